@@ -1,0 +1,29 @@
+"""The data path, in Cython: scan, route by cache, store, deliver, acknowledge, confirm.
+
+`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `engine` the
+connections, channels and the turn, `reactor` the sockets.  `README.md` beside this file has the whole picture.
+"""
+
+from qpidd_py.core.batch import Batch, crc32c, link_frame, records
+from qpidd_py.core.engine import Catchup, Channel, Connection, Consumer, Engine, Route
+from qpidd_py.core.queue import Queue, decode_ids, encode_ids
+from qpidd_py.core.reactor import Reactor
+from qpidd_py.core.wire import scan
+
+__all__ = [
+    "Batch",
+    "Catchup",
+    "Channel",
+    "Connection",
+    "Consumer",
+    "Engine",
+    "Queue",
+    "Reactor",
+    "Route",
+    "crc32c",
+    "decode_ids",
+    "encode_ids",
+    "link_frame",
+    "records",
+    "scan",
+]

@@ -1,0 +1,68 @@
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+cdef enum:                      # header of a frame on a replication link; a batch is one such frame
+    LINK_HEADER = 32
+    LINK_MAGIC = 0x31445051     # "QPD1"
+
+cdef enum:                      # kinds of frames on a replication link
+    KIND_BATCH = 1
+    KIND_SLICE = 4
+
+cdef enum:                      # operations
+    OP_ENQUEUE = 1
+    OP_DEQUEUE = 2
+    OP_CONFIG = 3
+    OP_MEMBERSHIP = 4
+    OP_DELIVERED = 5
+
+cdef enum:
+    RECORD_HEADER = 16          # size u32, operation u8, flags u8, queues u16, position u64
+    FLAG_PERSISTENT = 1
+
+
+cdef class Segment
+
+cdef class Pool:
+    cdef list free
+    cdef readonly size_t segment_size
+    cdef readonly size_t allocated          # octets in segments now alive
+    cdef set segments                       # addresses of the segments now alive
+    cdef size_t mark_sparse(self, Segment current, Segment other) except? 0
+    cdef uint8_t* take(self, size_t size) except NULL
+    cdef void give(self, uint8_t* data, size_t size) noexcept
+
+cdef class Segment:
+    cdef Pool pool
+    cdef uint8_t* data
+    cdef readonly size_t capacity
+    cdef readonly size_t used
+    cdef readonly size_t live               # octets of records that a queue still refers to
+    cdef bint sparse                        # mostly dead: a sweep copies what lives elsewhere
+
+cdef class Batch:
+    cdef Segment segment
+    cdef size_t offset
+    cdef size_t length
+    cdef readonly uint64_t first
+    cdef readonly uint64_t last
+    cdef inline const uint8_t* data(self) noexcept:
+        return self.segment.data + self.offset
+
+cdef class LogWriter:
+    cdef Pool pool
+    cdef bint framed
+    cdef Segment segment
+    cdef size_t start                       # where the open batch begins
+    cdef uint32_t records
+    cdef uint64_t first
+    cdef uint64_t last
+    cdef list sealed
+    cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL
+    cdef int ensure(self, size_t size) except -1
+    cdef int seal(self) except -1
+    cdef list take(self)
+    cdef size_t adopt(self, const uint8_t* p, size_t n) except? 0
+
+cdef int seal_link_frame(uint8_t* p, size_t length, uint64_t position, uint32_t records, uint8_t kind) noexcept
+cdef int check_link_frame(const uint8_t* p, size_t length) noexcept
+cdef int check_record(const uint8_t* p, size_t left) noexcept

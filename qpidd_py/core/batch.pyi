@@ -1,0 +1,21 @@
+from typing import Any
+
+from typing_extensions import Buffer
+
+HEADER_SIZE: int
+DEFAULT_SEGMENT: int
+OPERATIONS: dict[int, str]
+
+class Pool:
+    segment_size: int
+    allocated: int
+
+class Batch(Buffer):
+    first: int
+    last: int
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def crc32c(data: bytes, crc: int = 0) -> int: ...
+def link_frame(kind: int, position: int, body: bytes, records: int = 0) -> bytes: ...
+def records(data: bytes) -> list[tuple[str, int, int, list[int], Any]]: ...

@@ -1,0 +1,285 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The log in memory: segments, and the batches in them.
+
+What one turn of the loop changes is appended as records to one segment, and sealed as one `Batch`: a header with
+length, last position and CRC-32C, then the records.  The same octets are the message store (queue entries point into
+the segment), the replication stream (links send them as they are) and, later, the journal's input.
+
+Rules.  A record never crosses segments.  Everything between two calls of `seal` is applied by a backup whole or not
+at all; a transaction calls `ensure` first so that it never crosses a seal.  A segment lives while a queue entry,
+a batch or the writer refers to it; its memory is then recycled, because touching fresh memory costs as much as all
+other user-space work.
+
+Layout (little endian).  Batch: magic u32, length u32, last position u64, generation u32, records u32, crc u32, kind u8,
+flags u8, 2 spare.  Record: size u32, operation u8, flags u8, queues u16, position u64, then by operation:
+  enqueue     queue u32 × queues, route length u16, 2 spare, header length u32, route, content header, body
+  dequeue     queue u32, ranges u32, (low u64, high u64) × ranges
+  delivered   queue u32, 4 spare, position u64
+  config, membership   payload
+"""
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint16_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
+
+from qpidd_py.errors import LinkError
+
+cdef extern from "crc32c.h" nogil:
+    void crc32c_init()
+    uint32_t crc32c_add(uint32_t crc, const uint8_t* p, size_t n)
+
+cdef extern from "<stdlib.h>" nogil:
+    int posix_memalign(void** p, size_t alignment, size_t n)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void* p, size_t n, int advice)
+    int MADV_HUGEPAGE
+
+crc32c_init()
+
+DEFAULT_SEGMENT = 2 << 20
+cdef size_t HUGE = 2 << 20
+cdef size_t POOLED = 64 << 20           # octets of free segments kept for reuse
+cdef size_t SPARSE = 16 << 20           # octets that a sweep must win
+
+HEADER_SIZE = LINK_HEADER
+OPERATIONS = {OP_ENQUEUE: "enqueue", OP_DEQUEUE: "dequeue", OP_CONFIG: "config",
+              OP_MEMBERSHIP: "membership", OP_DELIVERED: "delivered"}
+
+
+def crc32c(bytes data, uint32_t crc=0):
+    """CRC-32C of `data`, continuing from `crc`."""
+    return crc32c_add(crc, <const uint8_t*>PyBytes_AS_STRING(data), <size_t>PyBytes_GET_SIZE(data))
+
+
+cdef class Pool:
+    """Memory of segments, recycled."""
+
+    def __cinit__(self, size_t segment_size=2 << 20):
+        self.free = []
+        self.segments = set()
+        self.segment_size = segment_size
+        self.allocated = 0
+
+    def __dealloc__(self):
+        for address in self.free:
+            free(<void*><size_t>address)
+
+    cdef size_t mark_sparse(self, Segment current, Segment other) except? 0:
+        """Marks the segments of which less than a quarter lives, when together they waste enough; octets to win."""
+        cdef Segment segment
+        cdef size_t wasted = 0
+        found = []
+        for address in self.segments:
+            segment = <Segment><void*><size_t>address
+            if segment.live * 4 < segment.used and segment is not current and segment is not other:
+                wasted += segment.capacity - segment.live
+                found.append(segment)
+        if wasted < SPARSE or wasted * 4 < self.allocated:
+            return 0
+        for segment in found:
+            segment.sparse = True
+        return wasted
+
+    cdef uint8_t* take(self, size_t size) except NULL:
+        cdef void* p = NULL
+        self.allocated += size
+        if size == self.segment_size and self.free:
+            return <uint8_t*><size_t>self.free.pop()
+        if posix_memalign(&p, HUGE if size >= HUGE else 4096, size):
+            self.allocated -= size
+            raise MemoryError(f"no memory for a log segment of {size} octets")
+        if size >= HUGE:
+            madvise(p, size, MADV_HUGEPAGE)
+        return <uint8_t*>p
+
+    cdef void give(self, uint8_t* data, size_t size) noexcept:
+        self.allocated -= size
+        if size == self.segment_size and len(self.free) * size < POOLED:
+            self.free.append(<size_t>data)
+        else:
+            free(data)
+
+
+cdef class Segment:
+    """A block of memory that records are appended to."""
+
+    def __cinit__(self, Pool pool, size_t capacity):
+        self.pool = pool
+        self.capacity = capacity
+        self.data = pool.take(capacity)
+        pool.segments.add(<size_t><void*>self)
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            self.pool.segments.discard(<size_t><void*>self)
+            self.pool.give(self.data, self.capacity)
+
+
+cdef class Batch:
+    """A sealed piece of the log; a read-only buffer of header and records."""
+
+    def __len__(self):
+        return self.length
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void*>self.data(), <Py_ssize_t>self.length, 1, flags)
+
+    def __repr__(self):
+        return f"<Batch {self.first}..{self.last}, {self.length} octets>"
+
+
+cdef class LogWriter:
+    """Appends records; `framed` writers make batches of them, the others only keep them (local messages)."""
+
+    def __cinit__(self, Pool pool, bint framed):
+        self.pool = pool
+        self.framed = framed
+        self.sealed = []
+        self.segment = Segment(pool, pool.segment_size)
+        self.start = 0
+
+    cdef int ensure(self, size_t size) except -1:
+        """Makes the next `size` octets of records part of one batch."""
+        cdef size_t need = size + LINK_HEADER
+        if self.records == 0:
+            self.start = self.segment.used
+        if self.segment.used + need > self.segment.capacity:
+            self.seal()
+            self.segment = Segment(self.pool, need if need > self.pool.segment_size else self.pool.segment_size)
+            self.start = 0
+        return 0
+
+    cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL:
+        """Room for one record of `size` octets with `position`; the caller fills it at once."""
+        cdef uint8_t* p
+        self.ensure(size)
+        if self.records == 0:
+            self.start = self.segment.used
+            self.first = position
+            if self.framed:
+                self.segment.used += LINK_HEADER
+        p = self.segment.data + self.segment.used
+        self.segment.used += size
+        self.records += 1
+        self.last = position
+        return p
+
+    cdef int seal(self) except -1:
+        cdef Batch batch
+        if self.records and self.framed:
+            batch = Batch.__new__(Batch)
+            batch.segment = self.segment
+            batch.offset = self.start
+            batch.length = self.segment.used - self.start
+            batch.first = self.first
+            batch.last = self.last
+            seal_link_frame(self.segment.data + self.start, batch.length, self.last, self.records, KIND_BATCH)
+            self.sealed.append(batch)
+        self.records = 0
+        self.start = self.segment.used
+        return 0
+
+    cdef size_t adopt(self, const uint8_t* p, size_t n) except? 0:
+        """Copies records (or a whole batch) made elsewhere; answers where in `self.segment` they lie."""
+        cdef size_t at
+        self.ensure(n)
+        at = self.segment.used
+        memcpy(self.segment.data + at, p, n)
+        self.segment.used += n
+        self.start = self.segment.used
+        return at
+
+    cdef list take(self):
+        """The batches sealed since the last call, oldest first."""
+        self.seal()
+        batches = self.sealed
+        if batches:
+            self.sealed = []
+        return batches
+
+
+cdef int seal_link_frame(uint8_t* p, size_t length, uint64_t position, uint32_t records, uint8_t kind) noexcept:
+    """Writes the header of `length` octets (header included) at `p`, with the checksum over all of them."""
+    memset(p, 0, LINK_HEADER)
+    putle32(p, LINK_MAGIC)
+    putle32(p + 4, <uint32_t>(length - LINK_HEADER))
+    putle64(p + 8, position)
+    putle32(p + 20, records)
+    p[28] = kind
+    putle32(p + 24, crc32c_add(0, p, length))
+    return 0
+
+
+cdef int check_link_frame(const uint8_t* p, size_t length) noexcept:
+    """True when the checksum of the frame of `length` octets at `p` is right (its field counts as zero)."""
+    cdef uint32_t crc = crc32c_add(0, p, 24)
+    crc = crc32c_add(crc, b"\0\0\0\0", 4)
+    return crc32c_add(crc, p + 28, length - 28) == le32(p + 24)
+
+
+cdef int check_record(const uint8_t* p, size_t left) noexcept:
+    """True when the record at `p` lies within `left` octets and its inner lengths within the record."""
+    cdef size_t size, fixed
+    if left < RECORD_HEADER:
+        return False
+    size = le32(p)
+    if size > left or size < RECORD_HEADER:
+        return False
+    if p[4] == OP_ENQUEUE:
+        fixed = RECORD_HEADER + 4 * <size_t>le16(p + 6) + 8
+        return size >= fixed and size - fixed >= <size_t>le16(p + fixed - 8) + <size_t>le32(p + fixed - 4)
+    if p[4] == OP_DEQUEUE:
+        return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 16 * <size_t>le32(p + RECORD_HEADER + 4)
+    if p[4] == OP_DELIVERED:
+        return size == RECORD_HEADER + 16
+    return p[4] == OP_CONFIG or p[4] == OP_MEMBERSHIP
+
+
+def link_frame(int kind, uint64_t position, bytes body, int records=0):
+    """One frame of the replication link, header and checksum included."""
+    cdef size_t length = LINK_HEADER + <size_t>PyBytes_GET_SIZE(body)
+    cdef bytearray frame = bytearray(LINK_HEADER) + body
+    seal_link_frame(<uint8_t*><char*>frame, length, position, records, kind)
+    return bytes(frame)
+
+
+def records(bytes data):
+    """The records of a run of records (a batch without its header) as (operation, flags, position, queues, payload).
+
+    `payload` of an enqueue is (route, content header, body).  Raises LinkError for lengths that do not fit."""
+    cdef const uint8_t* base = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef size_t n = <size_t>PyBytes_GET_SIZE(data), at = 0
+    found = []
+    while at < n:
+        if not check_record(base + at, n - at):
+            raise LinkError(f"record at octet {at} of {n} has lengths that do not fit")
+        found.append(_record(base + at))
+        at += le32(base + at)
+    return found
+
+
+cdef tuple _record(const uint8_t* p):
+    cdef uint32_t size = le32(p), i
+    cdef uint16_t queues = le16(p + 6) if p[4] == OP_ENQUEUE else (0 if p[4] in (OP_CONFIG, OP_MEMBERSHIP) else 1)
+    numbers = [le32(p + RECORD_HEADER + 4 * i) for i in range(queues)]
+    if p[4] == OP_ENQUEUE:
+        payload = _content(p, RECORD_HEADER + 4 * queues, size)
+    elif p[4] == OP_DEQUEUE:
+        payload = [(le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
+                   for i in range(le32(p + RECORD_HEADER + 4))]
+    elif p[4] == OP_DELIVERED:
+        payload = le64(p + RECORD_HEADER + 8)
+    else:
+        payload = PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER, size - RECORD_HEADER)
+    return OPERATIONS[p[4]], p[5], le64(p + 8), numbers, payload
+
+
+cdef tuple _content(const uint8_t* p, uint32_t at, uint32_t size):
+    cdef uint32_t route = le16(p + at), header = le32(p + at + 4), start = at + 8
+    return (PyBytes_FromStringAndSize(<const char*>p + start, route),
+            PyBytes_FromStringAndSize(<const char*>p + start + route, header),
+            PyBytes_FromStringAndSize(<const char*>p + start + route + header, size - start - route - header))

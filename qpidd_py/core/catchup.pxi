@@ -1,0 +1,95 @@
+# What a joining backup lacks of one queue.  Included by engine.pyx.
+
+
+cdef class Catchup:
+    """A cursor over one queue of the primary, against the ids that a backup holds.
+
+    Looks at the queue anew for each slice, so what is dequeued meanwhile is simply not sent.  Messages newer than `cut`
+    travel with the live stream and are none of its business."""
+
+    cdef readonly Queue queue
+    cdef Ranges held
+    cdef uint64_t cut
+    cdef uint64_t sent                      # every id up to here has been looked at
+    cdef size_t at                          # first range that may still matter
+    cdef readonly uint64_t messages         # sent so far
+    cdef readonly uint64_t octets
+
+    def __cinit__(self, Queue queue, bytes held, uint64_t cut):
+        self.queue = queue
+        self.cut = cut
+        ranges_decode(&self.held, <const uint8_t*>PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
+
+    def __dealloc__(self):
+        free(self.held.items)
+
+    def drops(self):
+        """The encoded ids that the backup holds and the queue does not: to be removed there."""
+        cdef Ranges mine = self.queue.ids()
+        cdef Ranges gone = Ranges(NULL, 0, 0)
+        cdef size_t i, k = 0
+        cdef uint64_t low
+        try:
+            for i in range(self.held.count):
+                low = self.held.items[i].low
+                while k < mine.count and mine.items[k].high < low:
+                    k += 1
+                while k < mine.count and mine.items[k].low <= self.held.items[i].high:
+                    if mine.items[k].low > low:
+                        ranges_add(&gone, low, mine.items[k].low - 1)
+                    low = mine.items[k].high + 1
+                    if low > self.held.items[i].high:
+                        break
+                    k += 1
+                if low <= self.held.items[i].high:
+                    ranges_add(&gone, low, self.held.items[i].high)
+            return ranges_encode(&gone)
+        finally:
+            free(mine.items)
+            free(gone.items)
+
+    def slice(self, size_t limit):
+        """Records of the next missing messages, oldest first, about `limit` octets; empty when none are left."""
+        cdef uint64_t i = ring_after(&self.queue.main, self.sent)
+        cdef Entry* e
+        cdef size_t total = 0
+        cdef list pieces = []
+        while i < self.queue.main.tail and total < limit:
+            e = ring_at(&self.queue.main, i)
+            if e.id > self.cut:
+                break
+            self.sent = e.id
+            if e.state != GONE and not self.holds(e.id):
+                piece = record_for(e, self.queue.number)
+                pieces.append(piece)
+                total += PyBytes_GET_SIZE(piece)
+            i += 1
+        self.messages += len(pieces)
+        self.octets += total
+        return b"".join(pieces)
+
+    cdef bint holds(self, uint64_t id) noexcept:
+        while self.at < self.held.count and self.held.items[self.at].high < id:
+            self.at += 1
+        return self.at < self.held.count and self.held.items[self.at].low <= id
+
+    @property
+    def left(self):
+        """Messages that may still have to be sent (an upper bound)."""
+        cdef uint64_t i = ring_after(&self.queue.main, self.sent)
+        cdef uint64_t end = ring_after(&self.queue.main, self.cut)
+        return end - i if end > i else 0
+
+
+cdef bytes record_for(const Entry* e, uint32_t number):
+    """The record of one message as an enqueue to one queue."""
+    cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
+    cdef size_t old = RECORD_HEADER + 4 * <size_t>le16(p + 6), size = le32(p) - old + RECORD_HEADER + 4
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(record)
+    memcpy(to, p, RECORD_HEADER)
+    putle32(to, <uint32_t>size)
+    putle16(to + 6, 1)
+    putle32(to + RECORD_HEADER, number)
+    memcpy(to + RECORD_HEADER + 4, p + old, size - RECORD_HEADER - 4)
+    return record

@@ -1,0 +1,619 @@
+# Channels: publishes in, deliveries out, and who has settled what.  Included by engine.pyx.
+
+cdef enum:
+    ACK = 0
+    REQUEUE = 1
+    DISCARD = 2
+
+cdef uint64_t MAX_OUTPUT = 4 << 20      # octets waiting on one connection before its consumers pause
+
+
+cdef class Route:
+    """Where the messages of one (exchange, routing key) go.
+
+    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel, exchange,
+    routing key, content header, body)` for exchanges that are served by the broker itself."""
+
+    def __init__(self, list queues, by_header=None, handler=None):
+        cdef Queue q
+        self.queues = queues
+        self.by_header = by_header
+        self.handler = handler
+        for q in queues:
+            self.replicated += q.replicated
+
+
+cdef class Consumer:
+    """One subscription: basic.consume until basic.cancel."""
+
+    cdef bint ready(self) noexcept:
+        cdef Channel channel = self.channel
+        cdef Connection connection = channel.connection
+        if not self.active or not channel._active or channel.closing or connection.state != EXPECT_FRAMES:
+            return False
+        if connection.output_end - connection.output_start >= MAX_OUTPUT:
+            connection.choked = True
+            return False
+        if self.no_ack:
+            return True
+        if self.prefetch and self.unacked >= self.prefetch:
+            return False
+        return channel.prefetch == 0 or channel.outstanding < channel.prefetch
+
+    def __repr__(self):
+        return f"<Consumer {self.tag!r} of {self.queue.name!r}>"
+
+
+cdef class Channel:
+    """One AMQP channel; made by Connection.open_channel, used by that connection's session only.
+
+    Delivery tag t lies in slot t of `unacked`, from `unacked_head` to `unacked_tail` - 1; a settled slot has no queue.
+    Publish tags count from 1 as well; `confirmed` is the highest that has been confirmed together with all before it."""
+
+    def __cinit__(self, Connection connection, uint16_t number):
+        self.connection = connection
+        self.number = number
+        self._active = True
+        self.consumers = {}
+        self.unacked_mask = 15
+        self.unacked_head = self.unacked_tail = 1
+        self.unacked = <Unacked*>calloc(16, sizeof(Unacked))
+        if self.unacked == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef uint64_t tag
+        for tag in range(self.unacked_head, self.unacked_tail):
+            forget_slot(&self.unacked[tag & self.unacked_mask])
+        free(self.unacked)
+        free(self.body)
+
+    @property
+    def active(self):
+        """False while the client has stopped deliveries with channel.flow."""
+        return bool(self._active)
+
+    @active.setter
+    def active(self, bint value):
+        self._active = value
+        self.mark_consumers()
+
+    @property
+    def unacked_count(self):
+        """Deliveries that the client has yet to settle."""
+        cdef uint64_t tag, n = 0
+        for tag in range(self.unacked_head, self.unacked_tail):
+            n += self.unacked[tag & self.unacked_mask].queue != NULL
+        return n
+
+    def confirm_select(self):
+        self.confirming = True
+
+    def tx_select(self):
+        if not self.transactional:
+            self.transactional = True
+            self.publishes = []
+            self.acks = []
+
+    # ---------------------------------------------------------------- consumers
+
+    def consume(self, Queue queue, str tag, bint no_ack, uint32_t prefetch=0):
+        """A new subscription; deliveries start at the end of the turn.  `prefetch` 0 = no limit of its own."""
+        cdef Consumer c = Consumer.__new__(Consumer)
+        cdef bytes name = tag.encode()
+        c.channel = self
+        c.queue = queue
+        c.tag = tag
+        c.no_ack = no_ack
+        c.prefetch = prefetch
+        c.prefix = b"\0\x3c\0\x3c" + bytes((len(name),)) + name
+        c.active = True
+        self.consumers[tag] = c
+        queue.consumers.append(c)
+        self.connection.engine.mark_queue(queue)
+        return c
+
+    def cancel(self, str tag):
+        """Ends a subscription; what it holds unsettled stays with the channel.  The queue, or None for an unknown tag."""
+        cdef Consumer c = self.consumers.pop(tag, None)
+        if c is None:
+            return None
+        c.active = False
+        c.queue.consumers.remove(c)
+        return c.queue
+
+    cdef void mark_consumers(self):
+        cdef Consumer c
+        for c in self.consumers.values():
+            self.connection.engine.mark_queue(c.queue)
+
+    def get(self, Queue queue, bint no_ack):
+        """basic.get: writes get-ok and the message; False when nothing is ready."""
+        cdef int64_t index = queue.peek_ready()
+        cdef Entry* e
+        cdef const uint8_t* record
+        cdef const uint8_t* q
+        cdef uint8_t* p
+        cdef uint32_t route, size
+        if index < 0:
+            return False
+        queue.take(index)
+        e = ring_at(&queue.main, index)
+        record = (<Segment>e.segment).data + e.offset
+        q = record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
+        route = le16(q)
+        size = 4 + 8 + 1 + route + 4
+        p = self.connection.room(size + FRAME_OVERHEAD)
+        begin_frame(p, FRAME_METHOD, self.number, size)
+        put32(p + 7, GET_OK)
+        put64(p + 11, self.unacked_tail)
+        p[19] = e.flags & ENTRY_REDELIVERED
+        memcpy(p + 20, q + 8, route)
+        put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
+        p[size + 7] = FRAME_END
+        self.connection.output_end += size + FRAME_OVERHEAD
+        self.write_content(record)
+        self.hand_out(None, queue, index, no_ack)
+        return True
+
+    cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1:
+        """Gives the delivery its slot; without acknowledgement the message is gone at once."""
+        cdef Unacked* u
+        self.connection.engine.delivered += 1
+        self.connection.engine.note_delivered(queue)
+        if no_ack:
+            if self.unacked_head == self.unacked_tail:
+                self.unacked_head += 1
+                self.unacked_tail += 1
+            else:
+                self.add_unacked()
+            self.connection.engine.dequeue(queue, index)
+            return 0
+        u = self.add_unacked()
+        Py_INCREF(queue)
+        u.queue = <void*>queue
+        u.id = ring_at(&queue.main, index).id
+        u.index = index
+        if consumer is not None:
+            Py_INCREF(consumer)
+            u.consumer = <void*>consumer
+            consumer.unacked += 1
+            self.outstanding += 1
+        return 0
+
+    cdef Unacked* add_unacked(self) except NULL:
+        cdef Unacked* slots
+        cdef uint64_t capacity, tag
+        if self.unacked_tail - self.unacked_head > self.unacked_mask:
+            capacity = (self.unacked_mask + 1) * 2
+            slots = <Unacked*>calloc(capacity, sizeof(Unacked))
+            if slots == NULL:
+                raise MemoryError
+            for tag in range(self.unacked_head, self.unacked_tail):
+                slots[tag & (capacity - 1)] = self.unacked[tag & self.unacked_mask]
+            free(self.unacked)
+            self.unacked = slots
+            self.unacked_mask = capacity - 1
+        slots = &self.unacked[self.unacked_tail & self.unacked_mask]
+        memset(slots, 0, sizeof(Unacked))
+        self.unacked_tail += 1
+        return slots
+
+    cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1:
+        cdef Entry* e = ring_at(&queue.main, index)
+        cdef const uint8_t* record = (<Segment>e.segment).data + e.offset
+        cdef const uint8_t* q = record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
+        cdef uint32_t route = le16(q), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
+        cdef uint32_t size = prefix + 9 + route
+        cdef uint8_t* p = self.connection.room(size + FRAME_OVERHEAD)
+        begin_frame(p, FRAME_METHOD, self.number, size)
+        p += 7
+        memcpy(p, PyBytes_AS_STRING(consumer.prefix), prefix)
+        p += prefix
+        put64(p, self.unacked_tail)
+        p[8] = e.flags & ENTRY_REDELIVERED
+        memcpy(p + 9, q + 8, route)
+        p[9 + route] = FRAME_END
+        self.connection.output_end += size + FRAME_OVERHEAD
+        self.write_content(record)
+        return self.hand_out(consumer, queue, index, consumer.no_ack)
+
+    cdef int write_content(self, const uint8_t* record) except -1:
+        cdef const uint8_t* q = record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
+        cdef size_t route = le16(q), header = le32(q + 4)
+        cdef const uint8_t* content = q + 8 + route
+        return write_frames(self, content, header, content + header, le32(record) - (content - record) - header)
+
+    # ---------------------------------------------------------------- publishing
+
+    cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
+                     size_t body_size) except -1:
+        cdef uint64_t tag = 0, position
+        cdef Route route = p.route
+        cdef Engine engine = self.connection.engine
+        if self.transactional:
+            self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
+                                   PyBytes_FromStringAndSize(<const char*>body, body_size)))
+            return 0
+        if self.confirming:
+            self.publish_tag += 1
+            tag = self.publish_tag
+        if route.by_header is not None:
+            route = self.route_by_header(route, PyBytes_FromStringAndSize(<const char*>header, header_size))
+            if route is None:
+                return 0
+        if not route.queues:
+            self.unrouted(p, route, header, header_size, body, body_size)
+            return self.confirm_now(tag) if tag else 0
+        position = engine.enqueue(route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, p.length,
+                                  header, header_size, body, body_size)
+        if tag:
+            if route.replicated == 0:
+                return self.confirm_now(tag)
+            engine.add_wait(self, tag, position, False)
+        return 0
+
+    cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
+                      const uint8_t* body, size_t body_size) except -1:
+        """A message for no queue: for the broker itself, or to be returned, or nothing."""
+        cdef const uint8_t* exrk = <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start
+        cdef uint8_t* to
+        cdef uint32_t size = 4 + 2 + 9 + p.length
+        if route.handler is not None:
+            try:
+                route.handler(self.connection.owner, self.number, exrk[1:1 + exrk[0]],
+                              exrk[2 + exrk[0]:2 + exrk[0] + exrk[1 + exrk[0]]],
+                              PyBytes_FromStringAndSize(<const char*>header, header_size),
+                              PyBytes_FromStringAndSize(<const char*>body, body_size))
+            except AmqpError as error:
+                return self.refuse(error)
+        elif p.mandatory:
+            to = self.connection.room(size + FRAME_OVERHEAD)
+            begin_frame(to, FRAME_METHOD, self.number, size)
+            put32(to + 7, BASIC_RETURN)
+            put16(to + 11, 312)
+            memcpy(to + 13, b"\x08NO_ROUTE", 9)
+            memcpy(to + 22, exrk, p.length)
+            to[size + 7] = FRAME_END
+            self.connection.output_end += size + FRAME_OVERHEAD
+            write_frames(self, header, header_size, body, body_size)
+        return 0
+
+    cdef Route route_by_header(self, Route route, bytes header):
+        try:
+            return Route(route.by_header(header))
+        except AmqpError as error:
+            self.refuse(error)
+            return None
+
+    cdef int refuse(self, error) except -1:
+        return self.connection.fail(0 if isinstance(error, ConnectionException) else self.number, error.reply_code,
+                                    error.reply_text, 60, 40)
+
+    cdef int header_frame(self, const uint8_t* p, size_t n) except -1:
+        """A content header of a message that did not arrive in one piece."""
+        cdef Connection c = self.connection
+        if self.assembling is None or self.assembling_header is not None:
+            return c.fail(0, 505, "UNEXPECTED_FRAME - content header without basic.publish", 0, 0)
+        if bad_header(p, n):
+            return c.fail(0, 502, "SYNTAX_ERROR - malformed content header", 60, 40)
+        self.body_size = be64(p + 4)
+        if self.body_size > c.engine.max_message_size:
+            self.drop_assembly()
+            return c.fail(self.number, 311, f"CONTENT_TOO_LARGE - body of {be64(p + 4)} octets, "
+                          f"at most {c.engine.max_message_size} are accepted", 60, 40)
+        self.assembling_header = PyBytes_FromStringAndSize(<const char*>p, n)
+        self.body_got = 0
+        if self.body_size == 0:
+            return self.assembled()
+        self.body = <uint8_t*>malloc(self.body_size)
+        if self.body == NULL:
+            self.drop_assembly()
+            return c.fail(self.number, 506, f"RESOURCE_ERROR - no memory for {be64(p + 4)} octets", 60, 40)
+        return 0
+
+    cdef int body_frame(self, const uint8_t* p, size_t n) except -1:
+        if self.assembling_header is None:
+            return self.connection.fail(0, 505, "UNEXPECTED_FRAME - content body without content header", 0, 0)
+        if n > self.body_size - self.body_got:
+            return self.connection.fail(0, 501, f"FRAME_ERROR - content body exceeds the {self.body_size} octets "
+                                        "that its header announced", 60, 40)
+        memcpy(self.body + self.body_got, p, n)
+        self.body_got += n
+        return self.assembled() if self.body_got == self.body_size else 0
+
+    cdef int assembled(self) except -1:
+        cdef Publication publication = self.assembling
+        cdef bytes header = self.assembling_header
+        cdef uint8_t* body = self.body
+        self.body = NULL
+        self.drop_assembly()
+        try:
+            self.publish(publication, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
+                         body, self.body_got)
+        finally:
+            free(body)
+        return 0
+
+    cdef void drop_assembly(self) noexcept:
+        self.assembling = None
+        self.assembling_header = None
+        free(self.body)
+        self.body = NULL
+
+    # ---------------------------------------------------------------- settling
+
+    cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1:
+        """basic.ack, nack and reject.  An unknown tag costs the channel (406), as RabbitMQ has it."""
+        cdef uint64_t t, first = self.unacked_head if multiple else tag
+        if tag == 0 and multiple:
+            tag = self.unacked_tail - 1
+        elif not self.unacked_head <= tag < self.unacked_tail or not outstanding_slot(self.slot(tag)):
+            return self.connection.fail(self.number, 406, f"PRECONDITION_FAILED - unknown delivery tag {tag}", 60, method)
+        for t in range(first, tag + 1):
+            if not outstanding_slot(self.slot(t)):
+                continue
+            if self.transactional:
+                self.slot(t).pending = 1
+                self.acks.append((t, action))
+            else:
+                self.settle_one(t, action)
+        self.trim()
+        return 0
+
+    cdef int settle_one(self, uint64_t tag, int action) except -1:
+        cdef Unacked* u = self.slot(tag)
+        cdef Queue queue = <Queue>u.queue
+        cdef Consumer consumer
+        cdef Engine engine = self.connection.engine
+        cdef int64_t index
+        if u.consumer != NULL:
+            consumer = <Consumer>u.consumer
+            consumer.unacked -= 1
+            self.outstanding -= 1
+            if self.prefetch:
+                self.mark_consumers()
+            elif queue.ready:
+                engine.mark_queue(queue)
+        if not queue.deleted:
+            index = queue.locate(u.id, u.index)
+            if index < 0:
+                raise InvariantError(f"unacknowledged message {u.id} is not in queue {queue.name}")
+            if action == REQUEUE:
+                queue.requeue(index)
+                engine.mark_queue(queue)
+            else:
+                engine.dequeue(queue, index)
+        forget_slot(u)
+        return 0
+
+    cdef void trim(self) noexcept:
+        while self.unacked_head < self.unacked_tail and self.slot(self.unacked_head).queue == NULL:
+            self.unacked_head += 1
+
+    def recover(self, bint requeue):
+        """basic.recover: back to the queues, or (requeue false) once more to those who have them."""
+        cdef uint64_t tag, last = self.unacked_tail
+        cdef Unacked* u
+        cdef Queue queue
+        cdef Consumer consumer
+        for tag in range(self.unacked_head, last):
+            u = self.slot(tag)
+            if not outstanding_slot(u):
+                continue
+            consumer = <Consumer>u.consumer if u.consumer != NULL else None
+            queue = <Queue>u.queue
+            if requeue or consumer is None or not consumer.active or queue.deleted:
+                self.settle_one(tag, REQUEUE)
+            else:
+                self.redeliver(tag, queue, consumer)
+        self.trim()
+
+    cdef int redeliver(self, uint64_t tag, Queue queue, Consumer consumer) except -1:
+        cdef Unacked* u = self.slot(tag)
+        cdef int64_t index = queue.locate(u.id, u.index)
+        ring_at(&queue.main, index).flags |= ENTRY_REDELIVERED
+        consumer.unacked -= 1
+        self.outstanding -= 1
+        forget_slot(u)
+        return self.deliver(consumer, queue, index)
+
+    def release_all(self):
+        """Everything unsettled goes back to its queue: the channel ends."""
+        cdef uint64_t tag
+        for tag in range(self.unacked_head, self.unacked_tail):
+            if self.slot(tag).queue != NULL:
+                self.settle_one(tag, REQUEUE)
+        self.unacked_head = self.unacked_tail
+        self.drop_assembly()
+        self.publishes = self.acks = None
+        self.stash = None
+        self.held = False
+
+    # ---------------------------------------------------------------- transactions
+
+    def tx_commit(self):
+        """Applies publishes and settlements in one batch of the log; the position that commit-ok waits for.
+
+        Routes are looked up anew where bindings changed meanwhile.  When that costs the channel (an exchange is gone),
+        nothing is applied; the owner has been told."""
+        cdef Engine engine = self.connection.engine
+        cdef Publication p
+        cdef bytes header, body
+        cdef uint64_t room = 4096, before = engine.position
+        cdef list publishes = self.commit_publications(self.publishes)
+        acks = self.acks
+        if publishes is None:
+            return 0
+        self.publishes = []
+        self.acks = []
+        engine.log_dequeues()
+        for p, header, body in publishes:
+            room += RECORD_HEADER + 72 + 4 * len(p.route.queues) + p.length + len(header) + len(body)
+        engine.log.ensure(room + len(acks) * (RECORD_HEADER + 24))
+        self.transactional = False
+        try:
+            for p, header, body in publishes:
+                self.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
+                             <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+            for tag, action in acks:
+                self.settle_one(tag, action)
+        finally:
+            self.transactional = True
+        engine.log_dequeues()
+        self.trim()
+        return engine.position if engine.position > before else 0
+
+    cdef list commit_publications(self, list publishes):
+        """The publishes with routes that are valid now, or None."""
+        cdef Publication p
+        cdef Connection connection = self.connection
+        current = []
+        for p, header, body in publishes:
+            if p.generation != connection.engine.generation:
+                p = connection.publication(self, <const uint8_t*>PyBytes_AS_STRING(p.method),
+                                           <uint32_t>PyBytes_GET_SIZE(p.method))
+                if p is None:
+                    return None
+            current.append((p, header, body))
+        return current
+
+    def tx_rollback(self):
+        for tag, _ in self.acks:
+            self.slot(tag).pending = 0
+        self.publishes = []
+        self.acks = []
+
+    # ---------------------------------------------------------------- replies that wait
+
+    def hold(self, uint64_t position, bytes reply, then=None):
+        """Writes `reply` once `position` is safe; until then this channel's frames are kept aside, so order holds."""
+        cdef Engine engine = self.connection.engine
+        if position <= engine.safe:
+            self.connection.write(reply)
+            if then is not None:
+                then()
+            return
+        self.held = True
+        if self.stash is None:
+            self.stash = bytearray()
+        engine.held.append((position, self, reply, then))
+        engine.want_turn()
+
+    # ---------------------------------------------------------------- confirms
+
+    cdef int confirm_now(self, uint64_t tag) except -1:
+        """Nothing in the log to wait for; still not ahead of earlier publishes of this channel."""
+        if self.first_wait == 0:
+            self.want_confirm(tag)
+            return 0
+        return self.connection.engine.add_wait(self, tag, 0, True)
+
+    cdef void want_confirm(self, uint64_t tag) noexcept:
+        self.confirm_to = tag
+        if not self.confirm_dirty:
+            self.confirm_dirty = True
+            self.connection.engine.confirm_channels.append(self)
+            self.connection.engine.want_turn()
+
+    cdef void advance_confirms(self) noexcept:
+        """Confirms the front of the channel's runs as far as they are released."""
+        cdef Engine engine = self.connection.engine
+        cdef Wait* w
+        cdef uint64_t done
+        while self.first_wait:
+            w = &engine.waits[(self.first_wait - 1) & engine.waits_mask]
+            done = trailing_ones(w.released)
+            if done > w.count:
+                done = w.count
+            if done:
+                self.want_confirm(w.tag + done - 1)
+            if done < w.count:
+                return
+            w.channel = NULL
+            self.first_wait = w.next
+        self.last_wait = 0
+
+    cdef int write_confirm(self) except -1:
+        self.confirm_dirty = False
+        if self.confirm_to <= self.confirmed or self.closing or self.connection.state != EXPECT_FRAMES:
+            return 0
+        write_ack(self, self.confirm_to, self.confirm_to - self.confirmed > 1)
+        self.confirmed = self.confirm_to
+        return 0
+
+    def __repr__(self):
+        return f"<Channel {self.number}>"
+
+
+cdef inline bint outstanding_slot(const Unacked* u) noexcept:
+    return u.queue != NULL and not u.pending
+
+
+cdef inline void forget_slot(Unacked* u) noexcept:
+    if u.queue != NULL:
+        Py_DECREF(<object>u.queue)
+    if u.consumer != NULL:
+        Py_DECREF(<object>u.consumer)
+    u.queue = u.consumer = NULL
+    u.pending = 0
+
+
+cdef inline uint64_t trailing_ones(uint64_t bits) noexcept:
+    return 64 if bits == <uint64_t>-1 else <uint64_t>__builtin_ctzll(~bits)
+
+
+cdef int write_ack(Channel channel, uint64_t tag, bint multiple) except -1:
+    cdef uint8_t* p = channel.connection.room(21)
+    begin_frame(p, FRAME_METHOD, channel.number, 13)
+    put32(p + 7, BASIC_ACK)
+    put64(p + 11, tag)
+    p[19] = multiple
+    p[20] = FRAME_END
+    channel.connection.output_end += 21
+    return 0
+
+
+cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size, const uint8_t* body,
+                      size_t body_size) except -1:
+    """Content header and body, cut to the connection's frame_max."""
+    cdef Connection c = channel.connection
+    cdef size_t most = c.frame_max - FRAME_OVERHEAD, piece
+    cdef size_t total = header_size + FRAME_OVERHEAD + body_size + ((body_size + most - 1) // most) * FRAME_OVERHEAD
+    cdef uint8_t* p = c.room(total)
+    begin_frame(p, FRAME_HEADER, channel.number, <uint32_t>header_size)
+    memcpy(p + 7, header, header_size)
+    p[7 + header_size] = FRAME_END
+    p += FRAME_OVERHEAD + header_size
+    while body_size:
+        piece = body_size if body_size < most else most
+        begin_frame(p, FRAME_BODY, channel.number, <uint32_t>piece)
+        memcpy(p + 7, body, piece)
+        p[7 + piece] = FRAME_END
+        p += FRAME_OVERHEAD + piece
+        body += piece
+        body_size -= piece
+    c.output_end += total
+    return 0
+
+
+cdef inline bint bad_header(const uint8_t* p, size_t n) noexcept:
+    """A content header is class 60, weight, body size u64 and property flags (specification 4.2.6.1)."""
+    return n < 14 or be16(p) != 60
+
+
+cdef bint is_persistent(const uint8_t* p, size_t n) noexcept:
+    """Whether delivery-mode is 2; the only property the log's reader needs without decoding the rest."""
+    cdef uint16_t flags = be16(p + 12)
+    cdef size_t at = 14
+    if not flags & 0x1000 or flags & 1:
+        return False
+    if flags & 0x8000:
+        at += 1 + (p[at] if at < n else 0)
+    if flags & 0x4000:
+        at += 1 + (p[at] if at < n else 0)
+    if flags & 0x2000:
+        if at + 4 > n:
+            return False
+        at += 4 + be32(p + at)
+    return at < n and p[at] == 2

@@ -1,0 +1,479 @@
+# Connections: octets in, frames to the channels or to the owner, octets out.  Included by engine.pyx.
+
+cdef enum:                      # class and method ids of the data path
+    BASIC_PUBLISH = 0x003C0028
+    BASIC_RETURN = 0x003C0032
+    GET_OK = 0x003C0047
+    BASIC_ACK = 0x003C0050
+    BASIC_REJECT = 0x003C005A
+    BASIC_NACK = 0x003C0078
+
+cdef size_t MAX_STASH = 1 << 20             # octets kept aside for held channels before input pauses
+cdef size_t MAX_LINK_FRAME = 1 << 30
+
+
+cdef class Transport:
+    """How output leaves and input is paused; the reactor has the one for sockets."""
+
+    cdef int flush(self, Connection c) except -1:
+        return 0
+
+    cdef int interest(self, Connection c) except -1:
+        return 0
+
+    cdef int forget(self, Connection c) except -1:
+        return 0
+
+
+cdef class Connection:
+    """One peer.  `owner` is the session (or link) that gets everything the data path does not handle itself.
+
+    Only the reactor's thread may call.  A callback may write, open and close channels and stop the connection; it must
+    not feed it."""
+
+    def __cinit__(self, Engine engine, owner, bint client=False):
+        self.engine = engine
+        self.owner = owner
+        self.frame_max = 131072
+        self.state = EXPECT_FRAMES if client else EXPECT_HEADER
+        self.channels = [None]
+        self.publications = {}
+        self.fd = -1
+
+    def __dealloc__(self):
+        free(self.input)
+        free(self.output)
+
+    @property
+    def backlog(self):
+        """Octets written but not yet taken by the peer."""
+        return self.output_end - self.output_start + self.out_octets
+
+    # ---------------------------------------------------------------- channels
+
+    def open_channel(self, uint16_t number):
+        while len(self.channels) <= number:
+            self.channels.append(None)
+        cdef Channel channel = Channel.__new__(Channel, self, number)
+        self.channels[number] = channel
+        return channel
+
+    def channel(self, uint16_t number):
+        return self.channels[number] if number < len(self.channels) else None
+
+    def close_channel(self, uint16_t number):
+        """Requeues what is unsettled and ends the subscriptions; the queues that lost one."""
+        cdef Channel channel = self.channel(number)
+        if channel is None:
+            return []
+        self.channels[number] = None
+        queues = [channel.cancel(tag) for tag in list(channel.consumers)]
+        channel.closing = True
+        self.engine.forget_channel(channel)
+        channel.release_all()
+        return queues
+
+    def close(self):
+        """All channels end, nothing more is parsed; the queues that lost a consumer."""
+        queues = []
+        for number in range(1, len(self.channels)):
+            queues += self.close_channel(number)
+        self.state = DEAD
+        self.engine.publishers.discard(self)
+        return queues
+
+    def stop(self):
+        """The closing handshake has begun: from here on only methods are passed on."""
+        if self.state == EXPECT_FRAMES or self.state == EXPECT_HEADER:
+            self.state = STOPPED
+
+    # ---------------------------------------------------------------- output
+
+    cdef uint8_t* room(self, size_t n) except NULL:
+        """Place for `n` octets of output; the caller adds to output_end."""
+        cdef uint8_t* grown
+        cdef size_t capacity
+        if not self.dirty:
+            self.mark()
+        if self.output_end + n > self.output_capacity:
+            if self.output_start:
+                memmove(self.output, self.output + self.output_start, self.output_end - self.output_start)
+                self.output_end -= self.output_start
+                self.output_start = 0
+            if self.output_end + n > self.output_capacity:
+                capacity = self.output_capacity * 2 if self.output_capacity else 4096
+                while capacity < self.output_end + n:
+                    capacity *= 2
+                grown = <uint8_t*>realloc(self.output, capacity)
+                if grown == NULL:
+                    raise MemoryError(f"no memory for {capacity} octets of output")
+                self.output = grown
+                self.output_capacity = capacity
+        return self.output + self.output_end
+
+    cdef void mark(self) noexcept:
+        self.dirty = True
+        self.engine.dirty_connections.append(self)
+        self.engine.want_turn()
+
+    def write(self, bytes data):
+        """Frames that are already encoded."""
+        cdef size_t n = PyBytes_GET_SIZE(data)
+        if self.state == DEAD:
+            return
+        memcpy(self.room(n), PyBytes_AS_STRING(data), n)
+        self.output_end += n
+
+    def take_output(self):
+        """What waits to be sent; for connections without a socket of ours."""
+        cdef bytes data = PyBytes_FromStringAndSize(<char*>self.output + self.output_start,
+                                                    self.output_end - self.output_start)
+        self.output_start = self.output_end = 0
+        if self.out:
+            data += b"".join([bytes(piece) for piece in self.out])
+            self.out.clear()
+            self.out_octets = 0
+        self.sent += len(data)
+        self.drained()
+        return data
+
+    cdef int drained(self) except -1:
+        """Output went out: consumers that waited for it may go on; a big buffer is given back."""
+        cdef Channel channel
+        if self.output_start == self.output_end:
+            self.output_start = self.output_end = 0
+            if self.output_capacity > (1 << 18):
+                free(self.output)
+                self.output = NULL
+                self.output_capacity = 0
+        if self.choked and self.output_end - self.output_start < MAX_OUTPUT // 2:
+            self.choked = False
+            for channel in self.channels:
+                if channel is not None:
+                    channel.mark_consumers()
+        return 0
+
+    cdef int flush(self) except -1:
+        self.dirty = False
+        if self.transport is not None:
+            self.transport.flush(self)
+        elif self.output_end > self.output_start or self.out_octets:
+            self.owner.output_ready()
+        return 0
+
+    # ---------------------------------------------------------------- replication link
+
+    def switch_to_link(self, bint receives_batches=True):
+        """From here on both sides speak the replication protocol; ours may receive batches of the log or not."""
+        self.state = LINK
+        self.receives_batches = receives_batches
+        self.out = deque()
+
+    def send_frame(self, int kind, uint64_t position, bytes body=b""):
+        cdef bytes frame = link_frame(kind, position, body)
+        if self.state != LINK:
+            return
+        self.out.append(frame)
+        self.out_octets += PyBytes_GET_SIZE(frame)
+        if not self.dirty:
+            self.mark()
+
+    def send_batch(self, Batch batch):
+        if self.state != LINK:
+            return
+        self.out.append(batch)
+        self.out_octets += batch.length
+        if not self.dirty:
+            self.mark()
+
+    # ---------------------------------------------------------------- input
+
+    def feed(self, bytes data):
+        """Octets from the peer, for connections without a socket of ours."""
+        self.input_data(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef int input_data(self, const uint8_t* p, size_t n) except -1:
+        cdef size_t used
+        self.received += n
+        if self.input_used:
+            memcpy(self.input_room(n), p, n)
+            self.input_used += n
+            return self.input_grown()
+        used = self.parse(p, n)
+        if used < n and self.state != DEAD:
+            memcpy(self.input_room(n - used), p + used, n - used)
+            self.input_used = n - used
+        return 0
+
+    cdef uint8_t* input_room(self, size_t n) except NULL:
+        cdef size_t capacity = self.input_capacity if self.input_capacity else 4096
+        cdef uint8_t* grown
+        while capacity < self.input_used + n:
+            capacity *= 2
+        if capacity > self.input_capacity:
+            grown = <uint8_t*>realloc(self.input, capacity)
+            if grown == NULL:
+                raise MemoryError(f"no memory for {capacity} octets of input")
+            self.input = grown
+            self.input_capacity = capacity
+        return self.input + self.input_used
+
+    cdef int input_grown(self) except -1:
+        """Octets were added to `input`: parse, keep the rest."""
+        cdef size_t used = self.parse(self.input, self.input_used)
+        if self.state == DEAD:
+            used = self.input_used
+        self.input_used -= used
+        if self.input_used and used:
+            memmove(self.input, self.input + used, self.input_used)
+        elif self.input_used == 0 and self.input_capacity > (1 << 20):
+            free(self.input)
+            self.input = NULL
+            self.input_capacity = 0
+        return 0
+
+    cdef size_t parse(self, const uint8_t* p, size_t n) except? 0:
+        """Acts on all complete frames; the octets used.  A callback may change what comes next, hence the loop."""
+        cdef size_t at = 0, used
+        cdef int state
+        while at < n:
+            state = self.state
+            if state == EXPECT_HEADER:
+                if n - at < 8:
+                    break
+                used = 8
+                self.header_received(PyBytes_FromStringAndSize(<const char*>p + at, 8))
+            elif state == LINK:
+                used = self.parse_link(p + at, n - at)
+            elif state == DEAD:
+                return n
+            else:
+                used = self.parse_frames(p + at, n - at)
+            at += used
+            if self.state == state and state != EXPECT_HEADER:
+                break
+        return at
+
+    cdef int header_received(self, bytes header) except -1:
+        try:
+            self.owner.protocol_header(header)
+        except AmqpError as error:
+            return self.fail(0, error.reply_code, error.reply_text, error.class_id, error.method_id)
+        if self.state == EXPECT_HEADER:
+            self.state = EXPECT_FRAMES
+        return 0
+
+    cdef size_t parse_frames(self, const uint8_t* p, size_t n) except? 0:
+        cdef size_t at = 0
+        cdef Frame f
+        cdef int answer, state = self.state
+        cdef Channel channel
+        cdef uint32_t method
+        while self.state == state:
+            answer = frame_at(p + at, n - at, self.frame_max, &f)
+            if answer == FRAME_INCOMPLETE:
+                return at
+            if answer < 0:
+                fault = frame_fault(answer, p[at] if answer == FRAME_BAD_TYPE else <int>self.frame_max)
+                self.fail(0, fault.reply_code, fault.reply_text, 0, 0)
+                self.state = DEAD if state == STOPPED else self.state
+                return n
+            channel = <Channel>self.channels[f.channel] if f.channel < <size_t>len(self.channels) else None
+            if channel is not None and channel.held:
+                self.keep_aside(channel, p + at, f.total)
+            elif f.type != FRAME_METHOD:
+                self.other_frame(&f, channel)
+            elif f.size < 4:
+                self.fail(0, 502, f"SYNTAX_ERROR - method frame of {f.size} octets", 0, 0)
+            else:
+                method = be32(f.payload)
+                if method == BASIC_PUBLISH and channel is not None and state == EXPECT_FRAMES:
+                    at += self.publish_frames(channel, p + at, f.payload, f.size, p + n)
+                    continue
+                self.method_frame(f.payload, f.channel, channel, f.size)
+            at += f.total
+        return at
+
+    cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1:
+        channel.stash += PyBytes_FromStringAndSize(<const char*>p, n)
+        self.stashed += n
+        if self.stashed > MAX_STASH and not self.input_paused and self.transport is not None:
+            self.pause_input(True)
+        return 0
+
+    cdef int pause_input(self, bint paused) except -1:
+        self.input_paused = paused
+        if self.transport is not None:
+            self.transport.interest(self)
+        return 0
+
+    cdef int replay(self, Channel channel) except -1:
+        """A held reply went out: what the channel sent meanwhile is acted on now, in order."""
+        cdef bytes frames = bytes(channel.stash)
+        channel.held = False
+        channel.stash = None
+        self.stashed -= PyBytes_GET_SIZE(frames)
+        if self.input_paused and self.stashed < MAX_STASH and not self.engine.throttled:
+            self.pause_input(False)
+        if frames and self.state in (EXPECT_FRAMES, STOPPED):
+            self.parse_frames(<const uint8_t*>PyBytes_AS_STRING(frames), PyBytes_GET_SIZE(frames))
+        return 0
+
+    cdef int other_frame(self, Frame* f, Channel channel) except -1:
+        """Content headers, bodies and heartbeats."""
+        if f.type == FRAME_HEARTBEAT:
+            if f.channel or f.size:
+                return self.fail(0, 501, f"FRAME_ERROR - heartbeat on channel {f.channel}", 0, 0)
+            return 0
+        if self.state != EXPECT_FRAMES:
+            return 0
+        if channel is None:
+            return self.fail(0, 504, f"CHANNEL_ERROR - content on channel {f.channel}, which is not open", 0, 0)
+        if channel.closing:
+            return 0
+        if f.type == FRAME_HEADER:
+            return channel.header_frame(f.payload, f.size)
+        return channel.body_frame(f.payload, f.size)
+
+    cdef int method_frame(self, const uint8_t* p, uint16_t number, Channel channel, uint32_t size) except -1:
+        cdef uint32_t method = be32(p)
+        if channel is not None and self.state == EXPECT_FRAMES and not channel.closing:
+            if channel.assembling is not None:
+                return self.fail(0, 505, "UNEXPECTED_FRAME - method inside the content of basic.publish",
+                                 method >> 16, method & 0xFFFF)
+            if method == BASIC_ACK or method == BASIC_NACK:
+                if size != 13:
+                    return self.fail(0, 502, f"SYNTAX_ERROR - {size} octets", 60, method & 0xFFFF)
+                return channel.settle(be64(p + 4), p[12] & 1,
+                                      ACK if method == BASIC_ACK else (REQUEUE if p[12] & 2 else DISCARD),
+                                      method & 0xFFFF)
+            if method == BASIC_REJECT:
+                if size != 13:
+                    return self.fail(0, 502, f"SYNTAX_ERROR - {size} octets", 60, 90)
+                return channel.settle(be64(p + 4), False, REQUEUE if p[12] & 1 else DISCARD, 90)
+        try:
+            self.owner.method(number, PyBytes_FromStringAndSize(<const char*>p, size))
+        except AmqpError as error:
+            at = 0 if isinstance(error, ConnectionException) else number
+            self.fail(at, error.reply_code, error.reply_text, error.class_id or method >> 16,
+                      error.method_id or method & 0xFFFF)
+        return 0
+
+    cdef size_t publish_frames(self, Channel channel, const uint8_t* p, const uint8_t* method, uint32_t size,
+                               const uint8_t* end) except? 0:
+        """basic.publish, with its content when all of it is here in one body frame; the octets used."""
+        cdef const uint8_t* header = p + size + FRAME_OVERHEAD
+        cdef const uint8_t* body
+        cdef uint32_t header_size
+        cdef uint64_t body_size
+        cdef Publication publication = channel.last
+        if channel.closing:
+            return size + FRAME_OVERHEAD
+        if channel.assembling is not None:
+            self.fail(0, 505, "UNEXPECTED_FRAME - basic.publish inside the content of another", 60, 40)
+            return size + FRAME_OVERHEAD
+        if (publication is None or publication.generation != self.engine.generation
+                or <uint32_t>PyBytes_GET_SIZE(publication.method) != size
+                or memcmp(PyBytes_AS_STRING(publication.method), method, size)):
+            publication = self.publication(channel, method, size)
+            if publication is None:
+                return size + FRAME_OVERHEAD
+            channel.last = publication
+        if end - header >= 22 + 8 and header[0] == FRAME_HEADER and be16(header + 1) == channel.number:
+            header_size = be32(header + 3)
+            body_size = be64(header + 11)
+            body = header + FRAME_OVERHEAD + header_size
+            if (14 <= header_size <= self.frame_max - FRAME_OVERHEAD and be16(header + 7) == 60
+                    and 0 < body_size <= self.frame_max - FRAME_OVERHEAD and body_size <= self.engine.max_message_size
+                    and <uint64_t>(end - header) >= FRAME_OVERHEAD + header_size + FRAME_OVERHEAD + body_size
+                    and (body - 1)[0] == FRAME_END and body[0] == FRAME_BODY and be16(body + 1) == channel.number
+                    and be32(body + 3) == body_size and body[7 + body_size] == FRAME_END):
+                channel.publish(publication, header + 7, header_size, body + 7, body_size)
+                return (body - p) + FRAME_OVERHEAD + body_size
+        channel.assembling = publication
+        return size + FRAME_OVERHEAD
+
+    cdef Publication publication(self, Channel channel, const uint8_t* p, uint32_t size):
+        """The (cached) meaning of a basic.publish method; None when it cost the channel or the connection."""
+        cdef bytes method = PyBytes_FromStringAndSize(<const char*>p, size)
+        cdef Publication found = self.publications.get(method)
+        cdef uint32_t exchange, key
+        if found is not None and found.generation == self.engine.generation:
+            return found
+        exchange = p[6] if size > 6 else 255
+        key = p[7 + exchange] if size > 7 + exchange else 255
+        if size != 9 + exchange + key:
+            self.fail(0, 502, "SYNTAX_ERROR - basic.publish has lengths that do not fit", 60, 40)
+            return None
+        if p[8 + exchange + key] & 2:
+            self.fail(0, 540, "NOT_IMPLEMENTED - basic.publish with immediate", 60, 40)
+            return None
+        found = Publication.__new__(Publication)
+        try:
+            found.route = self.owner.route(channel.number, method[7:7 + exchange],
+                                           method[8 + exchange:8 + exchange + key])
+        except AmqpError as error:
+            self.fail(0 if isinstance(error, ConnectionException) else channel.number, error.reply_code,
+                      error.reply_text, 60, 40)
+            return None
+        found.method = method
+        found.mandatory = p[8 + exchange + key] & 1
+        found.start = 6
+        found.length = 2 + exchange + key
+        found.generation = self.engine.generation
+        if len(self.publications) >= 1024:
+            self.publications.clear()
+        self.publications[method] = found
+        if not self.publisher:
+            self.publisher = True
+            self.engine.publishers.add(self)
+        return found
+
+    cdef int fail(self, int channel, int code, str text, int class_id, int method_id) except -1:
+        """A protocol error: of the connection (channel 0) or of one channel; the owner says it to the peer."""
+        cdef Channel c = self.channel(channel) if channel else None
+        if self.state == LINK or self.state == DEAD:
+            self.state = DEAD
+        elif c is None or code >= 500:
+            channel = 0
+            if self.state == STOPPED:
+                return 0
+            self.state = STOPPED
+        else:
+            c.closing = True
+            c.drop_assembly()
+        self.owner.failed(channel, code, text, class_id, method_id)
+        return 0
+
+    cdef size_t parse_link(self, const uint8_t* p, size_t n) except? 0:
+        """Frames of the replication protocol; batches are applied here, the rest goes to the owner, all in order."""
+        cdef size_t at = 0, length
+        cdef uint64_t applied = 0
+        cdef int kind
+        try:
+            while n - at >= LINK_HEADER and self.state == LINK:
+                length = <size_t>le32(p + at + 4) + LINK_HEADER
+                if le32(p + at) != LINK_MAGIC or length > MAX_LINK_FRAME:
+                    raise LinkError(f"not a frame of the replication protocol at octet {self.received - n + at}")
+                if n - at < length:
+                    break
+                if not check_link_frame(p + at, length):
+                    raise LinkError(f"checksum of a frame of {length} octets is wrong")
+                kind = p[at + 28]
+                if kind == KIND_BATCH and self.receives_batches:
+                    self.engine.apply_batch(p + at, length)
+                    applied = le64(p + at + 8)
+                else:
+                    if applied:
+                        self.owner.link_batches(applied)
+                        applied = 0
+                    self.owner.link_frame(kind, le64(p + at + 8),
+                                          PyBytes_FromStringAndSize(<const char*>p + at + LINK_HEADER,
+                                                                    length - LINK_HEADER))
+                at += length
+            if applied:
+                self.owner.link_batches(applied)
+        except (LinkError, AmqpError) as error:
+            self.fail(0, 501, str(error), 0, 0)
+            return n
+        return at

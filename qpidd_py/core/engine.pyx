@@ -1,0 +1,688 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The data path: connections, channels, and the turn that binds them to the log.
+
+One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their consumers,
+what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the backups),
+confirms and held replies up to `safe` are released, and every connection's output goes out, once.
+
+Positions.  `position` is that of the newest operation in the log, `safe` the highest that may be confirmed.  Messages of
+queues that are not replicated count on as well (`sequence`), but are not in the log.  Without `on_batch`
+the engine is alone and `safe` follows `position`; with it, `advance_safe` is called by the plug-in.
+
+Confirms.  The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
+one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; a dequeue releases
+one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
+
+Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup).
+"""
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+from qpidd_py.core.batch cimport (
+    FLAG_PERSISTENT, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
+    OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record)
+from qpidd_py.core.queue cimport (
+    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, Entry, Range, Ranges, ranges_add, ranges_decode,
+    ranges_encode, ring_after, ring_at)
+from qpidd_py.core.wire cimport (
+    FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32,
+    be64, begin_frame, frame_at, le16, le32, le64, put16, put32, put64, putle16, putle32, putle64)
+
+from qpidd_py.core.batch import link_frame
+from qpidd_py.core.wire import frame_fault
+from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, LinkError
+
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long) noexcept nogil
+
+cdef uint64_t SEQUENCE_BITS = 48
+cdef uint64_t SWEEP = 50000             # index entries that the compaction looks at in one tick
+cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
+
+include "channel.pxi"
+include "connection.pxi"
+include "catchup.pxi"
+
+
+cdef class Engine:
+    """One broker's log and everything that hangs on it.  No clock, no socket: the reactor (or a test) drives it."""
+
+    def __cinit__(self, on_config=None, size_t segment_size=2 << 20):
+        self.pool = Pool(segment_size)
+        self.log = LogWriter(self.pool, True)
+        self.local = LogWriter(self.pool, False)
+        self.on_config = on_config
+        self.max_message_size = 128 << 20
+        self.queues = {}
+        self.dirty_queues = []
+        self.touched_queues = []
+        self.delivered_queues = []
+        self.dirty_connections = []
+        self.confirm_channels = []
+        self.held = []
+        self.sweeping = []
+        self.publishers = set()
+        self.generation = 1
+        self.waits_mask = 63
+        self.waits = <Wait*>calloc(64, sizeof(Wait))
+        if self.waits == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.waits)
+
+    @property
+    def epoch(self):
+        return self.position >> SEQUENCE_BITS
+
+    @property
+    def waiting_confirms(self):
+        """Publishes that are neither safe nor consumed yet."""
+        cdef uint64_t i, n = 0
+        cdef Wait* w
+        for i in range(self.waits_head, self.waits_tail):
+            w = &self.waits[i & self.waits_mask]
+            n += w.count - trailing_ones(w.released) if w.channel != NULL else 0
+        return n
+
+    # ---------------------------------------------------------------- queues and configuration
+
+    def create_queue(self, uint32_t number, str name, bint replicated):
+        if number in self.queues:
+            raise InvariantError(f"queue number {number} of {name!r} is taken by {self.queues[number].name!r}")
+        cdef Queue queue = Queue(number, name, replicated)
+        self.queues[number] = queue
+        return queue
+
+    def delete_queue(self, Queue queue):
+        """Forgets a queue with its messages; its subscriptions as (owner, channel, consumer tag)."""
+        cdef Consumer c
+        cancelled = []
+        for c in list(queue.consumers):
+            cancelled.append((c.channel.connection.owner, c.channel.number, c.tag))
+            c.channel.cancel(c.tag)
+        del self.queues[queue.number]
+        self.last_queue = None
+        queue.clear()
+        queue.deleted = True
+        self.forget_routes()
+        return cancelled
+
+    def purge(self, Queue queue):
+        """Drops what is ready; answers how many messages that were."""
+        cdef uint64_t i
+        if self.safe < self.position and queue.replicated:
+            for i in range(queue.main.head, queue.main.tail):
+                if ring_at(&queue.main, i).state == READY and not ring_at(&queue.main, i).flags & ENTRY_SHARED:
+                    self.release_id(ring_at(&queue.main, i).id)
+        count = queue.drop_ready()
+        self.touch(queue)
+        return count
+
+    def log_config(self, bytes payload):
+        """Appends a configuration operation; its position."""
+        return self.log_payload(OP_CONFIG, payload)
+
+    def log_membership(self, bytes payload):
+        return self.log_payload(OP_MEMBERSHIP, payload)
+
+    cdef uint64_t log_payload(self, int operation, bytes payload) except 0:
+        cdef size_t size = RECORD_HEADER + PyBytes_GET_SIZE(payload)
+        cdef uint8_t* p = self.record(operation, size, 0)
+        memcpy(p + RECORD_HEADER, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        return self.position
+
+    cdef uint8_t* record(self, int operation, size_t size, uint32_t queues) except NULL:
+        """The next operation of the log, with its header written."""
+        cdef uint8_t* p
+        self.sequence += 1
+        self.position = self.sequence
+        p = self.log.reserve(size, self.position)
+        putle32(p, <uint32_t>size)
+        p[4] = operation
+        p[5] = 0
+        putle16(p + 6, queues)
+        putle64(p + 8, self.position)
+        self.want_turn()
+        return p
+
+    def forget_routes(self):
+        """Exchanges or bindings changed: every cached route is asked for again."""
+        self.generation += 1
+
+    # ---------------------------------------------------------------- messages in
+
+    cdef uint64_t enqueue(self, Route route, const uint8_t* exrk, size_t route_size, const uint8_t* header,
+                          size_t header_size, const uint8_t* body, size_t body_size) except 0:
+        """One publish: one record, an entry in each queue."""
+        cdef uint32_t replicated = route.replicated, at = 16
+        cdef LogWriter writer = self.log if replicated else self.local
+        cdef size_t size = RECORD_HEADER + 4 * <size_t>replicated + 8 + route_size + header_size + body_size
+        cdef uint8_t* p
+        cdef uint32_t offset
+        cdef Queue queue
+        cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
+        if size > 0xF0000000:
+            raise InvariantError(f"message of {size} octets does not fit a record")
+        self.sequence += 1
+        if replicated:
+            self.position = self.sequence
+        p = writer.reserve(size, self.sequence)
+        offset = <uint32_t>(p - writer.segment.data)
+        putle32(p, <uint32_t>size)
+        p[4] = OP_ENQUEUE
+        p[5] = FLAG_PERSISTENT if is_persistent(header, header_size) else 0
+        putle16(p + 6, replicated)
+        putle64(p + 8, self.sequence)
+        for queue in route.queues:
+            if queue.replicated:
+                putle32(p + at, queue.number)
+                at += 4
+            queue.push(writer.segment, offset, <uint32_t>size, self.sequence, flags)
+            if not queue.dirty:
+                self.mark_queue(queue)
+        p += at
+        putle16(p, <uint32_t>route_size)
+        putle16(p + 2, 0)
+        putle32(p + 4, <uint32_t>header_size)
+        memcpy(p + 8, exrk, route_size)
+        memcpy(p + 8 + route_size, header, header_size)
+        if body_size:
+            memcpy(p + 8 + route_size + header_size, body, body_size)
+        self.published += 1
+        return self.sequence
+
+    cdef void mark_queue(self, Queue queue) noexcept:
+        if not queue.dirty:
+            queue.dirty = True
+            self.dirty_queues.append(queue)
+        self.want_turn()
+
+    cdef int dequeue(self, Queue queue, uint64_t index) except -1:
+        cdef Entry* e = ring_at(&queue.main, index)
+        if e.id > self.safe and not e.flags & ENTRY_SHARED:
+            self.release_id(e.id)
+        queue.dequeue(index)
+        self.touch(queue)
+        return 0
+
+    cdef void touch(self, Queue queue) noexcept:
+        if queue.replicated and not queue.touched and not queue.deleted:
+            queue.touched = True
+            self.touched_queues.append(queue)
+            self.want_turn()
+
+    cdef int log_dequeues(self) except -1:
+        cdef Queue queue
+        touched = self.touched_queues
+        if touched:
+            self.touched_queues = []
+            for queue in touched:
+                queue.touched = False
+                if queue.gone.count and not queue.deleted:
+                    self.log_queue_dequeues(queue)
+                queue.gone.count = 0
+        return 0
+
+    cdef int log_queue_dequeues(self, Queue queue) except -1:
+        cdef size_t n = queue.gone.count, i
+        cdef uint8_t* p = self.record(OP_DEQUEUE, RECORD_HEADER + 8 + 16 * n, 1)
+        putle32(p + RECORD_HEADER, queue.number)
+        putle32(p + RECORD_HEADER + 4, <uint32_t>n)
+        p += RECORD_HEADER + 8
+        for i in range(n):
+            putle64(p, queue.gone.items[i].low)
+            putle64(p + 8, queue.gone.items[i].high)
+            p += 16
+        return 0
+
+    cdef int log_delivered(self) except -1:
+        """How far each queue has been handed out, for `redelivered` after a fail-over."""
+        cdef Queue queue
+        cdef uint8_t* p
+        queues = self.delivered_queues
+        self.delivered_queues = []
+        for queue in queues:
+            queue.delivery_noted = False
+            if queue.deleted or queue.delivered <= queue.delivered_logged or not queue.unacked:
+                continue
+            p = self.record(OP_DELIVERED, RECORD_HEADER + 16, 1)
+            putle32(p + RECORD_HEADER, queue.number)
+            putle32(p + RECORD_HEADER + 4, 0)
+            putle64(p + RECORD_HEADER + 8, queue.delivered)
+            queue.delivered_logged = queue.delivered
+        return 0
+
+    # ---------------------------------------------------------------- confirms
+
+    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged) except -1:
+        """Holds back the confirm of `tag`; extends the channel's run when position and tag follow on."""
+        cdef Wait* w
+        if channel.last_wait:
+            w = &self.waits[(channel.last_wait - 1) & self.waits_mask]
+            if w.count < 64 and w.unlogged == unlogged and (unlogged or w.first + w.count == position):
+                if unlogged:
+                    w.released |= <uint64_t>1 << w.count
+                w.count += 1
+                return 0
+        if self.waits_tail - self.waits_head > self.waits_mask:
+            self.grow_waits()
+        w = &self.waits[self.waits_tail & self.waits_mask]
+        w.first = self.sequence + 1 if unlogged else position
+        w.tag = tag
+        w.released = 1 if unlogged else 0
+        w.told = 0
+        w.count = 1
+        w.unlogged = unlogged
+        w.channel = <void*>channel
+        w.next = 0
+        self.waits_tail += 1
+        if channel.last_wait:
+            self.waits[(channel.last_wait - 1) & self.waits_mask].next = self.waits_tail
+        else:
+            channel.first_wait = self.waits_tail
+        channel.last_wait = self.waits_tail
+        self.want_turn()
+        return 0
+
+    cdef int grow_waits(self) except -1:
+        cdef uint64_t capacity = (self.waits_mask + 1) * 2, i
+        cdef Wait* waits = <Wait*>calloc(capacity, sizeof(Wait))
+        if waits == NULL:
+            raise MemoryError
+        for i in range(self.waits_head, self.waits_tail):
+            waits[i & (capacity - 1)] = self.waits[i & self.waits_mask]
+        free(self.waits)
+        self.waits = waits
+        self.waits_mask = capacity - 1
+        return 0
+
+    cdef int64_t find_wait(self, uint64_t id) noexcept:
+        """The index of the run that position `id` is in, or -1."""
+        cdef uint64_t low = self.waits_head, high = self.waits_tail, middle
+        cdef Wait* w
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.waits[middle & self.waits_mask].first <= id:
+                low = middle + 1
+            else:
+                high = middle
+        while low > self.waits_head:
+            low -= 1
+            w = &self.waits[low & self.waits_mask]
+            if not w.unlogged:
+                return <int64_t>low if id - w.first < w.count else -1
+        return -1
+
+    cdef void release_id(self, uint64_t id) noexcept:
+        """A message was consumed before it was safe: its confirm need not wait any longer."""
+        cdef int64_t index = self.find_wait(id)
+        cdef Wait* w
+        cdef Channel channel
+        if index < 0:
+            return
+        w = &self.waits[<uint64_t>index & self.waits_mask]
+        w.released |= <uint64_t>1 << (id - w.first)
+        if w.channel != NULL:
+            channel = <Channel>w.channel
+            if channel.first_wait == <uint64_t>index + 1:
+                channel.advance_confirms()
+
+    cdef int release_confirms(self) except -1:
+        """Everything up to `safe` is released; one basic.ack per channel."""
+        cdef Wait* w
+        cdef Channel channel
+        while self.waits_head < self.waits_tail:
+            w = &self.waits[self.waits_head & self.waits_mask]
+            if w.channel != NULL:
+                if not w.unlogged and w.first + w.count - 1 > self.safe:
+                    break
+                w.released = <uint64_t>-1
+                (<Channel>w.channel).advance_confirms()
+            elif not w.unlogged and w.first + w.count - 1 > self.safe and trailing_ones(w.released) < w.count:
+                break
+            self.waits_head += 1
+        while self.confirm_channels:
+            channels = self.confirm_channels
+            self.confirm_channels = []
+            for channel in channels:
+                channel.write_confirm()
+        return 0
+
+    cdef void forget_channel(self, Channel channel) noexcept:
+        """Nobody is left to confirm to."""
+        cdef Wait* w
+        while channel.first_wait:
+            w = &self.waits[(channel.first_wait - 1) & self.waits_mask]
+            w.channel = NULL
+            w.released = <uint64_t>-1
+            channel.first_wait = w.next
+        channel.last_wait = 0
+        self.held = [item for item in self.held if item[1] is not channel]
+
+    cdef int confirm_consumed(self) except -1:
+        """Confirms, one by one, what was consumed behind publishes that still wait (a backup does not answer)."""
+        cdef uint64_t i
+        cdef uint32_t k
+        cdef uint64_t bit
+        cdef Wait* w
+        cdef Channel channel
+        for i in range(self.waits_head, self.waits_tail):
+            w = &self.waits[i & self.waits_mask]
+            if w.channel == NULL or w.unlogged or w.released == w.told:
+                continue
+            channel = <Channel>w.channel
+            for k in range(w.count):
+                bit = <uint64_t>1 << k
+                if w.released & bit and not w.told & bit and w.tag + k > channel.confirm_to:
+                    w.told |= bit
+                    write_ack(channel, w.tag + k, False)
+        return 0
+
+    def advance_safe(self, uint64_t position):
+        """Operations up to `position` are safe: their confirms and replies go out at the end of the turn."""
+        if position > self.safe:
+            self.safe = position
+            self.safe_moved = True
+            self.want_turn()
+
+    cdef int release_held(self) except -1:
+        cdef Channel channel
+        cdef uint64_t position
+        self.safe_moved = False
+        if not self.held:
+            return 0
+        held = self.held
+        self.held = []
+        due = [item for item in held if <uint64_t>item[0] <= self.safe]
+        self.held += [item for item in held if <uint64_t>item[0] > self.safe]
+        for position, channel, reply, then in due:
+            if channel.connection.state == DEAD or not channel.held:
+                continue
+            channel.connection.write(reply)
+            if then is not None:
+                then()
+            channel.connection.replay(channel)
+        return 0
+
+    # ---------------------------------------------------------------- the turn
+
+    cdef void want_turn(self) noexcept:
+        if not self.turn_wanted:
+            self.turn_wanted = True
+            if not self.in_turn and self.schedule is not None:
+                self.schedule()
+
+    def end_turn(self):
+        """Ends the turn; see the head of this module.  Replies that were held may bring new work, hence the rounds."""
+        cdef int rounds = 0
+        if self.in_turn:
+            return
+        self.in_turn = True
+        try:
+            while rounds < 8 and (self.turn_wanted or rounds == 0):
+                self.turn_wanted = False
+                self.turn()
+                rounds += 1
+        finally:
+            self.in_turn = False
+        if self.turn_wanted and self.schedule is not None:
+            self.schedule()
+
+    cdef int turn(self) except -1:
+        self.pump_all()
+        self.log_dequeues()
+        self.replicate()
+        if self.safe_moved:
+            self.release_confirms()
+            self.release_held()
+        elif self.confirm_channels:
+            self.release_confirms()
+        self.flush_connections()
+        return 0
+
+    def flush(self):
+        """Seals what is pending; the position of the log's end."""
+        self.log_dequeues()
+        self.replicate()
+        return self.position
+
+    cdef int replicate(self) except -1:
+        cdef Batch batch
+        for batch in self.log.take():
+            if self.on_batch is not None:
+                self.on_batch(batch)
+        if self.on_batch is None and self.safe < self.position:
+            self.safe = self.position
+            self.safe_moved = True
+        return 0
+
+    cdef int pump_all(self) except -1:
+        cdef Queue queue
+        while self.dirty_queues:
+            queues = self.dirty_queues
+            self.dirty_queues = []
+            for queue in queues:
+                queue.dirty = False
+                if queue.consumers and queue.ready and not queue.deleted:
+                    self.pump(queue)
+        return 0
+
+    cdef int pump(self, Queue queue) except -1:
+        """Hands out what is ready, in runs: one consumer takes its share, then the next."""
+        cdef size_t n = len(queue.consumers), idle = 0, asked = 0
+        cdef uint64_t share = 1, k
+        cdef int64_t index
+        cdef Consumer c
+        while idle < n:
+            if asked % n == 0:
+                share = queue.ready // n
+                share = 1 if share == 0 else (64 if share > 64 and n > 1 else share)
+            if queue.turn >= n:
+                queue.turn = 0
+            c = <Consumer>queue.consumers[queue.turn]
+            queue.turn += 1
+            asked += 1
+            idle += 1
+            k = share
+            while k and c.ready():
+                index = queue.peek_ready()
+                if index < 0:
+                    return 0
+                queue.take(index)
+                c.channel.deliver(c, queue, index)
+                k -= 1
+                idle = 0
+        return 0
+
+    cdef int flush_connections(self) except -1:
+        cdef Connection c
+        while self.dirty_connections:
+            connections = self.dirty_connections
+            self.dirty_connections = []
+            for c in connections:
+                c.flush()
+        return 0
+
+    def tick(self):
+        """Low-frequency duties; call a few times a second."""
+        self.log_delivered()
+        if self.waits_head < self.waits_tail and self.safe == self.safe_at_tick:
+            self.confirm_consumed()
+        self.safe_at_tick = self.safe
+        self.compact()
+        if self.turn_wanted:
+            self.end_turn()
+
+    cdef int compact(self) except -1:
+        """Frees segments that hold little more than the dead: a sweep over the queues, some entries in each tick."""
+        cdef uint64_t most = SWEEP
+        cdef Queue queue
+        if not self.sweeping:
+            if not self.pool.mark_sparse(self.log.segment, self.local.segment):
+                return 0
+            self.sweeping = list(self.queues.values())
+            self.sweep_at = 0
+        while self.sweeping and most:
+            queue = self.sweeping[len(self.sweeping) - 1]
+            start = self.sweep_at
+            self.sweep_at = queue.sweep(self.local, self.sweep_at, most)
+            most -= min(most, max(self.sweep_at - start, <uint64_t>1))
+            if self.sweep_at >= queue.main.tail:
+                self.sweeping.pop()
+                self.sweep_at = 0
+        return 0
+
+    def throttle(self, bint on):
+        """Stops (or resumes) reading from connections that publish: a slow backup bounds memory this way."""
+        cdef Connection c
+        self.throttled = on
+        for c in self.publishers:
+            if c.input_paused != on and (on or c.stashed < MAX_STASH):
+                c.pause_input(on)
+
+    # ---------------------------------------------------------------- roles
+
+    def begin_epoch(self, uint64_t epoch):
+        """This broker becomes primary: positions go on counting in the new epoch, every message is ready."""
+        cdef Queue queue
+        if epoch <= self.sequence >> SEQUENCE_BITS:
+            raise InvariantError(f"epoch {epoch} after {self.sequence >> SEQUENCE_BITS}")
+        if epoch >> 16:
+            raise InvariantError(f"epoch {epoch} is beyond 65535")
+        self.flush()
+        self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
+        for queue in self.queues.values():
+            queue.reset()
+
+    def demote(self):
+        """This broker is primary no longer: nothing that waits is ever confirmed, every message is ready.
+
+        The owner of the connections closes them first."""
+        cdef Queue queue
+        cdef Wait* w
+        cdef uint64_t i
+        for i in range(self.waits_head, self.waits_tail):
+            w = &self.waits[i & self.waits_mask]
+            if w.channel != NULL:
+                (<Channel>w.channel).first_wait = (<Channel>w.channel).last_wait = 0
+                (<Channel>w.channel).closing = True
+        self.waits_head = self.waits_tail
+        self.held = []
+        self.confirm_channels = []
+        self.touched_queues = []
+        self.delivered_queues = []
+        self.dirty_queues = []
+        self.log.take()
+        for queue in self.queues.values():
+            queue.delivery_noted = False
+            if queue.replicated:
+                queue.reset()
+            else:
+                queue.clear()
+                queue.reset()
+
+    # ---------------------------------------------------------------- a backup applies the log
+
+    cdef Queue find_queue(self, uint32_t number):
+        cdef Queue queue = self.last_queue
+        if queue is not None and queue.number == number:
+            return queue
+        queue = self.queues.get(number)
+        if queue is None:
+            raise LinkError(f"the log names queue {number}, which is not declared here")
+        self.last_queue = queue
+        return queue
+
+    def apply(self, bytes batch):
+        """Applies one batch as it came from the primary (header and records)."""
+        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(batch)
+        cdef size_t n = PyBytes_GET_SIZE(batch)
+        if n < LINK_HEADER or le32(p) != LINK_MAGIC or le32(p + 4) != n - LINK_HEADER or not check_link_frame(p, n):
+            raise LinkError(f"not a batch: {n} octets")
+        self.apply_batch(p, n)
+
+    cdef int apply_batch(self, const uint8_t* p, size_t n) except -1:
+        cdef uint64_t last = le64(p + 8)
+        if last <= self.position:
+            raise LinkError(f"batch ends at position {last}, the log is at {self.position} already")
+        self.apply_records(p, n, False)
+        self.position = self.sequence = last
+        return 0
+
+    def apply_slice(self, bytes records):
+        """Messages of the difference, older than the live stream, in order for each queue."""
+        self.apply_records(<const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), True)
+
+    cdef int apply_records(self, const uint8_t* source, size_t n, bint side) except -1:
+        """Copies the records into a segment of ours and acts on each."""
+        cdef size_t at = 0 if side else LINK_HEADER, i
+        cdef const uint8_t* p
+        cdef Segment segment
+        cdef size_t base
+        while at < n:
+            if not check_record(source + at, n - at):
+                raise LinkError(f"record at octet {at} of {n} has lengths that do not fit")
+            at += le32(source + at)
+        at = 0 if side else LINK_HEADER
+        base = self.local.adopt(source, n)
+        segment = self.local.segment
+        while at < n:
+            p = segment.data + base + at
+            if p[4] == OP_ENQUEUE:
+                self.apply_enqueue(segment, p, side)
+            elif side:
+                raise LinkError(f"operation {p[4]} in a slice")
+            elif p[4] == OP_DEQUEUE:
+                for i in range(le32(p + RECORD_HEADER + 4)):
+                    self.find_queue(le32(p + RECORD_HEADER)).remove_range(
+                        le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
+            elif p[4] == OP_DELIVERED:
+                self.find_queue(le32(p + RECORD_HEADER)).delivered = le64(p + RECORD_HEADER + 8)
+            elif p[4] == OP_CONFIG:
+                self.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
+                                                                     le32(p) - RECORD_HEADER))
+            elif self.on_membership is not None:
+                self.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
+                                                                         le32(p) - RECORD_HEADER))
+            at += le32(p)
+        return 0
+
+    cdef int apply_enqueue(self, Segment segment, const uint8_t* p, bint side) except -1:
+        cdef uint32_t offset = <uint32_t>(p - segment.data), size = le32(p), i, queues = le16(p + 6)
+        cdef uint64_t id = le64(p + 8)
+        cdef uint8_t flags = ENTRY_SHARED if queues > 1 else 0
+        cdef Queue queue
+        for i in range(queues):
+            queue = self.find_queue(le32(p + RECORD_HEADER + 4 * i))
+            if side:
+                queue.push_side(segment, offset, size, id, flags)
+            elif queue.main.tail > queue.main.head and ring_at(&queue.main, queue.main.tail - 1).id >= id:
+                raise LinkError(f"queue {queue.name}: message {id} is not newer than the last")
+            else:
+                queue.push(segment, offset, size, id, flags)
+        return 0
+
+    def drop(self, uint32_t number, bytes ids):
+        """Removes the messages that a joining backup holds and the primary does not."""
+        cdef Ranges r = Ranges(NULL, 0, 0)
+        cdef Queue queue = self.find_queue(number)
+        cdef size_t i
+        try:
+            ranges_decode(&r, <const uint8_t*>PyBytes_AS_STRING(ids), PyBytes_GET_SIZE(ids))
+            for i in range(r.count):
+                queue.remove_range(r.items[i].low, r.items[i].high)
+        finally:
+            free(r.items)
+
+    def merge(self, uint32_t number):
+        """The difference of one queue is complete."""
+        self.find_queue(number).merge()
+
+    def set_position(self, uint64_t position):
+        """A backup that joins takes over the primary's end of the log (the cut)."""
+        self.position = self.sequence = position

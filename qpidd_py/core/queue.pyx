@@ -1,0 +1,557 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The index of a queue's messages, the same on a primary and on a backup.
+
+A queue is a ring of 24-octet entries in order of message id (the position that enqueued it); each points to a record in
+a log segment.  An entry is READY, UNACKED (handed out) or GONE (dequeued, its place not yet reclaimed).
+
+Invariants
+* ids in a ring grow strictly; `GONE` entries keep their id, so the order holds and a binary search works.
+* `ready` and `unacked` count exactly the entries of that state.
+* every READY entry lies at `next` or later, or its index is in `returned` (requeued ones, sorted).
+* an absolute index stays valid until `grow` compacts the ring; holders keep (id, index) and use `locate`.
+* `gone` holds what this turn dequeued; a range low..high there may be extended only by the ring's next entry, so
+  "all of this queue's ids in low..high" is exactly what was dequeued, on the primary and on each backup.
+
+On a backup that joins, messages older than the live stream arrive in `side`, sorted as well; `merge` ends that.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memmove
+
+from qpidd_py.core.batch cimport RECORD_HEADER
+from qpidd_py.core.wire cimport le16, le32
+
+from qpidd_py.errors import InvariantError, LinkError
+
+cdef uint64_t NOWHERE = <uint64_t>-2      # an index that no entry follows
+
+# ------------------------------------------------------------------ ranges
+
+cdef int ranges_add(Ranges* r, uint64_t low, uint64_t high) except -1:
+    cdef size_t capacity
+    cdef Range* items
+    if r.count == r.capacity:
+        capacity = r.capacity * 2 if r.capacity else 8
+        items = <Range*>realloc(r.items, capacity * sizeof(Range))
+        if items == NULL:
+            raise MemoryError
+        r.items = items
+        r.capacity = capacity
+    r.items[r.count].low = low
+    r.items[r.count].high = high
+    r.count += 1
+    return 0
+
+
+cdef inline size_t put_varint(uint8_t* p, uint64_t v) noexcept:
+    cdef size_t n = 0
+    while v >= 0x80:
+        p[n] = <uint8_t>(v | 0x80)
+        v >>= 7
+        n += 1
+    p[n] = <uint8_t>v
+    return n + 1
+
+
+cdef bytes ranges_encode(const Ranges* r):
+    """Runs as (distance from the end of the last run, length - 1), each a varint: two octets for most singletons."""
+    cdef uint8_t* buffer = <uint8_t*>malloc(r.count * 20 + 1)
+    cdef size_t n = 0, i
+    cdef uint64_t end = 0
+    if buffer == NULL:
+        raise MemoryError
+    for i in range(r.count):
+        n += put_varint(buffer + n, r.items[i].low - end)
+        n += put_varint(buffer + n, r.items[i].high - r.items[i].low)
+        end = r.items[i].high
+    try:
+        return PyBytes_FromStringAndSize(<char*>buffer, n)
+    finally:
+        free(buffer)
+
+
+cdef int get_varint(const uint8_t* p, size_t n, uint64_t* value) except -1:
+    cdef size_t i
+    cdef uint64_t v = 0
+    for i in range(n if n < 10 else 10):
+        v |= <uint64_t>(p[i] & 0x7F) << (7 * i)
+        if p[i] < 0x80:
+            value[0] = v
+            return <int>i + 1
+    raise LinkError("id set is cut off inside a number")
+
+
+cdef int ranges_decode(Ranges* r, const uint8_t* p, size_t n) except -1:
+    cdef size_t at = 0
+    cdef uint64_t low, length, end = 0
+    r.count = 0
+    while at < n:
+        at += get_varint(p + at, n - at, &low)
+        at += get_varint(p + at, n - at, &length)
+        low += end
+        if (end and low <= end) or low + length < low:
+            raise LinkError(f"id set goes back from {end} to {low}")
+        end = low + length
+        ranges_add(r, low, end)
+    return 0
+
+
+def encode_ids(ranges):
+    """Sorted, disjoint (low, high) pairs as an encoded id set."""
+    cdef Ranges r = Ranges(NULL, 0, 0)
+    try:
+        for low, high in ranges:
+            ranges_add(&r, low, high)
+        return ranges_encode(&r)
+    finally:
+        free(r.items)
+
+
+def decode_ids(bytes data):
+    """The (low, high) pairs of an encoded id set; LinkError when it is not one."""
+    cdef Ranges r = Ranges(NULL, 0, 0)
+    try:
+        ranges_decode(&r, <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return [(r.items[i].low, r.items[i].high) for i in range(r.count)]
+    finally:
+        free(r.items)
+
+
+# ------------------------------------------------------------------ ring
+
+cdef int ring_init(Ring* r) except -1:
+    r.entries = <Entry*>calloc(16, sizeof(Entry))
+    if r.entries == NULL:
+        raise MemoryError
+    r.mask = 15
+    r.head = r.tail = 0
+    return 0
+
+
+cdef void ring_free(Ring* r) noexcept:
+    cdef Entry* e
+    if r.entries == NULL:
+        return
+    while r.head < r.tail:
+        e = ring_at(r, r.head)
+        if e.segment != NULL:
+            Py_DECREF(<Segment>e.segment)
+            e.segment = NULL
+        r.head += 1
+    free(r.entries)
+    r.entries = NULL
+
+
+cdef int ring_resize(Ring* r, uint64_t capacity) except -1:
+    """Moves the entries to a ring of `capacity` (a power of two, large enough); indexes stay the same."""
+    cdef Entry* entries = <Entry*>calloc(capacity, sizeof(Entry))
+    cdef uint64_t i
+    if entries == NULL:
+        raise MemoryError(f"no memory for an index of {capacity} messages")
+    for i in range(r.head, r.tail):
+        entries[i & (capacity - 1)] = r.entries[i & r.mask]
+    free(r.entries)
+    r.entries = entries
+    r.mask = capacity - 1
+    return 0
+
+
+cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil:
+    """The first index whose id is greater than `id`; tail if there is none."""
+    cdef uint64_t low = r.head, high = r.tail, middle
+    while low < high:
+        middle = low + (high - low) // 2
+        if ring_at(r, middle).id <= id:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil:
+    """The index of `id`, or -1."""
+    cdef uint64_t index = ring_after(r, id)
+    if index > r.head and ring_at(r, index - 1).id == id:
+        return <int64_t>(index - 1)
+    return -1
+
+
+cdef inline uint32_t record_size(const Entry* e) noexcept:
+    return le32((<Segment>e.segment).data + e.offset)
+
+
+# ------------------------------------------------------------------ queue
+
+cdef class Queue:
+    """One queue's messages.  The primary's pump and the backup's log application are the callers; one thread."""
+
+    def __cinit__(self, uint32_t number, str name, bint replicated):
+        self.number = number
+        self.name = name
+        self.replicated = replicated
+        self.consumers = []
+        ring_init(&self.main)
+        ring_init(&self.side)
+
+    def __dealloc__(self):
+        ring_free(&self.main)
+        ring_free(&self.side)
+        free(self.returned.items)
+        free(self.gone.items)
+
+    @property
+    def consumer_count(self):
+        return len(self.consumers)
+
+    def __repr__(self):
+        return f"<Queue {self.number} {self.name!r} ready={self.ready} unacked={self.unacked}>"
+
+    cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1:
+        cdef Entry* e
+        if self.main.tail - self.main.head > self.main.mask:
+            self.grow()
+        e = ring_at(&self.main, self.main.tail)
+        Py_INCREF(segment)
+        e.segment = <void*>segment
+        e.id = id
+        e.offset = offset
+        e.state = READY
+        e.flags = flags
+        e.deliveries = 0
+        segment.live += size
+        self.main.tail += 1
+        self.ready += 1
+        self.enqueued += 1
+        self.bytes += size
+        return 0
+
+    cdef int grow(self) except -1:
+        """Doubles the ring, or squeezes out what is gone when that frees half of it."""
+        cdef uint64_t live = self.ready + self.unacked
+        if live * 2 <= self.main.mask:
+            self.squeeze()
+        else:
+            ring_resize(&self.main, (self.main.mask + 1) * 2)
+        return 0
+
+    cdef void squeeze(self) noexcept:
+        cdef uint64_t i, to = self.main.head, new_next = self.main.head
+        cdef Entry* e
+        cdef size_t k = 0
+        for i in range(self.main.head, self.main.tail):
+            e = ring_at(&self.main, i)
+            if i == self.next:
+                new_next = to
+            if k < self.returned.count and self.returned.items[k].low == i:
+                self.returned.items[k].low = to
+                k += 1
+            if e.state != GONE:
+                ring_at(&self.main, to)[0] = e[0]
+                to += 1
+        self.next = to if self.next >= self.main.tail else (new_next if self.next > self.main.head else self.main.head)
+        self.main.tail = to
+        self.gone_index = NOWHERE
+
+    cdef int64_t peek_ready(self) noexcept nogil:
+        """The index of the message to hand out next, or -1."""
+        if self.returned.count:
+            return <int64_t>self.returned.items[0].low
+        while self.next < self.main.tail:
+            if ring_at(&self.main, self.next).state == READY:
+                return <int64_t>self.next
+            self.next += 1
+        return -1
+
+    cdef void take(self, uint64_t index) noexcept:
+        """READY -> UNACKED of what `peek_ready` answered."""
+        cdef Entry* e = ring_at(&self.main, index)
+        if self.returned.count and self.returned.items[0].low == index:
+            self.returned.count -= 1
+            memmove(self.returned.items, self.returned.items + 1, self.returned.count * sizeof(Range))
+        else:
+            self.next = index + 1
+        e.state = UNACKED
+        self.ready -= 1
+        self.unacked += 1
+        if e.id > self.delivered:
+            self.delivered = e.id
+
+    cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil:
+        if self.main.head <= hint < self.main.tail and ring_at(&self.main, hint).id == id:
+            return <int64_t>hint
+        return ring_find(&self.main, id)
+
+    cdef int requeue(self, uint64_t index) except -1:
+        """UNACKED -> READY at its old place; the next delivery says redelivered."""
+        cdef Entry* e = ring_at(&self.main, index)
+        cdef size_t low = 0, high = self.returned.count, middle
+        e.state = READY
+        e.flags |= ENTRY_REDELIVERED
+        if e.deliveries < 0xFFFF:
+            e.deliveries += 1
+        self.unacked -= 1
+        self.ready += 1
+        if index + 1 == self.next and self.returned.count == 0:
+            self.next = index
+            return 0
+        while low < high:
+            middle = (low + high) // 2
+            if self.returned.items[middle].low < index:
+                low = middle + 1
+            else:
+                high = middle
+        ranges_add(&self.returned, index, index)
+        memmove(self.returned.items + low + 1, self.returned.items + low,
+                (self.returned.count - 1 - low) * sizeof(Range))
+        self.returned.items[low].low = index
+        return 0
+
+    cdef int dequeue(self, uint64_t index) except -1:
+        """UNACKED or READY -> GONE, noted for the log."""
+        cdef Entry* e = ring_at(&self.main, index)
+        if self.replicated:
+            if self.gone.count and self.gone_index + 1 == index:
+                self.gone.items[self.gone.count - 1].high = e.id
+            else:
+                ranges_add(&self.gone, e.id, e.id)
+            self.gone_index = index
+        self.release(e)
+        while self.main.head < self.main.tail and ring_at(&self.main, self.main.head).state == GONE:
+            self.main.head += 1
+        if self.next < self.main.head:
+            self.next = self.main.head
+        return 0
+
+    cdef void release(self, Entry* e) noexcept:
+        cdef Segment segment = <Segment>e.segment
+        cdef uint32_t size = record_size(e)
+        segment.live -= size
+        self.bytes -= size
+        if e.state == UNACKED:
+            self.unacked -= 1
+        else:
+            self.ready -= 1
+        self.dequeued += 1
+        e.state = GONE
+        e.segment = NULL
+        Py_DECREF(segment)
+
+    cdef int remove_range(self, uint64_t low, uint64_t high) except -1:
+        """A backup applies a dequeue: all ids in low..high go, in both rings."""
+        self.remove_from(&self.main, low, high)
+        if self.joining:
+            self.remove_from(&self.side, low, high)
+        return 0
+
+    cdef void remove_from(self, Ring* ring, uint64_t low, uint64_t high) noexcept:
+        cdef uint64_t i = ring.head if ring.head < ring.tail and ring_at(ring, ring.head).id == low \
+            else ring_after(ring, low - 1)
+        cdef Entry* e
+        while i < ring.tail:
+            e = ring_at(ring, i)
+            if e.id > high:
+                break
+            if e.state != GONE:
+                self.release(e)
+            i += 1
+        while ring.head < ring.tail and ring_at(ring, ring.head).state == GONE:
+            ring.head += 1
+        if self.next < self.main.head:
+            self.next = self.main.head
+
+    cdef uint64_t drop_ready(self) except? 0:
+        """Purge: every READY message goes; answers how many."""
+        cdef uint64_t i, count = self.ready
+        for i in range(self.main.head, self.main.tail):
+            if ring_at(&self.main, i).state == READY:
+                self.dequeue(i)
+        self.returned.count = 0
+        self.next = self.main.tail
+        return count
+
+    cdef int clear(self) except -1:
+        """Forgets all messages, without a word to the log."""
+        cdef uint64_t i
+        for i in range(self.main.head, self.main.tail):
+            if ring_at(&self.main, i).state != GONE:
+                self.release(ring_at(&self.main, i))
+        for i in range(self.side.head, self.side.tail):
+            if ring_at(&self.side, i).state != GONE:
+                self.release(ring_at(&self.side, i))
+        self.main.head = self.main.tail
+        self.side.head = self.side.tail
+        self.next = self.main.tail
+        self.returned.count = self.gone.count = 0
+        self.joining = False
+        return 0
+
+    cdef int reset(self) except -1:
+        """After a change of role: every message is ready; those handed out before say redelivered."""
+        cdef uint64_t i
+        cdef Entry* e
+        if self.joining:
+            self.merge()
+        self.returned.count = self.gone.count = 0
+        self.touched = self.dirty = False
+        self.next = self.main.head
+        if self.unacked or self.delivered:
+            for i in range(self.main.head, self.main.tail):
+                e = ring_at(&self.main, i)
+                if e.state == UNACKED:
+                    e.state = READY
+                if e.id <= self.delivered:
+                    e.flags |= ENTRY_REDELIVERED
+        self.ready += self.unacked
+        self.unacked = 0
+        self.delivered_logged = self.delivered
+        return 0
+
+    cdef int push_side(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1:
+        """A message of the difference arrives at a joining backup."""
+        cdef Ring live
+        if self.side.tail > self.side.head and ring_at(&self.side, self.side.tail - 1).id >= id:
+            raise LinkError(f"queue {self.number}: message {id} of the difference is not in order")
+        if ring_find(&self.main, id) >= 0:
+            raise LinkError(f"queue {self.number}: message {id} of the difference is here already")
+        self.joining = True
+        if self.side.tail - self.side.head > self.side.mask:
+            ring_resize(&self.side, (self.side.mask + 1) * 2)
+        live = self.main                    # push works on main: lend it the other ring
+        self.main = self.side
+        try:
+            self.push(segment, offset, size, id, flags)
+        finally:
+            self.side = self.main
+            self.main = live
+        return 0
+
+    cdef int merge(self) except -1:
+        """The difference is complete: one ring again."""
+        cdef uint64_t capacity = 16, a, b
+        cdef Ring merged
+        cdef Entry* x
+        cdef Entry* y
+        while capacity < self.ready + self.unacked:
+            capacity *= 2
+        merged.entries = <Entry*>calloc(capacity, sizeof(Entry))
+        if merged.entries == NULL:
+            raise MemoryError
+        merged.mask = capacity - 1
+        merged.head = merged.tail = 0
+        a = self.main.head
+        b = self.side.head
+        while a < self.main.tail or b < self.side.tail:
+            x = ring_at(&self.main, a) if a < self.main.tail else NULL
+            y = ring_at(&self.side, b) if b < self.side.tail else NULL
+            if y == NULL or (x != NULL and x.id < y.id):
+                a += 1
+            else:
+                x = y
+                b += 1
+            if x.state != GONE:
+                merged.entries[merged.tail & merged.mask] = x[0]
+                merged.tail += 1
+        free(self.main.entries)
+        self.main = merged
+        self.side.head = self.side.tail = 0
+        self.next = 0
+        self.joining = False
+        return 0
+
+    cdef Ranges ids(self) except *:
+        """The ids held, as ranges of consecutive numbers; the caller frees `items`."""
+        cdef Ranges r = Ranges(NULL, 0, 0)
+        cdef uint64_t i
+        cdef Entry* e
+        if self.joining:
+            self.merge()
+        for i in range(self.main.head, self.main.tail):
+            e = ring_at(&self.main, i)
+            if e.state == GONE:
+                continue
+            if r.count and r.items[r.count - 1].high + 1 == e.id:
+                r.items[r.count - 1].high = e.id
+            else:
+                ranges_add(&r, e.id, e.id)
+        return r
+
+    cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0:
+        """Copies what lies in sparse segments to `writer`, for `most` entries from index `start`; where to go on."""
+        cdef uint64_t i = start if start > self.main.head else self.main.head
+        cdef Entry* e
+        cdef Segment segment
+        cdef uint32_t size
+        while i < self.main.tail and most:
+            e = ring_at(&self.main, i)
+            if e.state != GONE and (<Segment>e.segment).sparse:
+                segment = <Segment>e.segment
+                size = record_size(e)
+                e.offset = <uint32_t>writer.adopt(segment.data + e.offset, size)
+                Py_INCREF(writer.segment)
+                e.segment = <void*>writer.segment
+                writer.segment.live += size
+                segment.live -= size
+                Py_DECREF(segment)
+            i += 1
+            most -= 1
+        return i
+
+    def held(self):
+        """The encoded set of the ids in this queue."""
+        cdef Ranges r = self.ids()
+        try:
+            return ranges_encode(&r)
+        finally:
+            free(r.items)
+
+    def peek(self, size_t limit):
+        """The first `limit` messages, handed out or not, as (id, redelivered, exchange, routing key, header, body)."""
+        cdef uint64_t i
+        cdef Entry* e
+        found = []
+        for i in range(self.main.head, self.main.tail):
+            e = ring_at(&self.main, i)
+            if e.state != GONE:
+                if len(found) == limit:
+                    break
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + _content(e))
+        return found
+
+    def check(self):
+        """Raises InvariantError unless the counters and the order are what the entries say (tests, simulator)."""
+        cdef uint64_t i, ready = 0, unacked = 0, last = 0
+        cdef Entry* e
+        for i in range(self.main.head, self.main.tail):
+            e = ring_at(&self.main, i)
+            if e.id <= last:
+                raise InvariantError(f"queue {self.name}: id {e.id} after {last}")
+            last = e.id
+            ready += e.state == READY
+            unacked += e.state == UNACKED
+            if (e.state == GONE) != (e.segment == NULL):
+                raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
+            if e.state == READY and i < self.next and not self._returned(i):
+                raise InvariantError(f"queue {self.name}: message {e.id} would never be handed out")
+        for i in range(self.side.head, self.side.tail):
+            ready += ring_at(&self.side, i).state == READY
+        if (ready, unacked) != (self.ready, self.unacked):
+            raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}; kept {self.ready}, {self.unacked}")
+
+    cdef bint _returned(self, uint64_t index) noexcept:
+        cdef size_t k
+        for k in range(self.returned.count):
+            if self.returned.items[k].low == index:
+                return True
+        return False
+
+
+cdef tuple _content(const Entry* e):
+    cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
+    cdef const uint8_t* q = p + RECORD_HEADER + 4 * <size_t>le16(p + 6)
+    cdef size_t route = le16(q), header = le32(q + 4), exchange = q[8]
+    cdef const uint8_t* content = q + 8 + route
+    return (PyBytes_FromStringAndSize(<const char*>q + 9, exchange),
+            PyBytes_FromStringAndSize(<const char*>q + 10 + exchange, q[9 + exchange]),
+            PyBytes_FromStringAndSize(<const char*>content, header),
+            PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))

@@ -1,0 +1,18 @@
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from qpidd_py.core.engine cimport Connection, Engine, Transport
+
+
+cdef class Reactor(Transport):
+    cdef readonly Engine engine
+    cdef int epoll
+    cdef dict connections           # descriptor -> (connection, socket)
+    cdef uint8_t* scratch
+    cdef readonly uint64_t turns
+    cdef int read(self, Connection c) except -1
+    cdef int send_rest(self, Connection c) except -1
+    cdef int flush_piece(self, Connection c) except -1
+    cdef int send_failed(self, Connection c) except -1
+    cdef int wait_to_write(self, Connection c) except -1
+    cdef int lost(self, Connection c, str reason) except -1
+    cdef uint32_t mask(self, Connection c) noexcept

@@ -1,0 +1,226 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The sockets of the data path: one epoll descriptor that asyncio watches as a single file.
+
+All plain TCP connections, of clients and of replication links, are registered here; one call of `poll` serves all that
+are ready and ends the turn, so that asyncio's cost per event is paid once per turn and not once per connection.
+"""
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, strerror
+from posix.unistd cimport close
+
+from qpidd_py.core.batch cimport Batch
+from qpidd_py.core.engine cimport DEAD
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t recv(int fd, void* buffer, size_t n, int flags)
+    ssize_t send(int fd, const void* buffer, size_t n, int flags)
+    int MSG_NOSIGNAL
+    int MSG_DONTWAIT
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        int fd
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
+    int epoll_wait(int epoll, epoll_event* events, int most, int timeout)
+    int EPOLL_CLOEXEC
+    uint32_t EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
+    int EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+
+cdef enum:
+    READ_SIZE = 262144          # octets of one recv
+    READS = 4                   # recvs of one connection in one turn: fairness
+    EVENTS = 64
+    ROUNDS = 8                  # turns in one call of poll, before asyncio gets its turn
+
+
+cdef class Reactor(Transport):
+    """Owns the epoll descriptor; `fileno()` goes to loop.add_reader with `poll` as callback."""
+
+    def __cinit__(self, Engine engine):
+        self.engine = engine
+        self.connections = {}
+        self.epoll = epoll_create1(EPOLL_CLOEXEC)
+        if self.epoll < 0:
+            raise OSError(errno, "epoll_create1")
+        self.scratch = <uint8_t*>malloc(READ_SIZE)
+        if self.scratch == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.scratch)
+        if self.epoll >= 0:
+            close(self.epoll)
+
+    def fileno(self):
+        return self.epoll
+
+    def __len__(self):
+        return len(self.connections)
+
+    def add(self, Connection connection, sock):
+        """Takes over a connected, non-blocking socket; it is closed by `remove` or when the peer goes away."""
+        cdef epoll_event event
+        connection.fd = sock.fileno()
+        connection.transport = self
+        event.events = EPOLLIN
+        event.data.fd = connection.fd
+        if epoll_ctl(self.epoll, EPOLL_CTL_ADD, connection.fd, &event):
+            raise OSError(errno, f"epoll_ctl for descriptor {connection.fd}")
+        self.connections[connection.fd] = (connection, sock)
+        if connection.backlog and self.engine.schedule is not None:
+            connection.write(b"")
+            self.engine.schedule()
+
+    def remove(self, Connection connection):
+        """Closes the socket; what is still unsent and does not fit the socket's buffer is lost."""
+        if connection.fd < 0:
+            return
+        self.send_rest(connection)
+        self.forget(connection)
+
+    cdef int send_rest(self, Connection c) except -1:
+        if c.output_end > c.output_start:
+            send(c.fd, c.output + c.output_start, c.output_end - c.output_start, MSG_NOSIGNAL | MSG_DONTWAIT)
+        return 0
+
+    cdef int forget(self, Connection c) except -1:
+        if c.fd < 0:
+            return 0
+        _, sock = self.connections.pop(c.fd)
+        epoll_ctl(self.epoll, EPOLL_CTL_DEL, c.fd, NULL)
+        c.fd = -1
+        sock.close()
+        return 0
+
+    cdef uint32_t mask(self, Connection c) noexcept:
+        return (0 if c.input_paused else EPOLLIN) | (EPOLLOUT if c.want_write else 0)
+
+    cdef int interest(self, Connection c) except -1:
+        cdef epoll_event event
+        if c.fd >= 0:
+            event.events = self.mask(c)
+            event.data.fd = c.fd
+            epoll_ctl(self.epoll, EPOLL_CTL_MOD, c.fd, &event)
+        return 0
+
+    def poll(self):
+        """Serves every ready connection, then ends the turn; a bounded number of times."""
+        cdef epoll_event events[EVENTS]
+        cdef int n, i, k
+        cdef Connection c
+        for k in range(ROUNDS):
+            n = epoll_wait(self.epoll, events, EVENTS, 0)
+            if n <= 0:
+                return
+            self.turns += 1
+            for i in range(n):
+                found = self.connections.get(events[i].data.fd)
+                if found is None:
+                    continue            # closed by an earlier event of this round
+                c = <Connection>found[0]
+                if events[i].events & EPOLLOUT:
+                    c.want_write = False
+                    self.interest(c)
+                    self.flush(c)
+                if c.fd >= 0 and events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP):
+                    self.read(c)
+            self.engine.end_turn()
+            if n < EVENTS:
+                return
+
+    cdef int read(self, Connection c) except -1:
+        cdef ssize_t got
+        cdef int k
+        for k in range(READS):
+            if c.input_used:
+                c.input_room(READ_SIZE)
+                with nogil:
+                    got = recv(c.fd, c.input + c.input_used, READ_SIZE, MSG_DONTWAIT)
+            else:
+                with nogil:
+                    got = recv(c.fd, self.scratch, READ_SIZE, MSG_DONTWAIT)
+            if got <= 0:
+                if got < 0 and (errno == EAGAIN or errno == EINTR):
+                    return 0
+                return self.lost(c, "closed by peer" if got == 0 else strerror(errno).decode())
+            if c.input_used:
+                c.received += got
+                c.input_used += got
+                c.input_grown()
+            else:
+                c.input_data(self.scratch, got)
+            if got < READ_SIZE or c.fd < 0 or c.input_paused:
+                return 0
+        return 0
+
+    cdef int lost(self, Connection c, str reason) except -1:
+        self.forget(c)
+        c.owner.closed(reason)
+        return 0
+
+    cdef int flush(self, Connection c) except -1:
+        cdef ssize_t went
+        if c.fd < 0 or c.want_write:
+            return 0
+        if c.output_end > c.output_start:
+            with nogil:
+                went = send(c.fd, c.output + c.output_start, c.output_end - c.output_start,
+                            MSG_NOSIGNAL | MSG_DONTWAIT)
+            if went < 0:
+                return self.send_failed(c)
+            c.output_start += went
+            c.sent += went
+            if c.output_start < c.output_end:
+                return self.wait_to_write(c)
+        while c.out:
+            if not self.flush_piece(c):
+                return 0
+        return c.drained()
+
+    cdef int flush_piece(self, Connection c) except -1:
+        """Sends from the front of a link's output; False when the socket is full or gone."""
+        cdef ssize_t went
+        cdef const uint8_t* p
+        cdef size_t n
+        piece = c.out[0]
+        if isinstance(piece, Batch):
+            p = (<Batch>piece).data()
+            n = (<Batch>piece).length
+        else:
+            p = <const uint8_t*>PyBytes_AS_STRING(piece)
+            n = len(piece)
+        with nogil:
+            went = send(c.fd, p + c.out_offset, n - c.out_offset, MSG_NOSIGNAL | MSG_DONTWAIT)
+        if went < 0:
+            self.send_failed(c)
+            return False
+        c.sent += went
+        c.out_octets -= went
+        c.out_offset += went
+        if c.out_offset < n:
+            self.wait_to_write(c)
+            return False
+        c.out.popleft()
+        c.out_offset = 0
+        return True
+
+    cdef int send_failed(self, Connection c) except -1:
+        """A full socket waits for EPOLLOUT; a broken one shows itself to the next read, which reports it."""
+        if errno == EAGAIN or errno == EINTR:
+            return self.wait_to_write(c)
+        c.output_start = c.output_end = 0
+        if c.out:
+            c.out.clear()
+            c.out_octets = c.out_offset = 0
+        return 0
+
+    cdef int wait_to_write(self, Connection c) except -1:
+        c.want_write = True
+        self.interest(c)
+        return c.drained()

@@ -1,0 +1,67 @@
+"""Error families, by who is to blame and what it costs, and the AMQP reply codes.
+
+A peer's fault costs that peer its channel (`ChannelException`), its connection (`ConnectionException`) or its
+replication link (`LinkError`).  A broken invariant of our own (`InvariantError`) costs the process: it travels up to
+`__main__`, which ends with a documented exit code, because a broker that contradicts itself must not confirm.
+"""
+
+from enum import IntEnum
+
+
+class ReplyCode(IntEnum):
+    """Reply codes of AMQP 0-9-1 (specification, section 1.2, "constants")."""
+
+    REPLY_SUCCESS = 200
+    CONTENT_TOO_LARGE = 311
+    NO_ROUTE = 312
+    NO_CONSUMERS = 313
+    CONNECTION_FORCED = 320
+    INVALID_PATH = 402
+    ACCESS_REFUSED = 403
+    NOT_FOUND = 404
+    RESOURCE_LOCKED = 405
+    PRECONDITION_FAILED = 406
+    FRAME_ERROR = 501
+    SYNTAX_ERROR = 502
+    COMMAND_INVALID = 503
+    CHANNEL_ERROR = 504
+    UNEXPECTED_FRAME = 505
+    RESOURCE_ERROR = 506
+    NOT_ALLOWED = 530
+    NOT_IMPLEMENTED = 540
+    INTERNAL_ERROR = 541
+
+
+class QpiddError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class AmqpError(QpiddError):
+    """A peer broke a rule of AMQP; carries what `close` has to say about it."""
+
+    def __init__(self, reply_code: int, reply_text: str, class_id: int = 0, method_id: int = 0) -> None:
+        super().__init__(f"{reply_code} {reply_text}")
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
+
+
+class ChannelException(AmqpError):
+    """Closes the channel; the connection goes on."""
+
+
+class ConnectionException(AmqpError):
+    """Closes the connection; nobody else notices."""
+
+
+class LinkError(QpiddError):
+    """The peer of a replication link broke the replication protocol; closes the link."""
+
+
+class InvariantError(QpiddError):
+    """We contradicted ourselves; ends the process."""
+
+
+class ConfigError(QpiddError):
+    """A setting is unknown or has a value that cannot be used; names the value and what was expected."""
