@@ -17,6 +17,7 @@ flags u8, 2 spare.  Record: size u32, operation u8, flags u8, queues u16, positi
   delivered   queue u32, 4 spare, position u64
   config, membership   payload
 """
+cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t
@@ -55,6 +56,11 @@ def crc32c(bytes data, uint32_t crc=0):
     return crc32c_add(crc, <const uint8_t*>PyBytes_AS_STRING(data), <size_t>PyBytes_GET_SIZE(data))
 
 
+# Pool, Segment and Batch refer to nothing that could refer back to them, so the garbage collector has no business here.
+# It must not have any: it would clear a segment's `pool` before __dealloc__ gives the memory back to it.
+
+@cython.final
+@cython.no_gc
 cdef class Pool:
     """Memory of segments, recycled."""
 
@@ -104,6 +110,8 @@ cdef class Pool:
             free(data)
 
 
+@cython.final
+@cython.no_gc
 cdef class Segment:
     """A block of memory that records are appended to."""
 
@@ -119,6 +127,8 @@ cdef class Segment:
             self.pool.give(self.data, self.capacity)
 
 
+@cython.final
+@cython.no_gc
 cdef class Batch:
     """A sealed piece of the log; a read-only buffer of header and records."""
 
@@ -242,9 +252,11 @@ cdef int check_record(const uint8_t* p, size_t left) noexcept:
 def link_frame(int kind, uint64_t position, bytes body, int records=0):
     """One frame of the replication link, header and checksum included."""
     cdef size_t length = LINK_HEADER + <size_t>PyBytes_GET_SIZE(body)
-    cdef bytearray frame = bytearray(LINK_HEADER) + body
-    seal_link_frame(<uint8_t*><char*>frame, length, position, records, kind)
-    return bytes(frame)
+    cdef bytes frame = PyBytes_FromStringAndSize(NULL, length)
+    cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(frame)
+    memcpy(p + LINK_HEADER, PyBytes_AS_STRING(body), length - LINK_HEADER)
+    seal_link_frame(p, length, position, records, kind)
+    return frame
 
 
 def records(bytes data):

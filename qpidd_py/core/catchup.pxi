@@ -50,23 +50,31 @@ cdef class Catchup:
 
     def slice(self, size_t limit):
         """Records of the next missing messages, oldest first, about `limit` octets; empty when none are left."""
-        cdef uint64_t i = ring_after(&self.queue.main, self.sent)
+        cdef uint64_t first = ring_after(&self.queue.main, self.sent), i = first, sent = self.sent
+        cdef size_t total = 0, at = self.at
         cdef Entry* e
-        cdef size_t total = 0
-        cdef list pieces = []
+        cdef bytes records
+        cdef uint8_t* to
         while i < self.queue.main.tail and total < limit:
             e = ring_at(&self.queue.main, i)
             if e.id > self.cut:
                 break
-            self.sent = e.id
             if e.state != GONE and not self.holds(e.id):
-                piece = record_for(e, self.queue.number)
-                pieces.append(piece)
-                total += PyBytes_GET_SIZE(piece)
+                total += size_for(e)
+                self.messages += 1
+            sent = e.id
             i += 1
-        self.messages += len(pieces)
+        self.sent = sent
         self.octets += total
-        return b"".join(pieces)
+        records = PyBytes_FromStringAndSize(NULL, total)
+        to = <uint8_t*>PyBytes_AS_STRING(records)
+        self.at = at                        # the same walk once more, now writing
+        while first < i:
+            e = ring_at(&self.queue.main, first)
+            if e.state != GONE and not self.holds(e.id):
+                to += write_record_for(to, e, self.queue.number)
+            first += 1
+        return records
 
     cdef bint holds(self, uint64_t id) noexcept:
         while self.at < self.held.count and self.held.items[self.at].high < id:
@@ -81,15 +89,18 @@ cdef class Catchup:
         return end - i if end > i else 0
 
 
-cdef bytes record_for(const Entry* e, uint32_t number):
-    """The record of one message as an enqueue to one queue."""
+cdef inline size_t size_for(const Entry* e) noexcept:
+    """Octets of the record of one message as an enqueue to one queue."""
     cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
-    cdef size_t old = RECORD_HEADER + 4 * <size_t>le16(p + 6), size = le32(p) - old + RECORD_HEADER + 4
-    cdef bytes record = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t* to = <uint8_t*>PyBytes_AS_STRING(record)
+    return le32(p) - 4 * <size_t>le16(p + 6) + 4
+
+
+cdef inline size_t write_record_for(uint8_t* to, const Entry* e, uint32_t number) noexcept:
+    cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
+    cdef size_t size = size_for(e)
     memcpy(to, p, RECORD_HEADER)
     putle32(to, <uint32_t>size)
     putle16(to + 6, 1)
     putle32(to + RECORD_HEADER, number)
-    memcpy(to + RECORD_HEADER + 4, p + old, size - RECORD_HEADER - 4)
-    return record
+    memcpy(to + RECORD_HEADER + 4, p + RECORD_HEADER + 4 * <size_t>le16(p + 6), size - RECORD_HEADER - 4)
+    return size

@@ -113,7 +113,7 @@ cdef class Connection:
 
     cdef void mark(self) noexcept:
         self.dirty = True
-        self.engine.dirty_connections.append(self)
+        (self.engine.dirty_links if self.state == LINK else self.engine.dirty_connections).append(self)
         self.engine.want_turn()
 
     def write(self, bytes data):

@@ -178,7 +178,7 @@ cdef class Engine:
     cdef uint64_t generation                # of routes
     cdef Queue last_queue
     cdef list dirty_queues, touched_queues, delivered_queues
-    cdef list dirty_connections, confirm_channels
+    cdef list dirty_connections, dirty_links, confirm_channels
     cdef list held
     cdef bint safe_moved, in_turn, turn_wanted
     cdef readonly bint throttled

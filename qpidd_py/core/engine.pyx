@@ -62,6 +62,7 @@ cdef class Engine:
         self.touched_queues = []
         self.delivered_queues = []
         self.dirty_connections = []
+        self.dirty_links = []
         self.confirm_channels = []
         self.held = []
         self.sweeping = []
@@ -436,6 +437,7 @@ cdef class Engine:
     cdef int turn(self) except -1:
         self.pump_all()
         self.log_dequeues()
+        self.log_delivered()
         self.replicate()
         if self.safe_moved:
             self.release_confirms()
@@ -500,17 +502,21 @@ cdef class Engine:
         return 0
 
     cdef int flush_connections(self) except -1:
+        """Links first: a backup shall know what was handed out, and only then the client that got it."""
         cdef Connection c
-        while self.dirty_connections:
-            connections = self.dirty_connections
-            self.dirty_connections = []
+        while self.dirty_links or self.dirty_connections:
+            connections = self.dirty_links if self.dirty_links else self.dirty_connections
+            if connections is self.dirty_links:
+                self.dirty_links = []
+            else:
+                self.dirty_connections = []
             for c in connections:
                 c.flush()
         return 0
 
     def tick(self):
-        """Low-frequency duties; call a few times a second."""
-        self.log_delivered()
+        """Low-frequency duties; call a few times a second.  Confirms what was consumed while backups do not answer, and
+        frees memory."""
         if self.waits_head < self.waits_tail and self.safe == self.safe_at_tick:
             self.confirm_consumed()
         self.safe_at_tick = self.safe

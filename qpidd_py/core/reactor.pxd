@@ -9,6 +9,7 @@ cdef class Reactor(Transport):
     cdef dict connections           # descriptor -> (connection, socket)
     cdef uint8_t* scratch
     cdef readonly uint64_t turns
+    cdef int serve(self, int fd, uint32_t events) except -1
     cdef int read(self, Connection c) except -1
     cdef int send_rest(self, Connection c) except -1
     cdef int flush_piece(self, Connection c) except -1

@@ -113,26 +113,33 @@ cdef class Reactor(Transport):
         """Serves every ready connection, then ends the turn; a bounded number of times."""
         cdef epoll_event events[EVENTS]
         cdef int n, i, k
-        cdef Connection c
         for k in range(ROUNDS):
             n = epoll_wait(self.epoll, events, EVENTS, 0)
             if n <= 0:
                 return
             self.turns += 1
-            for i in range(n):
-                found = self.connections.get(events[i].data.fd)
-                if found is None:
-                    continue            # closed by an earlier event of this round
-                c = <Connection>found[0]
-                if events[i].events & EPOLLOUT:
-                    c.want_write = False
-                    self.interest(c)
-                    self.flush(c)
-                if c.fd >= 0 and events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP):
-                    self.read(c)
-            self.engine.end_turn()
+            self.engine.turn_wanted = True      # it ends below: nobody need schedule that
+            try:
+                for i in range(n):
+                    self.serve(events[i].data.fd, events[i].events)
+            finally:
+                self.engine.end_turn()
             if n < EVENTS:
                 return
+
+    cdef int serve(self, int fd, uint32_t events) except -1:
+        cdef Connection c
+        found = self.connections.get(fd)
+        if found is None:
+            return 0                    # closed by an earlier event of this round
+        c = <Connection>found[0]
+        if events & EPOLLOUT:
+            c.want_write = False
+            self.interest(c)
+            self.flush(c)
+        if c.fd >= 0 and events & (EPOLLIN | EPOLLERR | EPOLLHUP):
+            self.read(c)
+        return 0
 
     cdef int read(self, Connection c) except -1:
         cdef ssize_t got

@@ -2,7 +2,7 @@
 
     python -m tests.property.fuzz_feed --seconds 600 [--seed N]
 
-Each round writes a valid conversation of a client (handshake, declares, publishes, consumes, settlements, transactions),
+Each round writes a valid conversation of a client (handshake, declares, publishes, consumes, settlements, tx),
 spoils it in some places, cuts it into random pieces and feeds it.  The broker may close that connection and must keep:
 a second client's connection open and served, each queue's counters right, and no exception beyond the AMQP error
 families.  Under AddressSanitizer (`make fuzz`) a read or write outside a buffer ends the run.
@@ -122,7 +122,7 @@ class Victim:
         self.peer.feed(method_octets(Channel.Open(), 1))
         self.peer.feed(method_octets(Queue.Declare(queue="", exclusive=True), 1))
         broker.engine.end_turn()
-        [self.queue] = [f.queue for _, f in decode(self.peer.take()) if isinstance(f, Queue.DeclareOk)]
+        [self.queue] = [str(f.queue) for _, f in decode(self.peer.take()) if isinstance(f, Queue.DeclareOk)]
         self.peer.feed(method_octets(Basic.Consume(queue=self.queue, no_ack=True), 1))
         self.count = 0
 

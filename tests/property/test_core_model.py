@@ -75,7 +75,7 @@ class EngineMachine(RuleBasedStateMachine):
             new = set(range(1, tag + 1)) if multiple else {tag}
             assert new - self.confirmed, "a confirm that says nothing new"
             self.confirmed |= new
-        tags = {f.delivery_tag: f.consumer_tag for _, f in frames if isinstance(f, Basic.Deliver)}
+        tags = {f.delivery_tag: str(f.consumer_tag) for _, f in frames if isinstance(f, Basic.Deliver)}
         for tag, body, _ in deliveries(frames):
             self.tags[tag] = body
             self.home[tag] = tags[tag][0]

@@ -1,4 +1,4 @@
-"""A core connection without sockets: what a client would send goes in as octets, what it would see comes out decoded."""
+"""A core connection without sockets: what a client sends goes in as octets, what it would see comes out decoded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def publish_octets(
     method = commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     header = pamqp.header.ContentHeader(body_size=len(body), properties=commands.Basic.Properties(**properties))
     piece = frame_max - 8
-    frames = [method, header] + [pamqp.body.ContentBody(body[i : i + piece]) for i in range(0, len(body), piece)]
+    bodies = [pamqp.body.ContentBody(body[i : i + piece]) for i in range(0, len(body), piece)]
+    frames: list[Any] = [method, header, *bodies]
     return b"".join(pamqp.frame.marshal(frame, channel) for frame in frames)
 
 
@@ -107,7 +108,7 @@ def deliveries(frames: list[tuple[int, Any]]) -> list[tuple[int, bytes, bool]]:
     found: list[tuple[int, bytes, bool]] = []
     for _, frame in frames:
         if isinstance(frame, commands.Basic.Deliver):
-            found.append((frame.delivery_tag, b"", frame.redelivered))
+            found.append((int(frame.delivery_tag or 0), b"", frame.redelivered))
         elif isinstance(frame, pamqp.body.ContentBody) and found:
             tag, body, redelivered = found[-1]
             found[-1] = (tag, body + frame.value, redelivered)

@@ -1,0 +1,63 @@
+"""A client for AMQP 0-9-1 that fails over, over pika.
+
+    from client_lib import Connection, Message
+
+    with Connection("node1,node2,node3", heartbeat=2) as connection:
+        session = connection.session()
+        session.declare_queue("orders", durable=True)
+        sender = session.sender("orders")
+        sender.send(Message(b"one"), sync=True)
+        receiver = session.receiver("orders", drop_duplicates=True)
+        message = receiver.fetch(timeout=5)
+        session.acknowledge(message)
+
+What survives a fail-over and what may come twice is said in `client_lib.session`.
+"""
+
+from client_lib.connection import Connection
+from client_lib.dedup import DuplicateFilter
+from client_lib.errors import (
+    AuthenticationFailed,
+    CapacityTimeout,
+    ClientError,
+    Closed,
+    ConnectionFailed,
+    DeliveryFailed,
+    Empty,
+    InDoubt,
+    ReceiverCancelled,
+    Rejected,
+    Returned,
+    SessionFailed,
+    Timeout,
+    UrlError,
+)
+from client_lib.message import Message
+from client_lib.options import Options
+from client_lib.receiver import Receiver
+from client_lib.sender import Sender
+from client_lib.session import Session
+
+__all__ = [
+    "AuthenticationFailed",
+    "CapacityTimeout",
+    "ClientError",
+    "Closed",
+    "Connection",
+    "ConnectionFailed",
+    "DeliveryFailed",
+    "DuplicateFilter",
+    "Empty",
+    "InDoubt",
+    "Message",
+    "Options",
+    "Receiver",
+    "ReceiverCancelled",
+    "Rejected",
+    "Returned",
+    "Sender",
+    "Session",
+    "SessionFailed",
+    "Timeout",
+    "UrlError",
+]

@@ -1,0 +1,125 @@
+"""The messages a session has taken and the broker has not confirmed (pure, not thread-safe by itself).
+
+Theory.  An entry is in one of three places, and moves only forwards, except at a fail-over:
+
+    add() -> waiting --sent()--> in flight --confirmed()/nacked()--> settled (gone)
+                ^                    |
+                +--- connection_lost-+
+
+* `waiting` and `in flight` together are in the order of `add`, in-flight ones first; connection_lost() puts the
+  in-flight ones back at the front of the waiting ones, so order survives any number of fail-overs.
+* Delivery tags number the publishes of one channel from 1; they are meaningless after connection_lost().
+* `unsettled` counts both places: it is exact at every moment.
+
+An entry that had been on the wire before is marked `resent`: its second copy may be a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Outcome(Enum):
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    RETURNED = "returned"
+    FAILED = "failed"
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One publish.  `payload` is the encoded property list, so that encoding errors reach the caller of send()."""
+
+    message: Any
+    owner: Any
+    exchange: str
+    routing_key: str
+    mandatory: bool
+    payload: bytes
+    body: bytes
+    message_id: str
+    resent: bool = False
+    outcome: Outcome = Outcome.PENDING
+    error: Exception | None = None
+    returned: tuple[int, str] | None = field(default=None)
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self._waiting: deque[Entry] = deque()
+        self._in_flight: OrderedDict[int, Entry] = OrderedDict()
+        self._next_tag = 1
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def entries(self) -> list[Entry]:
+        """All unsettled entries, oldest first."""
+        return [*self._in_flight.values(), *self._waiting]
+
+    def add(self, entry: Entry) -> None:
+        self._waiting.append(entry)
+
+    def send_next(self, limit: int) -> list[Entry]:
+        """Moves up to `limit` waiting entries into flight, in order; the caller must now put them on the wire."""
+        taken = []
+        for _ in range(min(limit, len(self._waiting))):
+            entry = self._waiting.popleft()
+            self._in_flight[self._next_tag] = entry
+            self._next_tag += 1
+            taken.append(entry)
+        return taken
+
+    def settled(self, delivery_tag: int, multiple: bool) -> list[Entry]:
+        """Removes what a basic.ack or basic.nack of the broker speaks of, oldest first.
+
+        Unknown tags are ignored; with `multiple` the tag 0 means everything in flight."""
+        if not multiple:
+            entry = self._in_flight.pop(delivery_tag, None)
+            return [] if entry is None else [entry]
+        done = []
+        while self._in_flight:
+            tag = next(iter(self._in_flight))
+            if delivery_tag and tag > delivery_tag:
+                break
+            done.append(self._in_flight.popitem(last=False)[1])
+        return done
+
+    def returned(self, message_id: str | None, reply_code: int, reply_text: str) -> Entry | None:
+        """Marks the oldest mandatory entry in flight with this id; the broker's ack for it follows."""
+        for entry in self._in_flight.values():
+            if entry.mandatory and entry.returned is None and entry.message_id == message_id:
+                entry.returned = (reply_code, reply_text)
+                return entry
+        return None
+
+    def connection_lost(self) -> int:
+        """Everything in flight waits again, before what waited already.  Returns how many were in flight."""
+        count = len(self._in_flight)
+        for entry in reversed(self._in_flight.values()):
+            entry.resent = True
+            entry.returned = None
+            self._waiting.appendleft(entry)
+        self._in_flight.clear()
+        self._next_tag = 1
+        return count
+
+    def discard(self) -> list[Entry]:
+        """Gives everything up (the session failed or is closed); returns it, oldest first."""
+        everything = self.entries()
+        self._waiting.clear()
+        self._in_flight.clear()
+        return everything

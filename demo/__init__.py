@@ -1,0 +1,1 @@
+"""`make demo`: three brokers, clients under load, and every fault that the cluster is made for."""

@@ -1,0 +1,168 @@
+"""Admin connections to the other brokers, kept open, for the questions of promotion and of the shrink rule.    Shell.
+
+A connection is opened by the first request and used by all that follow, so that a promotion needs one round trip and
+not a handshake.  Requests that were written when the connection breaks are sent once more over a fresh one: only its
+refusal tells that the broker is gone for certain.  A request without answer in its time closes the connection, since
+what comes later belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ha.environment import Answer, Json, Outcome
+from qpidd_py.amqp import management_client
+from qpidd_py.amqp.client import Closed, Login, PeerSilent, VersionRefused
+from qpidd_py.amqp.management_client import ManagementClient
+from qpidd_py.errors import AmqpError
+
+
+@dataclass(eq=False)
+class _Request:
+    method: str
+    arguments: Json
+    done: Callable[[Answer], None]
+    retried: bool = False
+    finished: bool = False
+
+    def finish(self, answer: Answer) -> None:
+        if not self.finished:
+            self.finished = True
+            self.done(answer)
+
+
+class _Conversation(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, asker: Asker, login: Login) -> None:
+        self._asker = asker
+        self._client = ManagementClient(login)
+        self._transport: asyncio.Transport | None = None
+        self._requests: dict[int, _Request] = {}
+        self._over = False
+
+    def send(self, request: _Request) -> None:
+        self._requests[self._client.request(request.method, request.arguments)] = request
+        self._flush()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def waiting(self) -> list[_Request]:
+        return [request for request in self._requests.values() if not request.finished]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
+        try:
+            events = self._client.feed(data)
+        except AmqpError:
+            self._end()
+            return
+        for event in events:
+            if isinstance(event, management_client.Answer):
+                self._answered(event)
+            elif isinstance(event, Closed | VersionRefused | PeerSilent):
+                self._end()
+                return
+        self._flush()
+
+    def _answered(self, event: management_client.Answer) -> None:
+        request = self._requests.pop(event.number, None)
+        if request is not None:
+            result = event.result if isinstance(event.result, dict) else {}
+            request.finish(Answer(Outcome.ANSWERED, result if event.ok else {}, event.error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._over = True
+        self._asker.lost(self, self.waiting)
+
+    def _end(self) -> None:
+        self._flush()
+        self._over = True
+        self.abort()
+
+    def _flush(self) -> None:
+        if self._transport is not None and (output := self._client.take_output()):
+            self._transport.write(output)
+
+
+class Asker:
+    """Requests to one address."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int, login: Login) -> None:
+        self._loop = loop
+        self._host, self._port, self._login = host, port, login
+        self._conversation: _Conversation | None = None
+        self._connecting: list[_Request] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]) -> None:
+        request = _Request(method, arguments, done)
+        self._loop.call_later(timeout, self._expire, request)
+        self._send(request)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._conversation is not None:
+            self._conversation.abort()
+
+    def lost(self, conversation: _Conversation, requests: list[_Request]) -> None:
+        """A connection has ended with these requests unanswered."""
+        if self._conversation is conversation:
+            self._conversation = None
+        for request in requests:
+            if request.retried:
+                request.finish(Answer(Outcome.SILENT))
+            else:
+                request.retried = True
+                self._send(request)
+
+    def _send(self, request: _Request) -> None:
+        if self._conversation is not None:
+            self._conversation.send(request)
+        elif self._connecting is not None:
+            self._connecting.append(request)
+        else:
+            self._connecting = [request]
+            self._task = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        conversation = _Conversation(self, self._login)
+        try:
+            await self._loop.create_connection(lambda: conversation, self._host, self._port)
+        except OSError as error:
+            self._failed(Outcome.REFUSED if error.errno == errno.ECONNREFUSED else Outcome.SILENT)
+            return
+        self._conversation = conversation
+        requests, self._connecting = self._connecting or [], None
+        for request in requests:
+            conversation.send(request)
+
+    def _failed(self, outcome: Outcome) -> None:
+        requests, self._connecting = self._connecting or [], None
+        for request in requests:
+            request.finish(Answer(outcome))
+
+    def _expire(self, request: _Request) -> None:
+        if request.finished:
+            return
+        request.retried = True
+        request.finish(Answer(Outcome.SILENT))
+        if self._conversation is not None:
+            self._conversation.abort()
+            self._conversation = None
+        elif self._task is not None and self._connecting is not None:
+            self._task.cancel()
+            self._failed(Outcome.SILENT)

@@ -1,0 +1,204 @@
+"""A blocking management connection for command-line tools.  Shell.
+
+One deadline covers everything from connect to the last answer; what comes after it is a `TimeoutError`.  Only name
+resolution is out of its reach, so cluster configurations should use numeric addresses.  All that can go wrong is an
+`OSError` or a `BrokerError`, each with the address in its text.
+"""
+
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qpidd_py.amqp.client import CloseAnswered, Closed, Login, VersionRefused
+from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
+from qpidd_py.errors import ConnectionException, ReplyCode
+
+if TYPE_CHECKING:
+    import ssl
+
+DEFAULT_PORT = 5672
+_CHUNK = 65536
+
+
+class BrokerError(Exception):
+    """The broker was reached, but something is wrong; the text is for people."""
+
+
+class AuthenticationFailure(BrokerError):
+    """The broker does not take these credentials (403)."""
+
+
+class ConnectionClosed(BrokerError):
+    """The broker closed the connection, with its reason."""
+
+
+class ProtocolFailure(BrokerError):
+    """What was reached is no AMQP 0-9-1 broker."""
+
+
+class RequestRefused(BrokerError):
+    """The broker will not do what was asked; the text is the broker's."""
+
+
+class Target(NamedTuple):
+    """One broker and how to log in there."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    login: Login = Login()
+    tls: "ssl.SSLContext | None" = None
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def at(self, address: str) -> "Target":
+        """The same login at another `host[:port]`."""
+        host, port = split_host_port(address)
+        return self._replace(host=host, port=port or DEFAULT_PORT)
+
+
+class Deadline:
+    """Counts down from `seconds`; 0 means for ever."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds if seconds else None
+
+    def remaining(self) -> float | None:
+        """Seconds left, None for ever; raises `TimeoutError` when none are."""
+        if self._end is None:
+            return None
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    @property
+    def text(self) -> str:
+        return f"no answer within {self.seconds:g} s"
+
+
+@contextmanager
+def telling(target: Target, deadline: Deadline) -> Iterator[None]:
+    """Put into errors of a socket what they lack: the address and, when its time is up, the limit."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise TimeoutError(f"{target.address}: {error.strerror or deadline.text}") from None
+    except OSError as error:
+        located = type(error)(f"{target.address}: {error.strerror or error}")
+        located.strerror = str(located.args[0])  # errors of TLS are shown by this attribute
+        raise located from None
+
+
+class ManagementSocket:
+    """Connected and logged in when the constructor returns; to be used as a context manager."""
+
+    def __init__(self, target: Target, deadline: Deadline, *, manage: bool = True) -> None:
+        """`manage=False` opens the connection and a channel only, and so works where management is off."""
+        self.target = target
+        self._deadline = deadline
+        self._client = ManagementClient(target.login, consume=manage)
+        self._events: list[object] = []
+        self._socket = self._connect()
+        try:
+            self._expect(Ready)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> "ManagementSocket":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Says good-bye, but waits for no answer: the tool is about to end, and the broker may be ill."""
+        try:
+            self._client.close()
+            self._socket.setblocking(False)
+            self._socket.send(self._client.take_output())
+        except OSError:
+            pass
+        self._socket.close()
+
+    def request(self, method: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """The result; raises `RequestRefused` with the broker's reason."""
+        self._client.request(method, arguments)
+        answer: Answer = self._expect(Answer)
+        if not answer.ok:
+            raise RequestRefused(answer.error)
+        return answer.result
+
+    def _connect(self) -> socket.socket:
+        host, port = self.target.host, self.target.port
+        with telling(self.target, self._deadline):
+            connection = socket.create_connection((host, port), self._deadline.remaining())
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.target.tls is None:
+                return connection
+            return self.target.tls.wrap_socket(connection, server_hostname=host)
+
+    def _expect(self, wanted: type) -> Any:
+        """The next event of this kind; any other event ends the connection."""
+        while True:
+            event = self._event()
+            if isinstance(event, wanted):
+                return event
+            if isinstance(event, Closed):
+                raise self._closed(event)
+            if isinstance(event, VersionRefused):
+                raise ProtocolFailure(f"{self.target.address}: {event}")
+            if isinstance(event, CloseAnswered):
+                raise ConnectionClosed(f"{self.target.address}: connection closed")
+
+    def _event(self) -> object:
+        while not self._events:
+            with telling(self.target, self._deadline):
+                self._flush()
+                self._socket.settimeout(self._deadline.remaining())
+                data = self._socket.recv(_CHUNK)
+            if not data:
+                raise ConnectionClosed(f"{self.target.address}: connection aborted")
+            self._feed(data)
+        return self._events.pop(0)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._events += self._client.feed(data)
+        except ConnectionException as error:
+            kind = AuthenticationFailure if error.reply_code == ReplyCode.ACCESS_REFUSED else ProtocolFailure
+            raise kind(f"{self.target.address}: {error.reply_text}") from None
+        if self._client.closed:
+            # Our close-ok; the peer may be gone already, and its reason counts for more.
+            try:
+                self._flush()
+            except OSError:
+                pass
+
+    def _flush(self) -> None:
+        output = self._client.take_output()
+        if output:
+            self._socket.settimeout(self._deadline.remaining())
+            self._socket.sendall(output)
+
+    def _closed(self, event: Closed) -> BrokerError:
+        kind = AuthenticationFailure if event.reply_code == ReplyCode.ACCESS_REFUSED else ConnectionClosed
+        return kind(f"{self.target.address}: {event.reply_code} {event.reply_text}")
+
+
+def split_host_port(text: str) -> tuple[str, int | None]:
+    """`host`, `host:port`, `[v6]` or `[v6]:port`, an `amqp:` or `tcp:` in front is ignored; raises `ValueError`."""
+    for prefix in ("amqp://", "amqp:", "tcp:"):
+        text = text.removeprefix(prefix)
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        port = rest.removeprefix(":")
+        good = bracket and (not rest or rest.startswith(":"))
+    else:
+        host, colon, port = text.partition(":")
+        good = not colon or bool(port)
+    if not good or not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+        raise ValueError(f"address {text!r}, wanted host[:port]")
+    return host, int(port) if port else None

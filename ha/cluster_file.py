@@ -1,0 +1,188 @@
+"""The cluster file of `qpid-cluster`: which brokers make up a cluster on one machine, and how they are watched.
+
+YAML, because an administrator edits it by hand.  Unknown names are refused with the names that exist, so that a typing
+error cannot silently leave a default in force.  `parse` is pure; only `load` touches the disk.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from qpidd_py.errors import ConfigError
+
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*")
+_DECIDED = {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-brokers-url", "daemon"}
+"""Options of `qpidd` that the supervisor sets itself (or could not live with)."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How the supervisor watches and restarts; every value in seconds."""
+
+    ping_interval: float = 0.1  # between the answer to one ping and the next
+    hang_timeout: float = 1.0  # without an answer for so long, a broker counts as hung
+    ask_timeout: float = 0.25  # how long an election waits for the positions of all brokers
+    promote_timeout: float = 5.0  # how long a broker may take to answer a promotion
+    start_timeout: float = 15.0  # a started process that never answers counts as hung after this
+    gather_timeout: float = 10.0  # how long a fresh cluster waits for brokers that do not come up
+    restart_delay: float = 1.0  # between a death and the restart; doubles while it dies at once
+    restart_limit: float = 30.0  # the longest such delay
+    stop_timeout: float = 5.0  # between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One broker of the cluster; `options` are those of `qpidd`, cluster-wide ones merged with its own."""
+
+    name: str
+    port: int
+    host: str = "127.0.0.1"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A parsed cluster file."""
+
+    name: str
+    directory: Path
+    nodes: tuple[NodeSpec, ...]
+    watch: Watch = Watch()
+    command: tuple[str, ...] = ()  # what starts a broker; empty: this Python with `-m qpidd_py`
+    username: str = "guest"  # of the supervisor's own admin connections
+    password: str = "guest"
+
+    def node(self, name: str) -> NodeSpec:
+        """The node of that name; ConfigError names those that exist."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.nodes)
+        raise ConfigError(f"unknown node {name!r}; the nodes of cluster {self.name!r} are {known}")
+
+    @property
+    def brokers_url(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def control_path(self) -> Path:
+        return self.directory / "control.sock"
+
+
+def duration(value: object, name: str) -> float:
+    """Seconds of `1.5`, `"250ms"` or `"2min"`; ConfigError for anything else."""
+    match = _DURATION.fullmatch(str(value)) if not isinstance(value, bool) else None
+    if match is None or match[2] not in _UNITS:
+        raise ConfigError(f"{name}: {value!r} is no duration; write seconds or a number with ms, s, min or h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def load(path: Path) -> ClusterSpec:
+    """Reads a cluster file; a relative `directory` in it counts from the current directory."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the cluster file {path}: {error.strerror}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str = "cluster file") -> ClusterSpec:
+    """A ClusterSpec from YAML text; every fault is a ConfigError that names `source` and the wrong value."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    try:
+        return _cluster(_mapping(document, "the file"))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+
+
+def _cluster(document: Mapping[str, Any]) -> ClusterSpec:
+    known = {"cluster", "directory", "host", "nodes", "options", "supervisor", "command"}
+    _refuse_unknown(document, known, "the file")
+    options = _options(document.get("options"), "options")
+    host = str(document.get("host", "127.0.0.1"))
+    nodes = tuple(_node(item, host, options) for item in _list(document.get("nodes"), "nodes"))
+    _refuse_doubles(nodes)
+    name = str(document.get("cluster", "qpid"))
+    return ClusterSpec(
+        name=name,
+        directory=Path(str(document.get("directory", f"./{name}-cluster"))).expanduser(),
+        nodes=nodes,
+        watch=_watch(document.get("supervisor")),
+        command=tuple(str(word) for word in document.get("command") or ()),
+        username=options.get("ha-username", "guest"),
+        password=options.get("ha-password", "guest"),
+    )
+
+
+def _node(item: object, host: str, options: Mapping[str, str]) -> NodeSpec:
+    values = _mapping(item, "a node")
+    _refuse_unknown(values, {"name", "port", "host", "options"}, "a node")
+    name = str(values.get("name", ""))
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"a node needs a name of letters, digits, '-', '_' and '.'; found {name!r}")
+    port = values.get("port")
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise ConfigError(f"node {name}: port must be 0 (any free one) to 65535; found {port!r}")
+    own = _options(values.get("options"), f"options of {name}")
+    return NodeSpec(name, port, str(values.get("host", host)), {**options, **own})
+
+
+def _watch(values: object) -> Watch:
+    settings = _mapping(values or {}, "supervisor")
+    known = {item.name.replace("_", "-"): item.name for item in fields(Watch)}
+    _refuse_unknown(settings, set(known), "supervisor")
+    return replace(Watch(), **{known[name]: duration(value, name) for name, value in settings.items()})
+
+
+def _options(values: object, where: str) -> dict[str, str]:
+    """Options as `qpidd` takes them on its command line: YAML's true and false become yes and no."""
+    found = {}
+    for name, value in _mapping(values or {}, where).items():
+        if isinstance(value, list | dict) or value is None:
+            raise ConfigError(f"{where}: {name} must have one value; found {value!r}")
+        if name in _DECIDED:
+            raise ConfigError(f"{where}: {name} is set by the supervisor itself")
+        found[str(name)] = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    return found
+
+
+def _refuse_unknown(values: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"unknown name {name!r} in {where}; known are {', '.join(sorted(known))}")
+
+
+def _refuse_doubles(nodes: tuple[NodeSpec, ...]) -> None:
+    if not nodes:
+        raise ConfigError("nodes: at least one is needed")
+    names = [node.name for node in nodes]
+    addresses = [node.address for node in nodes if node.port]
+    for what, values in (("name", names), ("address", addresses)):
+        double = next((value for value in values if values.count(value) > 1), None)
+        if double is not None:
+            raise ConfigError(f"two nodes have the {what} {double!r}")
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} must be a mapping of names to values; found {value!r}")
+    return value
+
+
+def _list(value: object, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where} must be a list; found {value!r}")
+    return value

@@ -1,0 +1,43 @@
+"""Who may connect to whom, decided when an AMQP connection has just become open.
+
+    own id                     refused, by everyone: a broker has connected to itself
+    qpid.ha-admin              let in, by everyone
+    any client                 let in by a primary; a backup refuses it and names the primary
+    qpid.ha-backup             let in by a primary, as the user of ha-username
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ha.node import Node
+from qpidd_py.errors import ReplyCode
+
+ADMIN = "qpid.ha-admin"
+BACKUP = "qpid.ha-backup"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """What `connection.close` says."""
+
+    code: int
+    text: str
+
+
+def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejection | None:
+    """None lets the connection in."""
+    backup = properties.get(BACKUP)
+    if isinstance(backup, Mapping) and backup.get("id") == node.id:
+        return Rejection(ReplyCode.CONNECTION_FORCED, f"CONNECTION_FORCED - {node.member} has connected to itself")
+    if properties.get(ADMIN):
+        return None
+    if not node.state.is_primary:
+        return Rejection(ReplyCode.CONNECTION_FORCED, node.refusal_text())
+    username = node.settings.username
+    if backup is not None and username and user and user != username:
+        text = f"ACCESS_REFUSED - {user} is not the user of ha-username"
+        return Rejection(ReplyCode.ACCESS_REFUSED, text)
+    return None

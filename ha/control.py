@@ -1,0 +1,53 @@
+"""One request to the local supervisor through its control socket.
+
+Shell, and small on purpose: the commands of `qpid-cluster` and the tests use it.
+"""
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+
+class ControlError(Exception):
+    """The supervisor refused or did not answer; the text says why."""
+
+
+class NotRunning(ControlError):
+    """Nobody listens on the control socket."""
+
+
+def request(path: Path, command: str, timeout: float = 10.0, **arguments: Any) -> Any:
+    """Sends one command and returns its result; ControlError with the supervisor's text when it is refused."""
+    line = json.dumps({"command": command, **arguments}).encode() + b"\n"
+    with _connect(path, timeout) as connection:
+        try:
+            connection.sendall(line)
+            answer = connection.makefile("rb").readline()
+        except TimeoutError as error:
+            raise ControlError(f"the supervisor did not answer within {timeout:g} s") from error
+        except OSError as error:
+            raise ControlError(f"the supervisor went away: {error.strerror}") from error
+    if not answer:
+        raise ControlError("the supervisor went away before it answered")
+    found = json.loads(answer)
+    if not found["ok"]:
+        raise ControlError(found["error"])
+    return found["result"]
+
+
+def _connect(path: Path, timeout: float) -> socket.socket:
+    """Through /proc, because the name of a socket may have no more than 107 octets."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout)
+    try:
+        directory = os.open(path.parent, os.O_PATH)
+        try:
+            connection.connect(f"/proc/self/fd/{directory}/{path.name}")
+        finally:
+            os.close(directory)
+    except OSError as error:
+        connection.close()
+        raise NotRunning(f"the cluster is not running ({path}: {error.strerror})") from error
+    return connection

@@ -1,0 +1,143 @@
+"""The ports of the HA core: everything that it asks of the world, and what the world has to tell it.
+
+The core (`node.py`, `primary.py`, `backup.py`, `promoter.py` and what they import) has no sockets, clock, threads,
+files or random numbers.  `link.py` is the real environment, on asyncio; the simulator and the tests bring their own.
+The engine is the core's own (`qpidd_py.core.Engine`): it has no clock and no sockets either.
+One thread calls everything; no port may call back before the call that asked for it has returned.
+
+What the environment calls on a `Node`:
+
+    node.start()                                  once; a broker that is started is `joining`
+    node.admit(properties) -> Refusal text        may this connection stay?  at `connection.open`
+    node.link_accepted(link, properties)          a backup has connected and both ends speak the link protocol
+    node.link_frame(link, kind, position, body)   a frame other than BATCH arrived (core: Owner.link_frame)
+    node.link_batches(link, position)             BATCH frames were applied to the engine up to position
+    node.link_closed(link, reason)                the peer went away; never after our own `link.close()`
+    node.batch(batch), node.membership(position, payload)    the engine's on_batch and on_membership
+    node.request(method, arguments, reply)        management: ha.status, ha.query, ha.ask, ha.claim, ha.promote
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ha.membership import HaState
+    from qpidd_py.core import Batch, Queue
+
+Json = dict[str, Any]
+
+
+class Outcome(Enum):
+    """How a request to another broker, or an attempt to connect to it, ended."""
+
+    ANSWERED = "answered"
+    """It answered; `Answer.result` or, when it said no, `Answer.error`."""
+    REFUSED = "refused"
+    """Its host says that nobody listens: that process is gone, and with it what it held in memory."""
+    SILENT = "silent"
+    """No answer in time, or the connection broke: it may be dead, paused or cut off.  Nothing is known."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The end of a request to another broker."""
+
+    outcome: Outcome
+    result: Json = field(default_factory=dict)
+    error: str = ""
+
+
+class Link(Protocol):
+    """One replication link.  Frames arrive in order or not at all."""
+
+    @property
+    def received(self) -> int:
+        """Octets that came in; any growth is a sign of life."""
+        ...
+
+    @property
+    def sent(self) -> int:
+        """Octets that went out."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """Octets that wait to be written."""
+        ...
+
+    def send_frame(self, kind: int, position: int, body: bytes) -> None: ...
+
+    def send_batch(self, batch: Batch) -> None: ...
+
+    def close(self) -> None:
+        """At once; nothing that is still in flight is delivered, and `link_closed` is not called."""
+        ...
+
+
+class Configuration(Protocol):
+    """The broker's replicated configuration (the virtual host)."""
+
+    def snapshot(self) -> list[tuple[int, bytes]]:
+        """Every replicated object as (position, record), in an order in which they can be created."""
+        ...
+
+    def adopt(self, records: list[tuple[int, bytes]]) -> None:
+        """Make the local configuration equal to a snapshot."""
+        ...
+
+    def replicated(self) -> Iterable[tuple[Queue, int]]:
+        """(core queue, uid) of each queue whose messages are replicated; uid = position of its declaration."""
+        ...
+
+    def on_promoted(self) -> None:
+        """We are primary now: end what belonged to connections of the old one; changes go into the log again."""
+        ...
+
+    def on_deposed(self) -> None:
+        """We are a backup now: nothing replicated is changed here but by `adopt` and the engine's on_config."""
+        ...
+
+
+class Environment(Protocol):
+    """What the core asks of the world."""
+
+    def now(self) -> float:
+        """Monotonic seconds.  Runs on while the process is stopped (SIGSTOP): that is how a pause is noticed."""
+        ...
+
+    def after(self, delay: float, call: Callable[[], None]) -> None:
+        """Call once, `delay` seconds from now."""
+        ...
+
+    def connect(
+        self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
+    ) -> None:
+        """Open a replication link; `done` gets the link, or an `Answer` that says why not (a refusal by the peer
+        is ANSWERED with the text of its `connection.close` as error)."""
+        ...
+
+    def request(
+        self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
+    ) -> None:
+        """Send a management request to another broker.  `done` is called exactly once."""
+        ...
+
+    def persist(self, state: HaState) -> None:
+        """Keep the state over a restart.  It is on disk when this returns."""
+        ...
+
+    def close_clients(self, code: int, text: str) -> None:
+        """Close every client connection with `connection.close`; administrators and links stay."""
+        ...
+
+    def event(self, kind: str, **fields: object) -> None:
+        """A structured event, for the reports (`events.py`)."""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """A log line; level is debug, info, notice, warning, error or critical."""
+        ...

@@ -1,0 +1,126 @@
+"""The shrink rule: how a backup that was lost stops to count.
+
+    suspect ──silence──▶ lost ──survey──▶ judged ──record──▶ removed ──record acknowledged──▶ forgotten
+                          │ ▲───────────────┘ alive, or we are alone: look again
+                          └──▶ back (it reconnected whole: it stays in the set)
+
+Nothing is confirmed past what a lost backup has acknowledged until the smaller set is recorded, and it is recorded
+only after a survey that *began after the loss* has found no broker with a higher ballot.  The survey starts at the
+first suspicion (one interval of silence), so it is mostly over when the loss is certain (two intervals).
+
+Certain losses need no second look: its host says that nobody listens, or it has come back empty-handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ha.environment import Answer, Outcome
+from ha.peer import Peer
+from ha.promotion import Survey
+from ha.survey import Round
+
+if TYPE_CHECKING:
+    from ha.node import Node
+
+
+class Losses:
+    """Backups that count and are not connected, and what is being done about each."""
+
+    def __init__(self, node: Node, remove: Callable[[list[Peer]], None]) -> None:
+        self._node = node
+        self._remove = remove
+        self._lost: dict[str, Peer] = {}
+        self._round: Round | None = None
+        self._survey: Survey | None = None
+        self._began = 0.0
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._round:
+            self._round.cancel()
+
+    def suspect(self, peer: Peer) -> None:
+        """A whole interval of silence: begin to look around, so as to be ready if it becomes certain."""
+        if self._node.safety.probes and self._round is None and self._began < peer.pulse.heard + self._interval / 2:
+            self._look()
+
+    def lost(self, peer: Peer, silent: bool = False) -> None:
+        """It counts, and it is gone.  Only a loss by silence can be older than a survey that is at hand."""
+        if not self._node.safety.probes:
+            self._remove([peer])
+            return
+        self._lost[peer.id] = peer
+        fresh = silent and self._began >= peer.pulse.heard + self._interval / 2
+        if self._round is None:
+            self._judge() if fresh and self._survey else self._look()
+        elif not fresh:
+            self._restart()
+
+    def back(self, id: str) -> None:
+        """It has reconnected whole before it was removed."""
+        self._lost.pop(id, None)
+
+    def watch(self) -> None:
+        """Look for a rival even when nobody is lost."""
+        if self._round is None:
+            self._look()
+
+    def resumed(self) -> None:
+        """We were paused: what a survey said before that is worth nothing, and nor is the time that has passed."""
+        for peer in self._lost.values():
+            peer.lost_at = self._node.env.now()
+        self._restart()
+
+    @property
+    def _interval(self) -> float:
+        return self._node.settings.heartbeat
+
+    def _restart(self) -> None:
+        if self._round:
+            self._round.cancel()
+        self._look()
+
+    def _look(self) -> None:
+        self._survey = None
+        self._round = self._node.ask_all(self._interval, self._looked)
+        self._began = self._round.started
+
+    def _looked(self, answers: dict[str, Answer]) -> None:
+        self._round = None
+        if self._stopped:
+            return
+        self._survey = Survey.of(self._node.id, answers)
+        if self._node.learn(self._survey):
+            return
+        self._node.unfreeze()
+        self._judge()
+
+    def _judge(self) -> None:
+        survey, safety = self._survey, self._node.safety
+        if not self._lost or survey is None:
+            return
+        patience = safety.patience(survey, [peer.member for peer in self._lost.values()])
+        gone = [peer for peer in self._lost.values() if self._is_gone(peer, survey, patience)]
+        if gone and safety.may_shrink(self._node.persisted.in_sync, [peer.id for peer in gone]):
+            for peer in gone:
+                del self._lost[peer.id]
+            self._remove(gone)
+        if self._lost:
+            self._node.env.after(self._interval / 2, self._look_again)
+
+    def _look_again(self) -> None:
+        if not self._stopped and self._lost and self._round is None:
+            self._look()
+
+    def _is_gone(self, peer: Peer, survey: Survey, patience: float) -> bool:
+        away = self._node.env.now() - peer.lost_at
+        if survey.outcome(peer.member) is Outcome.REFUSED:
+            return True
+        view = survey.view(peer.id)
+        if view is not None:
+            # It lives: give it the time to come back by itself, unless it has nothing to come back with.
+            return not view.whole or away > self._node.settings.dead_after
+        return away >= patience

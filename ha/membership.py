@@ -1,0 +1,131 @@
+"""Who counts: the in-sync set, its versions, and what a broker must not forget.
+
+The *in-sync set* holds the brokers without whose acknowledgement nothing is confirmed, the primary included.  Sets are
+ordered by `key = (epoch, leader, version)`: the ballot of the primary that made it, then its number.  The version grows
+with every change, also over promotions.  One primary makes the sets of one ballot, so equal keys are equal sets.
+
+A *ballot* is `(epoch, leader)`, the leader being the id of the broker that claimed the epoch.  Two brokers that are
+promoted at one moment may claim the same epoch; ballots of one epoch are ordered by id, so exactly one of the two wins
+wherever both are heard of, and the other one is deposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from qpidd_py.errors import InvariantError, LinkError
+
+
+@dataclass(frozen=True, order=True)
+class Member:
+    """A broker as others know it.  The id decides; name and address (HOST:PORT) are for people and for connecting."""
+
+    id: str
+    name: str = field(default="", compare=False)
+    address: str = field(default="", compare=False)
+
+    def to_json(self) -> dict[str, str]:
+        return {"id": self.id, "name": self.name, "address": self.address}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Member:
+        """Raises LinkError when a peer sent something else."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("id"), str) or not value["id"]:
+            raise LinkError(f"not a member: {value!r:.80}")
+        return cls(value["id"], str(value.get("name", "")), str(value.get("address", "")))
+
+    def __str__(self) -> str:
+        return self.name or self.address or self.id[:8]
+
+
+@dataclass(frozen=True)
+class InSync:
+    """One version of the in-sync set."""
+
+    epoch: int = 0
+    leader: str = ""
+    version: int = 0
+    members: tuple[Member, ...] = ()
+
+    @property
+    def key(self) -> tuple[int, str, int]:
+        return self.epoch, self.leader, self.version
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(member.id for member in self.members)
+
+    def member(self, id: str) -> Member | None:
+        return next((member for member in self.members if member.id == id), None)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self.ids
+
+    def grow(self, member: Member) -> InSync:
+        """The next version, with this member (once)."""
+        others = tuple(other for other in self.members if other.id != member.id)
+        return replace(self, version=self.version + 1, members=tuple(sorted((*others, member))))
+
+    def shrink(self, ids: Iterable[str]) -> InSync:
+        """The next version, without these."""
+        gone = frozenset(ids)
+        kept = tuple(member for member in self.members if member.id not in gone)
+        return replace(self, version=self.version + 1, members=kept)
+
+    def succeed(self, epoch: int, leader: str, members: Iterable[Member]) -> InSync:
+        """The first set of a new primary."""
+        if epoch <= self.epoch:
+            raise InvariantError(f"the epoch must grow: {self.epoch} to {epoch}")
+        return InSync(epoch, leader, self.version + 1, tuple(sorted(set(members))))
+
+    def to_json(self) -> dict[str, Any]:
+        members = [member.to_json() for member in self.members]
+        return {"epoch": self.epoch, "leader": self.leader, "version": self.version, "members": members}
+
+    @classmethod
+    def from_json(cls, value: Any) -> InSync:
+        """Raises LinkError when a peer sent something else."""
+        if not isinstance(value, Mapping):
+            raise LinkError(f"not an in-sync set: {value!r:.80}")
+        epoch, version, members = value.get("epoch"), value.get("version"), value.get("members")
+        if not isinstance(epoch, int) or not isinstance(version, int) or not isinstance(members, list):
+            raise LinkError(f"not an in-sync set: {value!r:.80}")
+        parsed = tuple(sorted(Member.from_json(member) for member in members))
+        return cls(epoch, str(value.get("leader", "")), version, parsed)
+
+
+@dataclass(frozen=True)
+class HaState:
+    """What is on disk before it is acted upon, so that a restart forgets no vote.
+
+    Invariant (checked by `advance`): `ballot` and `in_sync.key` never go back.
+    """
+
+    id: str
+    epoch: int = 0
+    """The highest epoch that we granted, claimed or followed."""
+    leader: str = ""
+    """Whose claim of that epoch we granted or followed."""
+    in_sync: InSync = field(default_factory=InSync)
+
+    @property
+    def ballot(self) -> tuple[int, str]:
+        return self.epoch, self.leader
+
+    def advance(self, **changes: Any) -> HaState:
+        new = replace(self, **changes)
+        if new.ballot < self.ballot or new.in_sync.key < self.in_sync.key:
+            old_new = f"{self.ballot} {self.in_sync.key} to {new.ballot} {new.in_sync.key}"
+            raise InvariantError(f"ballot or in-sync set would go back: {old_new}")
+        return new
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "epoch": self.epoch, "leader": self.leader, "in_sync": self.in_sync.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> HaState:
+        return cls(
+            str(value["id"]), int(value["epoch"]), str(value["leader"]), InSync.from_json(value["in_sync"])
+        )

@@ -1,0 +1,39 @@
+"""Positions in the log, as distinct types.
+
+A position is `epoch << 48 | sequence` in an unsigned 64 bit integer, so that positions compare as integers.  The epoch
+grows with every promotion, the sequence goes on counting.  The position of the operation that enqueued a message is
+the message's replication id.
+"""
+
+from typing import Final, NewType
+
+from qpidd_py.errors import InvariantError
+
+Position = NewType("Position", int)
+Epoch = NewType("Epoch", int)
+ReplicationId = NewType("ReplicationId", int)
+
+SEQUENCE_BITS: Final = 48
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+LAST_EPOCH: Final = (1 << 16) - 1
+START: Final = Position(0)
+
+
+def make(epoch: int, sequence: int) -> Position:
+    """Compose a position; a part that does not fit is a broken invariant, not a wrap-around."""
+    if not 0 <= epoch <= LAST_EPOCH or not 0 <= sequence <= SEQUENCE_MASK:
+        raise InvariantError(f"position out of range: epoch {epoch}, sequence {sequence}")
+    return Position(epoch << SEQUENCE_BITS | sequence)
+
+
+def epoch_of(position: int) -> Epoch:
+    return Epoch(position >> SEQUENCE_BITS)
+
+
+def sequence_of(position: int) -> int:
+    return position & SEQUENCE_MASK
+
+
+def text(position: int) -> str:
+    """As people read it: `epoch.sequence`."""
+    return f"{epoch_of(position)}.{sequence_of(position)}"

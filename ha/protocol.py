@@ -1,0 +1,129 @@
+"""The replication protocol above the core's frames, without I/O.
+
+A link is an AMQP connection of a backup to the primary that has switched, after `connection.open-ok`, to frames with
+the core's 32 octet header (kind, position, length, checksum).  Talk of one link, `>` from the backup:
+
+    > CONTROL hello      who I am, my ballot, my position, whether I am whole, my replication level
+    < CONTROL welcome    who I am, my ballot, my lineage
+    > HELD ...           one for each replicated queue: its number, its uid, the ids that I hold
+    > CONTROL held-end
+    < CONTROL cut        the end of the log at this moment, the in-sync set; BATCH frames follow from here on, live
+    < SNAPSHOT           the configuration at the cut
+    < DROP, SLICE..., MERGE    for each queue, between live batches
+    > CREDIT             for each SLICE: that many are applied; the primary keeps a few of them under way
+    < CONTROL caught-up
+    > CONTROL complete   all of that is applied
+    > ACK                for each read of BATCH frames: everything from the cut up to this position is applied
+    CONTROL still-there  > after a pause of the backup, < the same number: it has not been given up
+    HEARTBEAT            both ways, when nothing else was sent for half an interval
+    CONTROL refused      either way, before closing: why
+
+Every number is little endian, as in the core's header.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from enum import IntEnum
+from typing import Any, Final
+
+from qpidd_py.errors import LinkError
+
+VERSION: Final = 1
+
+
+class Kind(IntEnum):
+    """Kinds of frames; the core handles BATCH itself."""
+
+    BATCH = 1
+    CONTROL = 2
+    ACK = 3
+    SLICE = 4
+    SNAPSHOT = 5
+    HELD = 6
+    DROP = 7
+    MERGE = 8
+    HEARTBEAT = 9
+    CREDIT = 10
+
+
+_HELD = struct.Struct("<IQ")
+_NUMBER = struct.Struct("<I")
+_RECORD = struct.Struct("<QI")
+
+
+def encode_control(op: str, **fields: Any) -> bytes:
+    return json.dumps({"op": op, **fields}, separators=(",", ":")).encode()
+
+
+def decode_control(body: bytes) -> tuple[str, dict[str, Any]]:
+    """(op, fields).  Raises LinkError."""
+    try:
+        value = json.loads(body)
+    except ValueError as error:
+        raise LinkError(f"control frame: {error}") from error
+    if not isinstance(value, dict) or not isinstance(value.get("op"), str):
+        raise LinkError(f"control frame without op: {bytes(body[:80])!r}")
+    return value.pop("op"), value
+
+
+def encode_held(number: int, uid: int, ids: bytes) -> bytes:
+    return _HELD.pack(number, uid) + ids
+
+
+def decode_held(body: bytes) -> tuple[int, int, bytes]:
+    """(number, uid, id set).  Raises LinkError."""
+    if len(body) < _HELD.size:
+        raise LinkError(f"held frame of {len(body)} octets, expected {_HELD.size} or more")
+    number, uid = _HELD.unpack_from(body)
+    return number, uid, bytes(body[_HELD.size :])
+
+
+def encode_drop(number: int, ids: bytes) -> bytes:
+    return _NUMBER.pack(number) + ids
+
+
+def decode_drop(body: bytes) -> tuple[int, bytes]:
+    """(number, id set).  Raises LinkError."""
+    return decode_merge(body[:4]), bytes(body[4:])
+
+
+def encode_merge(number: int) -> bytes:
+    return _NUMBER.pack(number)
+
+
+def decode_merge(body: bytes) -> int:
+    """Queue number.  Raises LinkError."""
+    if len(body) != _NUMBER.size:
+        raise LinkError(f"queue number of {len(body)} octets, expected {_NUMBER.size}")
+    number: int = _NUMBER.unpack(body)[0]
+    return number
+
+
+def encode_snapshot(records: list[tuple[int, bytes]]) -> bytes:
+    return b"".join(_RECORD.pack(position, len(payload)) + payload for position, payload in records)
+
+
+def decode_snapshot(body: bytes) -> list[tuple[int, bytes]]:
+    """Raises LinkError."""
+    records: list[tuple[int, bytes]] = []
+    at = 0
+    while at < len(body):
+        if at + _RECORD.size > len(body):
+            raise LinkError(f"snapshot: record head at {at} of {len(body)}")
+        position, length = _RECORD.unpack_from(body, at)
+        at += _RECORD.size
+        if at + length > len(body):
+            raise LinkError(f"snapshot: record of {length} octets at {at} of {len(body)}")
+        records.append((position, bytes(body[at : at + length])))
+        at += length
+    return records
+
+
+def need(fields: dict[str, Any], name: str, kind: type) -> Any:
+    """A field of a control frame or request.  Raises LinkError when it is missing or of another type."""
+    value = fields.get(name)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise LinkError(f"field {name}: found {value!r:.60}, expected {kind.__name__}")
+    return value

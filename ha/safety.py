@@ -1,0 +1,46 @@
+"""`ha-safety`: what must be known and recorded before a lost backup stops to count.
+
+    manager       probe the others first (one of them may have been promoted); the record is the log of the remaining
+                  members; a primary that hears nobody at all waits `ha-isolation-wait` for its manager to stop it
+    availability  forget it at once and go on; what the original does
+    quorum        as manager, but the set never shrinks below a majority of `ha-brokers-url`: confirms wait instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ha.environment import Outcome
+from ha.membership import InSync, Member
+from ha.promotion import Survey
+
+
+@dataclass(frozen=True)
+class Safety:
+    """One mode with the sizes that it needs."""
+
+    mode: str
+    majority: int
+    isolation_wait: float
+    """Seconds."""
+
+    @property
+    def probes(self) -> bool:
+        """Ask the others before a lost backup is dropped?"""
+        return self.mode != "availability"
+
+    def may_shrink(self, in_sync: InSync, lost: Iterable[str]) -> bool:
+        """Is the smaller set allowed at all?"""
+        return self.mode != "quorum" or len(in_sync.ids - frozenset(lost)) >= self.majority
+
+    def patience(self, survey: Survey, others: Iterable[Member]) -> float:
+        """Seconds to wait before a shrink after this survey.
+
+        Somebody who answers, or a host that says that the broker is gone, shows that it is not we who are cut off.
+        """
+        if self.mode == "availability":
+            return 0.0
+        outcomes = [*survey.outcomes.values(), *(survey.outcome(member) for member in others)]
+        isolated = bool(outcomes) and all(outcome is Outcome.SILENT for outcome in outcomes)
+        return self.isolation_wait if isolated else 0.0

@@ -1,0 +1,72 @@
+"""The states of a broker in a cluster and every legal step between them.
+
+    standalone   not a member of a cluster
+    joining      started or deposed; has heard no primary of the present epoch
+    catchup      a primary feeds us; what we hold is not complete: never promotable while a complete member lives
+    ready        listed by the primary: nothing is confirmed that we do not hold
+    recovering   promoted; serves clients, confirms nothing until the expected backups are back or given up
+    active       promoted; confirms
+
+        joining ──first frame──▶ catchup ──listed──▶ ready ──promoted──▶ recovering ──expected back──▶ active
+           ▲ ╲                      ▲                 │                   ▲    │                         │
+           │  ╲─────promoted────────┼─────────────────┼───────────────────┘    │                         │
+           │                        └──not listed─────┘                        │                         │
+           └──────────────────────── a higher epoch was seen ──────────────────┴─────────────────────────┘
+
+A step that is not in the table is an `InvariantError`: a broker that contradicts itself must not confirm.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from qpidd_py.errors import InvariantError
+
+
+class State(Enum):
+    """Names as printed by `qpid-ha status`."""
+
+    STANDALONE = "standalone"
+    JOINING = "joining"
+    CATCHUP = "catchup"
+    READY = "ready"
+    RECOVERING = "recovering"
+    ACTIVE = "active"
+
+    @property
+    def is_primary(self) -> bool:
+        return self in (State.RECOVERING, State.ACTIVE)
+
+    @property
+    def is_backup(self) -> bool:
+        return self in (State.JOINING, State.CATCHUP, State.READY)
+
+
+TRANSITIONS: dict[tuple[State, State], str] = {
+    (State.STANDALONE, State.JOINING): "start as a member of a cluster",
+    (State.JOINING, State.CATCHUP): "first frame from the primary",
+    (State.JOINING, State.RECOVERING): "promoted, and nobody holds more",
+    (State.CATCHUP, State.READY): "listed by the primary",
+    (State.CATCHUP, State.RECOVERING): "promoted by force",
+    (State.READY, State.CATCHUP): "not listed by the primary",
+    (State.READY, State.RECOVERING): "promoted",
+    (State.RECOVERING, State.ACTIVE): "every expected backup is back or given up",
+    (State.RECOVERING, State.JOINING): "deposed: a higher epoch was seen",
+    (State.ACTIVE, State.JOINING): "deposed: a higher epoch was seen",
+}
+
+
+def check_transition(old: State, new: State) -> str:
+    """The reason why the step is legal.  Raises InvariantError when it is not."""
+    reason = TRANSITIONS.get((old, new))
+    if reason is None:
+        raise InvariantError(f"illegal state transition: {old.value} to {new.value}")
+    return reason
+
+
+EXPECTATIONS: dict[str, frozenset[State]] = {
+    **{state.value: frozenset([state]) for state in State},
+    "primary": frozenset(state for state in State if state.is_primary),
+    "backup": frozenset(state for state in State if state.is_backup),
+}
+"""What `qpid-ha status --expect WORD` accepts, and the states that satisfy it."""

@@ -1,0 +1,167 @@
+"""The words in which the local supervisor thinks: nodes, what brokers say, effects, and an election's state.  Pure.
+
+`supervisor.py` has the theory and the decisions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+PRIMARY_STATES = ("recovering", "active")
+BACKUP_STATES = ("joining", "catchup", "ready")
+REST_FIRST = 0.05  # seconds between two rounds of an election; doubles
+REST_LIMIT = 2.0
+
+
+class Process(Enum):
+    """What is known of a node's operating system process."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    UP = "up"
+    HUNG = "hung"
+
+
+@dataclass(frozen=True)
+class View:
+    """What a broker last said of itself (the answer to `ha.ask`)."""
+
+    state: str
+    epoch: int = 0
+    position: int = 0  # epoch in the upper 16 bits, sequence in the lower 48
+    whole: bool = False  # holds everything up to its position
+    version: int = 0  # of the in-sync set
+    members: tuple[str, ...] = ()  # names of the in-sync set
+
+    @classmethod
+    def from_answer(cls, answer: Mapping[str, Any]) -> "View":
+        in_sync = answer.get("in_sync") or {}
+        members = in_sync.get("members") or () if isinstance(in_sync, dict) else ()
+        return cls(
+            state=str(answer.get("state", "unknown")),
+            epoch=int(answer.get("epoch") or 0),
+            position=int(answer.get("position") or 0),
+            whole=bool(answer.get("whole")),
+            version=int(in_sync.get("version") or 0) if isinstance(in_sync, dict) else 0,
+            members=tuple(str(m.get("name", m)) if isinstance(m, dict) else str(m) for m in members),
+        )
+
+    @property
+    def is_primary(self) -> bool:
+        return self.state in PRIMARY_STATES
+
+
+# Effects: what the shell has to do.
+
+
+@dataclass(frozen=True)
+class Start:
+    node: str
+
+
+@dataclass(frozen=True)
+class Signal:
+    node: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Send `ha.ask`; the answer comes back with the same serial."""
+
+    node: str
+    serial: int
+
+
+@dataclass(frozen=True)
+class Promote:
+    """Send `ha.promote`; the answer comes back through `promoted` with the same serial."""
+
+    node: str
+    serial: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """A decision or an observation, with its reason; goes to the log and to the events."""
+
+    kind: str
+    text: str
+    node: str = ""
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+Effect = Start | Signal | Ask | Promote | Note
+
+
+class Refused(Exception):
+    """A command that makes no sense now; the text is for the administrator."""
+
+
+@dataclass
+class Node:
+    """Everything the supervisor knows of one broker; times are `now` of the shell."""
+
+    name: str
+    process: Process = Process.DOWN
+    pid: int = 0
+    wanted: bool = True
+    paused: bool = False  # stopped by our own SIGSTOP
+    connected: bool = False
+    view: View | None = None
+    silent_since: float | None = None  # the oldest question without an answer, or the lost connection
+    asked: int = 0  # serial of the last question, 0 when all are answered
+    next_ping: float = 0.0
+    started_at: float = 0.0
+    restart_at: float | None = None
+    kill_at: float | None = None  # SIGKILL follows a SIGTERM that is not obeyed
+    quick_deaths: int = 0
+    starts: int = 0
+
+    @property
+    def is_primary(self) -> bool:
+        return self.process is Process.UP and self.view is not None and self.view.is_primary
+
+
+class Phase(Enum):
+    ASKING = "asking"
+    PROMOTING = "promoting"
+    RESTING = "resting"
+
+
+@dataclass
+class Election:
+    """The search for a primary, from its loss to the accepted promotion."""
+
+    reason: str
+    begun: float
+    phase: Phase = Phase.RESTING
+    deadline: float = 0.0  # of the phase
+    waiting: dict[str, int] = field(default_factory=dict)  # node: serial of the question
+    candidates: list[str] = field(default_factory=list)
+    promoting: str = ""
+    serial: int = 0  # of the promotion
+    rounds: int = 0
+    told: str = ""  # the last excuse, to log it once and not in every round
+    refusals: dict[str, str] = field(default_factory=dict)  # the last of each node, for the same reason
+
+
+def rank(views: Mapping[str, View], preferred: str = "") -> list[str]:
+    """Who should be promoted, best first; see the theory above.  `preferred` goes first among its equals."""
+
+    def worse(name: str) -> tuple[bool, bool, bool, bool, int]:
+        view = views[name]
+        return (view.state != "ready", not view.whole, view.state != "joining", name != preferred, -view.position)
+
+    return sorted((name for name, view in views.items() if view.state in BACKUP_STATES), key=worse)
+
+
+def rest(rounds: int) -> float:
+    """Seconds before the next round of an election: 0.05, 0.1, 0.2 ... 2."""
+    return float(min(REST_LIMIT, REST_FIRST * 2 ** min(rounds - 1, 10)))
+
+
+def show_position(position: int) -> str:
+    """`epoch.sequence`, as people read it."""
+    return f"{position >> 48}.{position & (1 << 48) - 1}"

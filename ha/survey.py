@@ -1,0 +1,51 @@
+"""Asks all other brokers at once and gathers the answers; used by promotion, by the shrink rule and by searching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ha.environment import Answer, Environment, Json, Outcome
+
+
+class Round:
+    """One question to many.  `done` gets the answers by address, exactly once: when all have answered, when `enough`
+    says so of an answer, or when the time is over; whoever is missing then is SILENT.  It is never called before the
+    constructor has returned."""
+
+    def __init__(
+        self,
+        env: Environment,
+        addresses: Iterable[str],
+        method: str,
+        arguments: Json,
+        timeout: float,
+        done: Callable[[dict[str, Answer]], None],
+        enough: Callable[[Answer], bool] = lambda answer: False,
+        wait_for: Iterable[str] | None = None,
+    ) -> None:
+        self._done = done
+        self._enough = enough
+        self._finished = False
+        self._answers = {address: Answer(Outcome.SILENT) for address in addresses}
+        self._open = set(self._answers if wait_for is None else wait_for) & set(self._answers)
+        self.started = env.now()
+        for address in list(self._answers):
+            env.request(address, method, arguments, timeout, self._receiver(address))
+        env.after(timeout if self._open else 0.0, self._finish)
+
+    def cancel(self) -> None:
+        self._finished = True
+
+    def _receiver(self, address: str) -> Callable[[Answer], None]:
+        def receive(answer: Answer) -> None:
+            self._answers[address] = answer
+            self._open.discard(address)
+            if not self._open or self._enough(answer):
+                self._finish()
+
+        return receive
+
+    def _finish(self) -> None:
+        if not self._finished:
+            self._finished = True
+            self._done(dict(self._answers))

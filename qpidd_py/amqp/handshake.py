@@ -1,0 +1,121 @@
+"""The server's side of opening a connection (specification 2.2.4), without I/O.
+
+    HEADER --protocol header / start--> START --start-ok--> TUNE --tune-ok--> OPEN --open--> OPENED
+                                          |        ^
+                                          +-secure-+  (a response came empty: we ask for it once)
+
+`receive` is called with what the peer sent and answers what to send; whatever a state does not list is a
+`ConnectionException` 503.  After OPENED the object only remembers what was agreed.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from qpidd_py.amqp.codec import ids
+from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER
+from qpidd_py.amqp.sasl import MECHANISMS, Authenticate
+from qpidd_py.errors import ConnectionException, ReplyCode
+
+
+class State(enum.Enum):
+    """What we wait for."""
+
+    HEADER = "protocol header"
+    START = "start-ok"
+    SECURE = "secure-ok"
+    TUNE = "tune-ok"
+    OPEN = "open"
+    OPENED = "opened"
+
+
+class Handshake:
+    """What one server connection agrees on."""
+
+    def __init__(
+        self, server_properties: Mapping[str, Any], authenticate: Authenticate, heartbeat: int = HEARTBEAT
+    ) -> None:
+        self.state = State.HEADER
+        self.server_properties = server_properties
+        self.authenticate = authenticate
+        self.client_properties: Mapping[str, Any] = {}
+        self.mechanism = ""
+        self.user = ""
+        self.channel_max = CHANNEL_MAX
+        self.frame_max = FRAME_MAX
+        self.heartbeat = heartbeat  # seconds, 0 = none
+        self.virtual_host = ""
+
+    def capability(self, name: str) -> bool:
+        """Whether the client announced this capability."""
+        capabilities = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(name) is True
+
+    def protocol_header(self, header: bytes) -> Frame | None:
+        """`connection.start`, or None if the peer speaks another protocol or version."""
+        if header != PROTOCOL_HEADER:
+            return None
+        self.state = State.START
+        start = commands.Connection.Start(mechanisms=" ".join(MECHANISMS), locales="en_US")
+        start.server_properties = dict(self.server_properties)
+        return start
+
+    def receive(self, command: Frame) -> Frame | None:
+        """The answer to a method; None for `connection.open`, whose admission the session decides."""
+        step = _STEPS.get((self.state, type(command)))
+        if step is None:
+            text = f"{command.name} where {self.state.value} was expected"
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
+        return step(self, command)
+
+    def _start_ok(self, command: commands.Connection.StartOk) -> Frame:
+        self.client_properties = command.client_properties or {}
+        self.mechanism = command.mechanism
+        if self.mechanism not in MECHANISMS:
+            text = f"unknown authentication mechanism '{self.mechanism}'"
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
+        if not command.response:
+            self.state = State.SECURE
+            return commands.Connection.Secure(challenge="")
+        return self._login(command.response)
+
+    def _secure_ok(self, command: commands.Connection.SecureOk) -> Frame:
+        return self._login(command.response)
+
+    def _login(self, response: Any) -> Frame:
+        self.user = self.authenticate(self.mechanism, response)
+        self.state = State.TUNE
+        return commands.Connection.Tune(self.channel_max, self.frame_max, self.heartbeat)
+
+    def _tune_ok(self, command: commands.Connection.TuneOk) -> None:
+        self.channel_max = _agreed("channel_max", command.channel_max, self.channel_max, 1)
+        self.frame_max = _agreed("frame_max", command.frame_max, self.frame_max, FRAME_MIN_SIZE)
+        self.heartbeat = command.heartbeat
+        self.state = State.OPEN
+
+    def _open(self, command: commands.Connection.Open) -> None:
+        self.virtual_host = command.virtual_host
+        if self.virtual_host != "/":
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {self.virtual_host} not found", *ids(command))
+        self.state = State.OPENED
+
+
+def _agreed(name: str, wanted: int, offered: int, least: int) -> int:
+    """What both sides can live with; 0 from the client means "no wish"."""
+    if wanted == 0:
+        return offered
+    if not least <= wanted <= offered:
+        text = f"{name} {wanted} is not between {least} and {offered}"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 31)
+    return wanted
+
+
+_STEPS: Final[dict[tuple[State, type[Frame]], Callable[[Handshake, Any], Frame | None]]] = {
+    (State.START, commands.Connection.StartOk): Handshake._start_ok,
+    (State.SECURE, commands.Connection.SecureOk): Handshake._secure_ok,
+    (State.TUNE, commands.Connection.TuneOk): Handshake._tune_ok,
+    (State.OPEN, commands.Connection.Open): Handshake._open,
+}

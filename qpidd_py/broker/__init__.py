@@ -1,0 +1,1 @@
+"""Exchanges, queues, bindings, sessions: the broker without I/O.  Knows nothing of HA."""

@@ -1,0 +1,119 @@
+"""Arguments of declarations: which are known, of what type, and which this broker cannot honour yet.
+
+Unknown arguments are kept: they come back in listings and reach the backups.  A known one of the wrong type is
+`precondition-failed` (406), as RabbitMQ has it.  One that would change what happens to messages and that is not
+implemented is refused (540): silence would lose messages in ways that nobody asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
+
+REPLICATE: Final = "qpid.replicate"
+LEVELS: Final = ("none", "configuration", "all")
+EXPIRES: Final = "x-expires"  # milliseconds
+ALTERNATE: Final = "alternate-exchange"
+
+_MAX_EXPIRES = 0xFFFFFFFF  # milliseconds, as RabbitMQ
+
+
+def _natural(value: Any) -> str:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return "is not a number"
+    return "is negative" if value < 0 else ""
+
+
+def _positive(value: Any) -> str:
+    return _natural(value) or ("" if 0 < value <= _MAX_EXPIRES else "must be between 1 and 4294967295")
+
+
+def _priority(value: Any) -> str:
+    return _natural(value) or ("" if value <= 255 else "is above 255")
+
+
+def _text(value: Any) -> str:
+    return "" if isinstance(value, str) else "is not a string"
+
+
+def _flag(value: Any) -> str:
+    return "" if isinstance(value, bool) else "is not a boolean"
+
+
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        return "" if value in words else f"is not one of {', '.join(words)}"
+
+    return check
+
+
+_KNOWN: Final[dict[str, Callable[[Any], str]]] = {
+    EXPIRES: _positive,
+    "x-message-ttl": _natural,
+    "x-max-length": _natural,
+    "x-max-length-bytes": _natural,
+    "x-max-priority": _priority,
+    "x-dead-letter-exchange": _text,
+    "x-dead-letter-routing-key": _text,
+    "x-overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-single-active-consumer": _flag,
+    "x-queue-type": _one_of("classic", "quorum", "stream"),
+    "x-queue-mode": _one_of("default", "lazy"),
+    REPLICATE: _one_of(*LEVELS),
+}
+
+_REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
+    "x-message-ttl": lambda _: True,
+    "x-max-length": lambda _: True,
+    "x-max-length-bytes": lambda _: True,
+    "x-max-priority": lambda value: bool(value > 0),
+    "x-dead-letter-exchange": lambda _: True,
+    "x-dead-letter-routing-key": lambda _: True,
+    "x-overflow": lambda value: bool(value != "drop-head"),
+    "x-single-active-consumer": bool,
+    "x-queue-type": lambda value: bool(value == "stream"),
+}
+
+
+def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
+    """Raises 406 for a wrong type, 540 for what is not implemented.  `what` names the queue in the text."""
+    for name, value in arguments.items():
+        check = _KNOWN.get(name)
+        problem = check(value) if check else ""
+        if problem:
+            text = f"invalid arg '{name}' for {what}: {value!r} {problem}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    for name, value in arguments.items():
+        if name in _REFUSED and _REFUSED[name](value):
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"arg '{name}' for {what} is not implemented")
+
+
+def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
+    """As `check_queue_arguments`."""
+    for name, check in ((REPLICATE, _KNOWN[REPLICATE]), (ALTERNATE, _text)):
+        if name in arguments and (problem := check(arguments[name])):
+            text = f"invalid arg '{name}' for {what}: {arguments[name]!r} {problem}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def queue_level(arguments: Mapping[str, Any], temporary: bool, default: str) -> str:
+    """How far a queue is replicated; temporary ones (exclusive, auto-delete, without a time limit) are not."""
+    if REPLICATE in arguments:
+        return str(arguments[REPLICATE])
+    return "none" if temporary and EXPIRES not in arguments else default
+
+
+def first_difference(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raises 406 for the first entry in which a redeclaration differs; `name` is the object's description."""
+    for key in sorted(wanted.keys() | found.keys()):
+        if wanted.get(key) != found.get(key):
+            values = f"received {_show(wanted, key)} but current is {_show(found, key)}"
+            text = f"inequivalent arg '{key}' for {name}: {values}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def _show(table: Mapping[str, Any], key: str) -> str:
+    if key not in table:
+        return "none"
+    value = table[key]
+    return f"'{str(value).lower() if isinstance(value, bool) else value}'"

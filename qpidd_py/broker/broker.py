@@ -1,0 +1,120 @@
+"""The broker: one engine, one virtual host, its sessions.  No I/O; the shell brings connections and the time."""
+
+import logging
+import platform
+import random
+from collections.abc import Callable
+from typing import Any
+
+from qpidd_py.amqp.constants import HEARTBEAT
+from qpidd_py.amqp.sasl import Authenticate, accept_all
+from qpidd_py.broker.session import Session
+from qpidd_py.broker.vhost import MANAGEMENT, VHost
+from qpidd_py.core.engine import Engine
+from qpidd_py.hooks import HaHooks
+
+log = logging.getLogger(__name__)
+
+ManagementDoor = Callable[[Session, int, bytes, bytes, bytes], None]
+"""(session, channel, routing key, content header, body); answers with `session.answer`.  May raise `AmqpError`."""
+
+CAPABILITIES = (
+    "publisher_confirms",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "exchange_exchange_bindings",
+    "connection.blocked",
+    "per_consumer_qos",
+    "authentication_failure_close",
+)
+
+
+class Broker:
+    """`hooks` (HA) and `management` are plugged in by the composition root; the broker works without."""
+
+    def __init__(
+        self,
+        name: str = "qpidd",
+        authenticate: Authenticate = accept_all,
+        heartbeat: int = HEARTBEAT,
+        version: str = "0",
+        rng: random.Random | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.name = name
+        self.authenticate = authenticate
+        self.heartbeat = heartbeat  # seconds; what `tune` proposes
+        self.engine = engine or Engine()
+        self.vhost = VHost(self.engine)
+        self.engine.on_config = self.vhost.apply
+        self.sessions: set[Session] = set()
+        self.hooks: HaHooks | None = None
+        self.management: ManagementDoor | None = None
+        self.blocked = ""  # the reason, while publishers are asked to pause
+        self.server_properties = _server_properties(name, version)
+        self.vhost.internal_exchanges[MANAGEMENT] = self._management_request
+        self._rng = rng or random.Random()
+        self._session_number = 0
+
+    @property
+    def passive(self) -> bool:
+        """True while this broker is a backup; see `VHost`."""
+        return self.vhost.passive
+
+    @passive.setter
+    def passive(self, value: bool) -> None:
+        self.vhost.passive = value
+        self.engine.forget_routes()
+
+    def next_session_number(self) -> int:
+        self._session_number += 1
+        return self._session_number
+
+    def token(self) -> str:
+        """Makes the names that we invent unique, over all brokers of a cluster."""
+        return f"{self._rng.getrandbits(128):032x}"
+
+    def close_clients(self, code: int, text: str) -> None:
+        """Ends all client connections (not links)."""
+        for session in list(self.sessions):
+            if session.link is None:
+                session.close(code, text)
+
+    def block(self, reason: str) -> None:
+        """Asks publishers to pause (`connection.blocked`)."""
+        if not self.blocked:
+            self.blocked = reason
+            for session in list(self.sessions):
+                session.block(reason)
+
+    def unblock(self) -> None:
+        if self.blocked:
+            self.blocked = ""
+            for session in list(self.sessions):
+                session.unblock()
+
+    def tick(self, now: float) -> None:
+        """Time passes; call several times a second.  `now` in seconds of a monotonic clock."""
+        for session in list(self.sessions):
+            session.tick(now)
+        self.vhost.tick(now)
+        if self.hooks is not None:
+            self.hooks.tick(now)
+
+    def _management_request(
+        self, session: Session, channel: int, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
+    ) -> None:
+        if self.management is None:
+            log.warning("%r: management request %r, but there is no management", session, routing_key)
+            return
+        self.management(session, channel, routing_key, header, body)
+
+
+def _server_properties(name: str, version: str) -> dict[str, Any]:
+    return {
+        "product": "qpidd-py",
+        "version": version,
+        "platform": f"Python {platform.python_version()}",
+        "cluster_name": name,
+        "capabilities": dict.fromkeys(CAPABILITIES, True),
+    }

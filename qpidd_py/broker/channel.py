@@ -1,0 +1,209 @@
+"""One channel of a client: the methods that are not on the data path, one short handler each.
+
+A reply to a change of configuration is written with `hold`: when the change is safe.  Until then the core keeps the
+frames of this channel aside, so a handler never runs while a reply is outstanding.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from qpidd_py.amqp.codec import encode_content, encode_method, ids, make
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.vhost import MANAGEMENT, refuse
+from qpidd_py.core.engine import Channel
+from qpidd_py.errors import ConnectionException, ReplyCode
+
+if TYPE_CHECKING:
+    from qpidd_py.broker.session import Session
+
+Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
+
+
+class ChannelSession:
+    """What Python knows of a channel; the rest is `core`."""
+
+    def __init__(self, session: "Session", core: Channel) -> None:
+        self.session = session
+        self.vhost = session.broker.vhost
+        self.core = core
+        self.number = core.number
+        self.last_queue = ""  # declared last; what an empty queue name means
+        self.prefetch = 0  # of consumers to come
+        self.management_tags: dict[str, int] = {}  # tag -> deliveries so far
+        self._tags = 0
+
+    def handle(self, command: Frame) -> None:
+        """One method.  Raises `AmqpError`; ids of class and method are added by the caller."""
+        handler = HANDLERS.get(type(command))
+        if handler is None:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on a channel", *ids(command))
+        handler(self, command)
+
+    # ------------------------------------------------------------ replies
+
+    def reply(self, command: Frame) -> None:
+        self.session.connection.write(encode_method(self.number, command))
+
+    def reply_when_safe(self, position: int, command: Frame) -> None:
+        self.core.hold(position, encode_method(self.number, command))
+
+    def queue_name(self, name: str) -> str:
+        """An empty name means the queue that this channel declared last."""
+        if name:
+            return name
+        if not self.last_queue:
+            raise refuse(ReplyCode.NOT_FOUND, "no previously declared queue")
+        return self.last_queue
+
+    def find_queue(self, name: str) -> DeclaredQueue:
+        return self.vhost.find_queue(self.queue_name(name), self.session)
+
+    # ------------------------------------------------------------ channel
+
+    def flow(self, command: commands.Channel.Flow) -> None:
+        self.core.active = bool(command.active)
+        self.reply(commands.Channel.FlowOk(command.active))
+
+    def flow_ok(self, command: commands.Channel.FlowOk) -> None:
+        """We never ask for flow; an answer to nothing is harmless."""
+
+    # ------------------------------------------------------------ consumers
+
+    def qos(self, command: commands.Basic.Qos) -> None:
+        if command.prefetch_size:
+            text = f"prefetch_size {command.prefetch_size} is not implemented"
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
+        if command.global_:
+            self.core.prefetch = command.prefetch_count
+            self.core.active = self.core.active  # wakes the consumers: there may be room now
+        else:
+            self.prefetch = command.prefetch_count
+        self.reply(Basic.QosOk())
+
+    def consume(self, command: commands.Basic.Consume) -> None:
+        name = self.queue_name(command.queue)
+        tag = command.consumer_tag or self._new_tag()
+        if tag in self.core.consumers or tag in self.management_tags:
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+        if name == MANAGEMENT:
+            self._consume_management(tag, command)
+        else:
+            self._consume(self.vhost.find_queue(name, self.session), tag, command)
+
+    def _new_tag(self) -> str:
+        self._tags += 1
+        return f"amq.ctag-{self.session.number}.{self.number}.{self._tags}"
+
+    def _consume(self, queue: DeclaredQueue, tag: str, command: commands.Basic.Consume) -> None:
+        priority = (command.arguments or {}).get("x-priority", 0)
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
+        if queue.consumed_exclusively or (command.exclusive and queue.core.consumer_count):
+            raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
+        if not command.nowait:  # before the first delivery, which leaves at the end of this turn
+            self.reply(Basic.ConsumeOk(tag))
+        self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch)
+        queue.consumed_exclusively = bool(command.exclusive)
+        self.vhost.consumer_added(queue)
+
+    def _consume_management(self, tag: str, command: commands.Basic.Consume) -> None:
+        if not command.no_ack:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, f"answers from '{MANAGEMENT}' cannot be acknowledged")
+        self.management_tags[tag] = 0
+        if not command.nowait:
+            self.reply(Basic.ConsumeOk(tag))
+
+    def cancel(self, command: commands.Basic.Cancel) -> None:
+        """An unknown tag is no error: the queue may just have been deleted."""
+        tag = command.consumer_tag or ""
+        self.management_tags.pop(tag, None)
+        queue = self.core.cancel(tag)
+        if not command.nowait:
+            self.reply(Basic.CancelOk(tag))
+        if queue is not None:
+            self.vhost.consumers_gone([queue])
+
+    def cancel_ok(self, command: commands.Basic.CancelOk) -> None:
+        """The answer to our cancel notification, from clients that answer it."""
+
+    def get(self, command: commands.Basic.Get) -> None:
+        queue = self.find_queue(command.queue)
+        queue.idle_since = None
+        if not self.core.get(queue.core, bool(command.no_ack)):
+            self.reply(Basic.GetEmpty())
+
+    def recover(self, command: commands.Basic.Recover) -> None:
+        self.reply(Basic.RecoverOk())
+        self.core.recover(bool(command.requeue))
+
+    def recover_async(self, command: commands.Basic.RecoverAsync) -> None:
+        self.core.recover(bool(command.requeue))
+
+    # ------------------------------------------------------------ confirms and transactions
+
+    def confirm_select(self, command: commands.Confirm.Select) -> None:
+        if self.core.transactional:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+        self.core.confirm_select()
+        if not command.nowait:
+            self.reply(Confirm.SelectOk())
+
+    def tx_select(self, command: commands.Tx.Select) -> None:
+        if self.core.confirming:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+        self.core.tx_select()
+        self.reply(Tx.SelectOk())
+
+    def tx_commit(self, command: commands.Tx.Commit) -> None:
+        self._check_transactional()
+        with self.session.failing_late():
+            position = self.core.tx_commit()
+        if not self.core.closing:
+            self.reply_when_safe(position, Tx.CommitOk())
+
+    def tx_rollback(self, command: commands.Tx.Rollback) -> None:
+        self._check_transactional()
+        self.core.tx_rollback()
+        self.reply(Tx.RollbackOk())
+
+    def _check_transactional(self) -> None:
+        if not self.core.transactional:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "channel is not transactional")
+
+    # ------------------------------------------------------------ from the broker
+
+    def answer(self, correlation_id: str, body: bytes) -> None:
+        """Delivers the answer to a management request, to the consumer of the pseudo queue if there is one."""
+        for tag in list(self.management_tags)[:1]:
+            self.management_tags[tag] += 1
+            deliver = make(
+                Basic.Deliver,
+                consumer_tag=tag,
+                delivery_tag=self.management_tags[tag],
+                redelivered=False,
+                exchange=MANAGEMENT,
+                routing_key="",
+            )
+            properties: dict[str, Any] = {"content_type": "application/json", "correlation_id": correlation_id}
+            frame_max = self.session.connection.frame_max
+            self.session.connection.write(encode_content(self.number, deliver, properties, body, frame_max))
+
+
+HANDLERS: Final[dict[type[Frame], Callable[[ChannelSession, Any], None]]] = {
+    commands.Channel.Flow: ChannelSession.flow,
+    commands.Channel.FlowOk: ChannelSession.flow_ok,
+    Basic.Qos: ChannelSession.qos,
+    Basic.Consume: ChannelSession.consume,
+    Basic.Cancel: ChannelSession.cancel,
+    Basic.CancelOk: ChannelSession.cancel_ok,
+    Basic.Get: ChannelSession.get,
+    Basic.Recover: ChannelSession.recover,
+    Basic.RecoverAsync: ChannelSession.recover_async,
+    Confirm.Select: ChannelSession.confirm_select,
+    Tx.Select: ChannelSession.tx_select,
+    Tx.Commit: ChannelSession.tx_commit,
+    Tx.Rollback: ChannelSession.tx_rollback,
+}

@@ -1,0 +1,258 @@
+"""The configuration of the virtual host as a state that can be logged, replayed, listed and compared.
+
+Theory.  Each change of a replicated object is one *operation*: a field table with the entry "op".  On the primary
+`VHost` decides, appends the operation to the log and changes the state through the mutators below; on a backup `apply`
+does the same with what arrives.  A backup never decides: deletions that follow from others (auto-delete) are operations
+of their own; only the bindings of a deleted object go with it on both sides.
+
+* The *uid* of an object is the position of the operation that made it.  Same name and other uid is another object.
+* Objects of level "none" are local: position 0, never in an operation, a snapshot or an `adopt`.
+* Queue numbers come from one counter, are part of the operation, and are never used twice; the counter itself stands in
+  the snapshot, so that a promoted backup goes on behind the numbers of queues that it has never seen.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from qpidd_py.amqp.fields import FieldError, decode_table, encode_table
+from qpidd_py.broker.arguments import REPLICATE
+from qpidd_py.broker.exchange import PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
+from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue
+from qpidd_py.core.engine import Engine
+from qpidd_py.errors import LinkError
+
+log = logging.getLogger(__name__)
+
+Operation = dict[str, Any]
+Cancelled = list[tuple[Any, int, str]]
+"""Consumers that a deletion ended: the session, the channel, the tag."""
+
+
+def octets(value: str | bytes) -> bytes:
+    """A routing key as it was: long strings come back from a table as str if they happen to be UTF-8."""
+    return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+
+
+class Configuration:
+    """Exchanges, queues and bindings."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, DeclaredQueue] = {}
+        self.next_number = 1
+        self.next_local = LOCAL_NUMBERS
+        self.routes_missed = False  # a route without destination is cached: a new queue has to forget it
+        for name, kind in PREDECLARED.items():
+            self.exchanges[name] = make_exchange(kind, name, True, False, False, {})
+
+    # ------------------------------------------------------------ mutators, both on a primary and on a backup
+
+    def create_queue(self, operation: Operation, number: int, position: int, payload: bytes) -> DeclaredQueue:
+        """`operation` as of "queue.declare"; `position` 0 makes it local."""
+        arguments = operation["arguments"]
+        core = self.engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
+        queue = DeclaredQueue(core, operation["durable"], operation["exclusive"], operation["auto_delete"], arguments)
+        queue.position, queue.payload = position, payload
+        core.owner = queue
+        self.queues[queue.name] = queue
+        if self.routes_missed:
+            self.routes_missed = False
+            self.engine.forget_routes()
+        return queue
+
+    def drop_queue(self, queue: DeclaredQueue) -> Cancelled:
+        """With its messages and bindings."""
+        for binding in list(queue.incoming.values()):
+            binding.source.remove(binding)
+        del self.queues[queue.name]
+        return self.engine.delete_queue(queue.core)  # forgets the routes too
+
+    def create_exchange(self, operation: Operation, position: int, payload: bytes) -> Exchange:
+        """`operation` as of "exchange.declare"."""
+        exchange = make_exchange(
+            operation["type"],
+            operation["name"],
+            operation["durable"],
+            operation["auto_delete"],
+            operation["internal"],
+            operation["arguments"],
+        )
+        exchange.position, exchange.payload = position, payload
+        self.exchanges[exchange.name] = exchange
+        self.engine.forget_routes()  # it may be the alternate of another
+        return exchange
+
+    def drop_exchange(self, exchange: Exchange) -> None:
+        """With all bindings from it and to it."""
+        for binding in (*exchange.bindings.values(), *exchange.incoming.values()):
+            if binding.key in binding.source.bindings:
+                binding.source.remove(binding)
+        del self.exchanges[exchange.name]
+        self.engine.forget_routes()
+
+    def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
+        binding.position, binding.payload = position, payload
+        binding.source.add(binding)
+        self.engine.forget_routes()
+
+    def drop_binding(self, binding: Binding) -> None:
+        binding.source.remove(binding)
+        self.engine.forget_routes()
+
+    def bindings(self) -> Iterable[Binding]:
+        return (binding for exchange in self.exchanges.values() for binding in exchange.bindings.values())
+
+    # ------------------------------------------------------------ a backup follows the log
+
+    def apply(self, position: int, payload: bytes) -> None:
+        """One operation of the log.  Raises `LinkError` if it is none."""
+        try:
+            operation = decode_table(payload)[0]
+            _APPLY[operation["op"]](self, operation, position, payload)
+        except (FieldError, KeyError, TypeError) as error:
+            raise LinkError(f"operation at position {position}: {type(error).__name__} {error}") from error
+
+    def _apply_queue(self, operation: Operation, position: int, payload: bytes) -> None:
+        existing = self.queues.get(operation["name"])
+        if existing is not None:
+            if existing.position == position:
+                return
+            log.warning("queue %r of %d replaces that of %d", existing.name, position, existing.position)
+            self.drop_queue(existing)
+        self.create_queue(operation, operation["number"], position, payload)
+        self.next_number = max(self.next_number, operation["number"] + 1)
+
+    def _apply_queue_delete(self, operation: Operation, position: int, payload: bytes) -> None:
+        queue = self.queues.get(operation["name"])
+        if queue is not None and queue.number == operation["number"]:
+            self.drop_queue(queue)
+
+    def _apply_used(self, operation: Operation, position: int, payload: bytes) -> None:
+        queue = self.queues.get(operation["name"])
+        if queue is not None:
+            queue.used_position, queue.used_payload = position, payload
+
+    def _apply_exchange(self, operation: Operation, position: int, payload: bytes) -> None:
+        existing = self.exchanges.get(operation["name"])
+        if existing is not None:
+            if existing.position == position:
+                return
+            log.warning("exchange %r of %d replaces that of %d", existing.name, position, existing.position)
+            self.drop_exchange(existing)
+        self.create_exchange(operation, position, payload)
+
+    def _apply_exchange_delete(self, operation: Operation, position: int, payload: bytes) -> None:
+        exchange = self.exchanges.get(operation["name"])
+        if exchange is not None and exchange.position:
+            self.drop_exchange(exchange)
+
+    def _apply_bind(self, operation: Operation, position: int, payload: bytes) -> None:
+        source, destination = self._ends(operation)
+        if source is None or destination is None:
+            log.warning("binding at %d has no end here: %r", position, operation)
+            return
+        binding = Binding(source, destination, octets(operation["key"]), operation["arguments"])
+        existing = source.bindings.get(binding.key)
+        if existing is not None:
+            existing.position, existing.payload = position, payload
+            return
+        self.create_binding(binding, position, payload)
+
+    def _apply_unbind(self, operation: Operation, position: int, payload: bytes) -> None:
+        source, destination = self._ends(operation)
+        if source is not None and destination is not None:
+            key = binding_key(source, destination, octets(operation["key"]), operation["arguments"])
+            if key in source.bindings:
+                self.drop_binding(source.bindings[key])
+
+    def _apply_numbers(self, operation: Operation, position: int, payload: bytes) -> None:
+        self.next_number = max(self.next_number, operation["next"])
+
+    def _ends(self, operation: Operation) -> tuple[Exchange | None, DeclaredQueue | Exchange | None]:
+        table: Mapping[str, DeclaredQueue | Exchange] = self.exchanges if operation["exchange"] else self.queues
+        return self.exchanges.get(operation["source"]), table.get(operation["destination"])
+
+    # ------------------------------------------------------------ the whole of it
+
+    def snapshot(self) -> list[tuple[int, bytes]]:
+        """All replicated objects as the operations that made them, in order; `apply` of each gives the same state."""
+        numbers = encode_table({"op": "numbers", "next": self.next_number})
+        operations = [(queue.position, queue.payload) for queue in self.queues.values() if queue.position]
+        operations += [(q.used_position, q.used_payload) for q in self.queues.values() if q.used_position]
+        operations += [(item.position, item.payload) for item in self.exchanges.values() if item.position]
+        operations += [(item.position, item.payload) for item in self.bindings() if item.position]
+        return [(0, numbers), *sorted(operations)]
+
+    def adopt(self, snapshot: list[tuple[int, bytes]]) -> None:
+        """Makes the replicated objects equal to `snapshot`.  What has the same uid stays, with its messages.
+
+        The whole listing is here before anything is deleted; an interrupted one must not cost a queue.
+        """
+        wanted = {position for position, _ in snapshot}
+        for binding in [item for item in self.bindings() if item.position and item.position not in wanted]:
+            self.drop_binding(binding)
+        for queue in [item for item in self.queues.values() if item.position and item.position not in wanted]:
+            self.drop_queue(queue)
+        for exchange in [item for item in self.exchanges.values() if item.position and item.position not in wanted]:
+            self.drop_exchange(exchange)
+        here = {position for position, _ in self.snapshot()} - {0}
+        for position, payload in snapshot:
+            if position not in here:
+                self.apply(position, payload)
+
+
+_APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]] = {
+    "queue.declare": Configuration._apply_queue,
+    "queue.delete": Configuration._apply_queue_delete,
+    "queue.used": Configuration._apply_used,
+    "exchange.declare": Configuration._apply_exchange,
+    "exchange.delete": Configuration._apply_exchange_delete,
+    "bind": Configuration._apply_bind,
+    "unbind": Configuration._apply_unbind,
+    "numbers": Configuration._apply_numbers,
+}
+
+
+def queue_operation(
+    name: str, number: int, durable: bool, exclusive: bool, auto_delete: bool, arguments: Mapping[str, Any]
+) -> Operation:
+    """The operation "queue.declare"; `arguments` hold the effective level."""
+    return {
+        "op": "queue.declare",
+        "name": name,
+        "number": number,
+        "durable": durable,
+        "exclusive": exclusive,
+        "auto_delete": auto_delete,
+        "arguments": arguments,
+    }
+
+
+def exchange_operation(
+    name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
+) -> Operation:
+    """The operation "exchange.declare"; `arguments` hold the effective level."""
+    return {
+        "op": "exchange.declare",
+        "name": name,
+        "type": kind,
+        "durable": durable,
+        "auto_delete": auto_delete,
+        "internal": internal,
+        "arguments": arguments,
+    }
+
+
+def binding_operation(operation: str, key: BindingKey, arguments: Mapping[str, Any]) -> Operation:
+    """The operations "bind" and "unbind"."""
+    source, is_exchange, destination, routing_key, _ = key
+    return {
+        "op": operation,
+        "source": source,
+        "exchange": is_exchange,
+        "destination": destination,
+        "key": routing_key,
+        "arguments": dict(arguments),
+    }

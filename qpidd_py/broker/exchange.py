@@ -1,0 +1,226 @@
+"""Exchanges and their bindings: which destinations a routing key (and, for headers exchanges, a message) reaches."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.arguments import ALTERNATE, REPLICATE
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.topic import TopicTrie
+
+EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
+PREDECLARED: Final = {
+    "": "direct",
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+}
+
+BindingKey = tuple[str, bool, str, bytes, bytes]
+"""Source, whether the destination is an exchange, its name, routing key, encoded arguments."""
+
+
+class Binding:
+    """One route from an exchange to a queue or an exchange."""
+
+    __slots__ = ("arguments", "destination", "key", "payload", "position", "routing_key", "source")
+
+    def __init__(
+        self,
+        source: "Exchange",
+        destination: "DeclaredQueue | Exchange",
+        routing_key: bytes,
+        arguments: Mapping[str, Any],
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = arguments
+        self.key = binding_key(source, destination, routing_key, arguments)
+        self.position = 0  # of the operation that made it; 0 if it is not replicated
+        self.payload = b""
+
+
+def binding_key(
+    source: "Exchange", destination: "DeclaredQueue | Exchange", routing_key: bytes, arguments: Mapping[str, Any]
+) -> BindingKey:
+    """What makes two bindings the same one."""
+    is_exchange = isinstance(destination, Exchange)
+    return source.name, is_exchange, destination.name, routing_key, encode_table(arguments)
+
+
+class Exchange:
+    """An exchange of any type; the matching is the subclasses'."""
+
+    type = ""
+    by_header = False  # whether the routing key alone does not decide
+
+    def __init__(
+        self, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = dict(arguments)
+        self.bindings: dict[BindingKey, Binding] = {}  # from this exchange
+        self.incoming: dict[BindingKey, Binding] = {}  # to this exchange
+        self.position = 0  # of its declaration; 0 if it is not replicated
+        self.payload = b""
+        self.had_bindings = False
+
+    @property
+    def predeclared(self) -> bool:
+        return self.name in PREDECLARED
+
+    @property
+    def replicated(self) -> bool:
+        """Predeclared ones are everywhere, hence count as replicated."""
+        return self.predeclared or self.position > 0
+
+    @property
+    def level(self) -> str:
+        return str(self.arguments.get(REPLICATE, "none"))
+
+    @property
+    def alternate(self) -> str | None:
+        name = self.arguments.get(ALTERNATE)
+        return name if isinstance(name, str) else None
+
+    def properties(self) -> dict[str, Any]:
+        """What a redeclaration must agree with."""
+        return {
+            "type": self.type,
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "internal": self.internal,
+            **_plain(self.arguments),
+        }
+
+    def add(self, binding: Binding) -> None:
+        self.bindings[binding.key] = binding
+        binding.destination.incoming[binding.key] = binding
+        self.had_bindings = True
+        self._added(binding)
+
+    def remove(self, binding: Binding) -> None:
+        del self.bindings[binding.key]
+        del binding.destination.incoming[binding.key]
+        self._removed(binding)
+
+    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+        """The bindings that a message takes; `headers` is only looked at by headers exchanges."""
+        raise NotImplementedError
+
+    def _added(self, binding: Binding) -> None:
+        raise NotImplementedError
+
+    def _removed(self, binding: Binding) -> None:
+        raise NotImplementedError
+
+
+def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the level, which the broker itself fills in."""
+    return {name: value for name, value in arguments.items() if name != REPLICATE}
+
+
+class DirectExchange(Exchange):
+    """Routing key equal to binding key."""
+
+    type = "direct"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._by_key: dict[bytes, dict[BindingKey, Binding]] = {}
+
+    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+        return self._by_key.get(routing_key, {}).values()
+
+    def _added(self, binding: Binding) -> None:
+        self._by_key.setdefault(binding.routing_key, {})[binding.key] = binding
+
+    def _removed(self, binding: Binding) -> None:
+        bindings = self._by_key[binding.routing_key]
+        del bindings[binding.key]
+        if not bindings:
+            del self._by_key[binding.routing_key]
+
+
+class FanoutExchange(Exchange):
+    """Everything to everyone."""
+
+    type = "fanout"
+
+    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+        return self.bindings.values()
+
+    def _added(self, binding: Binding) -> None:
+        pass
+
+    def _removed(self, binding: Binding) -> None:
+        pass
+
+
+class TopicExchange(Exchange):
+    """Binding keys with wildcards."""
+
+    type = "topic"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._trie: TopicTrie[BindingKey] = TopicTrie()
+
+    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+        return [self.bindings[key] for key in self._trie.match(routing_key)]
+
+    def _added(self, binding: Binding) -> None:
+        self._trie.add(binding.routing_key, binding.key)
+
+    def _removed(self, binding: Binding) -> None:
+        self._trie.remove(binding.routing_key, binding.key)
+
+
+class HeadersExchange(FanoutExchange):
+    """Binding arguments against the message's headers."""
+
+    type = "headers"
+    by_header = True
+
+    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+        return [binding for binding in self.bindings.values() if headers_match(binding.arguments, headers)]
+
+
+def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
+    """Whether a message with `headers` takes a binding with `arguments`.
+
+    `x-match` is all (the default) or any; other names that begin with "x-" only count with all-with-x and
+    any-with-x, and `qpid.replicate` never.  A name without a value asks for presence only.
+    """
+    mode = arguments.get("x-match", "all")
+    with_x = isinstance(mode, str) and mode.endswith("-with-x")
+    wanted = (
+        (name, value)
+        for name, value in arguments.items()
+        if name not in ("x-match", REPLICATE) and (with_x or not name.startswith("x-"))
+    )
+    results = (name in headers and (value is None or _equal(value, headers[name])) for name, value in wanted)
+    return any(results) if mode in ("any", "any-with-x") else all(results)
+
+
+def _equal(wanted: Any, found: Any) -> bool:
+    """A flag is not a number, although Python thinks so."""
+    return isinstance(wanted, bool) == isinstance(found, bool) and bool(wanted == found)
+
+
+_CLASSES: Final[dict[str, type[Exchange]]] = {
+    kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange)
+}
+
+
+def make_exchange(
+    kind: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
+) -> Exchange:
+    """An exchange of one of `EXCHANGE_TYPES`."""
+    return _CLASSES[kind](name, durable, auto_delete, internal, arguments)

@@ -1,0 +1,410 @@
+"""One client connection: the handshake, the connection class, channels, heartbeats, and how all of it ends.
+
+    HANDSHAKE --open admitted--> OPENED --close sent--> CLOSING --close-ok or time--> FINISHED
+        |            \\                                                                   ^
+        |             +--HA takes it over--> LINK ------------------------------------------+
+        +--wrong header, refused login without the capability, time-----------------------+
+
+The core calls what stands under "from the core" (its protocol `Owner`); the shell calls `tick` and `close`, and gives
+the `transport`.  Errors: a handler raises `AmqpError`, the core notes the state and calls `failed`, which says it to
+the peer.  What a failed channel or connection held goes back to its queues at once, not when the peer gets round to its
+close-ok.
+
+No clock: `tick(now)` brings the time.  Silence is counted in ticks of at most a second, so that a broker that was
+stopped for a minute does not take its clients for dead when it wakes.
+"""
+
+import enum
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
+from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
+from qpidd_py.amqp.handshake import Handshake
+from qpidd_py.amqp.handshake import State as HandshakeState
+from qpidd_py.broker import topology  # noqa: F401  (adds its handlers)
+from qpidd_py.broker.channel import ChannelSession
+from qpidd_py.core.engine import Connection, Route
+from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
+from qpidd_py.hooks import LinkHandler
+
+if TYPE_CHECKING:
+    from qpidd_py.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_TIME: Final = 10.0  # seconds until the connection must be open
+CLOSING_TIME: Final = 5.0  # seconds for the peer's close-ok
+LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
+
+_INDEX = Struct(">I")
+_CLOSE = commands.Channel.Close.index
+_CLOSE_OK = commands.Channel.CloseOk.index
+
+
+class Transport(Protocol):
+    """What a session asks of the shell that holds its socket."""
+
+    def disconnect(self) -> None:
+        """Close the socket once what was written has left; called once."""
+
+    def output_ready(self) -> None:
+        """`connection.take_output()` has something (only for connections that the reactor does not serve)."""
+
+
+class State(enum.Enum):
+    """See the head of this module."""
+
+    HANDSHAKE = "handshake"
+    OPENED = "opened"
+    LINK = "link"
+    CLOSING = "closing"
+    FINISHED = "finished"
+
+
+class Session:
+    """The owner of one core connection."""
+
+    def __init__(self, broker: "Broker", peer: str, transport: Transport) -> None:
+        self.broker = broker
+        self.peer = peer
+        self.transport = transport
+        self.number = broker.next_session_number()
+        self.state = State.HANDSHAKE
+        self.handshake = Handshake(broker.server_properties, broker.authenticate, broker.heartbeat)
+        self.connection = Connection(broker.engine, self)
+        self.channels: dict[int, ChannelSession] = {}
+        self.link: LinkHandler | None = None
+        self.was_opened = False
+        self._late: list[int] | None = None
+        self._clock = _Clock()
+        broker.sessions.add(self)
+
+    @property
+    def user(self) -> str:
+        return self.handshake.user
+
+    @property
+    def client_properties(self) -> Mapping[str, Any]:
+        return self.handshake.client_properties
+
+    @property
+    def admin(self) -> bool:
+        """Whether it came to administrate (which backups admit)."""
+        return bool(self.client_properties.get("qpid.ha-admin"))
+
+    @property
+    def opened(self) -> bool:
+        return self.state is State.OPENED
+
+    @property
+    def finished(self) -> bool:
+        return self.state is State.FINISHED
+
+    def __repr__(self) -> str:
+        return f"<Session {self.number} {self.peer} {self.state.value}>"
+
+    # ------------------------------------------------------------ from the core
+
+    def protocol_header(self, header: bytes) -> None:
+        start = self.handshake.protocol_header(header)
+        if start is None:
+            self.connection.write(PROTOCOL_HEADER)  # specification 4.2.2: says what we speak, then closes
+            self._finish(f"protocol header {header!r}")
+        else:
+            self._send(0, start)
+
+    def method(self, channel: int, payload: bytes) -> None:
+        if self.state in (State.FINISHED, State.LINK):
+            return
+        try:
+            if channel == 0:
+                self._connection_method(payload)
+            else:
+                self._channel_method(channel, payload)
+        except (AmqpError, InvariantError):
+            raise
+        except Exception as error:
+            log.exception("%r: method %r", self, payload[:4])
+            raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
+
+    def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
+        return self.broker.vhost.route(exchange, routing_key)
+
+    def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
+        if self.state is State.LINK:
+            self._finish(text)
+        elif channel:
+            self._close_channel(channel, code, text, class_id, method_id)
+        elif self.state is State.HANDSHAKE and code == ReplyCode.ACCESS_REFUSED and not self._tells_refusals():
+            log.info("%r: %s", self, text)
+            self._finish(text)  # specification 2.2.4: no word to who failed to authenticate, unless it asked for one
+        elif self.state in (State.HANDSHAKE, State.OPENED):
+            self._send_close(code, text, class_id, method_id)
+
+    def link_frame(self, kind: int, position: int, body: bytes) -> None:
+        if self.link is not None:
+            self.link.link_frame(kind, position, body)
+
+    def link_batches(self, position: int) -> None:
+        if self.link is not None:
+            self.link.link_batches(position)
+
+    def output_ready(self) -> None:
+        self.transport.output_ready()
+
+    def closed(self, reason: str) -> None:
+        self._finish(reason)
+
+    # ------------------------------------------------------------ the connection class
+
+    def _connection_method(self, payload: bytes) -> None:
+        if self.state is State.CLOSING:
+            self._while_closing(payload)
+            return
+        command = decode_method(payload)
+        if isinstance(command, commands.Connection.Close):
+            self._send(0, commands.Connection.CloseOk())
+            self._finish(f"closed by the client: {command.reply_code} {command.reply_text}")
+        elif self.state is State.HANDSHAKE:
+            self._handshake(command)
+        elif isinstance(command, commands.Connection.UpdateSecret):
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "update-secret", *ids(command))
+        elif command.index >> 16 == commands.Connection.frame_id:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} after open", *ids(command))
+        else:
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
+
+    def _while_closing(self, payload: bytes) -> None:
+        """Only the closing handshake still counts; both sides may have begun it at once."""
+        index = payload[:4]
+        if index == _INDEX.pack(commands.Connection.Close.index):
+            self._send(0, commands.Connection.CloseOk())
+            self._finish("closed by both sides")
+        elif index == _INDEX.pack(commands.Connection.CloseOk.index):
+            self._finish("closed by the broker")
+
+    def _handshake(self, command: Frame) -> None:
+        answer = self.handshake.receive(command)
+        if answer is not None:
+            self._send(0, answer)
+        elif self.handshake.state is HandshakeState.OPENED:
+            self._open(command)
+        else:
+            self.connection.frame_max = self.handshake.frame_max
+
+    def _open(self, command: Frame) -> None:
+        hooks = self.broker.hooks
+        refusal = hooks.admit(self, self.client_properties) if hooks is not None else None
+        if refusal is not None:
+            raise ConnectionException(refusal.code, refusal.text, *ids(command))
+        self._send(0, commands.Connection.OpenOk())
+        self.state = State.OPENED
+        self.was_opened = True
+        log.info("%r: user %s, %s", self, self.user, self.client_properties.get("product", "no product named"))
+        if self.broker.blocked:
+            self.block(self.broker.blocked)
+        if hooks is not None and hooks.opened(self):
+            self.state = State.LINK
+
+    def _tells_refusals(self) -> bool:
+        return self.handshake.capability("authentication_failure_close") or (
+            self.handshake.state is HandshakeState.OPENED  # refused by admission, not by authentication
+        )
+
+    # ------------------------------------------------------------ channels
+
+    def _channel_method(self, number: int, payload: bytes) -> None:
+        if self.state is not State.OPENED:
+            if self.state is State.HANDSHAKE:
+                raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} before the connection is open")
+            return
+        channel = self.channels.get(number)
+        if channel is not None and channel.core.closing:
+            self._while_channel_closing(number, payload)
+            return
+        command = decode_method(payload)
+        if command.index >> 16 == commands.Connection.frame_id:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on channel {number}")
+        if channel is None:
+            self._open_channel(number, command)
+        elif isinstance(command, commands.Channel.Open):
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} is open already")
+        elif isinstance(command, commands.Channel.Close):
+            self._send(number, commands.Channel.CloseOk())
+            self._drop_channel(number)
+        else:
+            channel.handle(command)
+
+    def _open_channel(self, number: int, command: Frame) -> None:
+        if not isinstance(command, commands.Channel.Open):
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel {number}, which is not open")
+        if number > self.handshake.channel_max:
+            text = f"channel {number} is beyond channel_max {self.handshake.channel_max}"
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, text)
+        self.channels[number] = ChannelSession(self, self.connection.open_channel(number))
+        self._send(number, make(commands.Channel.OpenOk, channel_id=""))
+
+    def _close_channel(self, number: int, code: int, text: str, class_id: int, method_id: int) -> None:
+        log.info("%r: channel %d: %d %s", self, number, code, text)
+        close = commands.Channel.Close(code, _reply_text(code, text), class_id, method_id)
+        self._send(number, close)
+        if self._late is not None:
+            self._late.append(number)
+        else:
+            self._release_channel(number)
+
+    def _release_channel(self, number: int) -> None:
+        """What it held goes back now; the number stays taken until the peer's close-ok."""
+        queues = self.connection.close_channel(number)
+        core = self.connection.open_channel(number)
+        core.closing = True
+        self.channels[number] = ChannelSession(self, core)
+        self.broker.vhost.consumers_gone(queues)
+
+    def _while_channel_closing(self, number: int, payload: bytes) -> None:
+        (index,) = _INDEX.unpack_from(payload)
+        if index == _CLOSE:
+            self._send(number, commands.Channel.CloseOk())
+        elif index == _CLOSE_OK:
+            self._drop_channel(number)
+
+    def _drop_channel(self, number: int) -> None:
+        del self.channels[number]
+        self.broker.vhost.consumers_gone(self.connection.close_channel(number))
+
+    @contextmanager
+    def failing_late(self) -> Iterator[None]:
+        """A commit walks over what a failed channel would give back: that channel is released after it."""
+        late: list[int] = []
+        self._late = late
+        try:
+            yield
+        finally:
+            self._late = None
+            for number in late:
+                self._release_channel(number)
+
+    # ------------------------------------------------------------ from the broker and the shell
+
+    def consumer_cancelled(self, channel: int, tag: str) -> None:
+        """The consumer's queue is gone; clients that asked for it are told."""
+        if self.opened and channel in self.channels and self.handshake.capability("consumer_cancel_notify"):
+            self._send(channel, commands.Basic.Cancel(tag, True))
+
+    def answer(self, channel: int, correlation_id: str, body: bytes) -> None:
+        """The answer to a management request; dropped when nobody is there to get it."""
+        if self.opened and channel in self.channels:
+            self.channels[channel].answer(correlation_id, body)
+
+    def block(self, reason: str) -> None:
+        """Tells a client that publishes to pause are read no more."""
+        if self.opened and self.handshake.capability("connection.blocked"):
+            self._send(0, commands.Connection.Blocked(reason))
+
+    def unblock(self) -> None:
+        if self.opened and self.handshake.capability("connection.blocked"):
+            self._send(0, commands.Connection.Unblocked())
+
+    def close(self, code: int, text: str) -> None:
+        """Ends the connection from our side, with the closing handshake if there is something to close."""
+        if self.state is State.OPENED:
+            self.connection.stop()
+            self._send_close(code, text, 0, 0)
+        elif self.state in (State.HANDSHAKE, State.LINK):
+            self._finish(text)
+
+    def tick(self, now: float) -> None:
+        """Heartbeats and time limits; `now` in seconds."""
+        clock = self._clock
+        elapsed = clock.advance(now)
+        if self.state is State.HANDSHAKE and clock.in_state(self.state, elapsed) > HANDSHAKE_TIME:
+            self._finish(f"no connection.open within {HANDSHAKE_TIME:g} s")
+        elif self.state is State.CLOSING and clock.in_state(self.state, elapsed) > CLOSING_TIME:
+            self._finish(f"no close-ok within {CLOSING_TIME:g} s")
+        elif self.state is State.OPENED and self.handshake.heartbeat:
+            self._heartbeat(clock, elapsed)
+
+    def _heartbeat(self, clock: "_Clock", elapsed: float) -> None:
+        interval, connection = self.handshake.heartbeat, self.connection
+        # output that waits will tell the peer as well as a heartbeat; input that we pause is no silence of the peer
+        if clock.quiet_out(connection.sent, elapsed) >= interval / 2 and not connection.backlog:
+            connection.write(HEARTBEAT_FRAME)
+        if clock.quiet_in(connection.received, elapsed) > 2 * interval and not connection.input_paused:
+            log.warning("%r: nothing received for two heartbeats of %d s", self, interval)
+            self._finish("missed heartbeats")
+
+    # ------------------------------------------------------------ the end
+
+    def _send(self, channel: int, command: Frame) -> None:
+        self.connection.write(encode_method(channel, command))
+
+    def _send_close(self, code: int, text: str, class_id: int, method_id: int) -> None:
+        log.info("%r: %d %s", self, code, text)
+        self._send(0, commands.Connection.Close(code, _reply_text(code, text), class_id, method_id))
+        self.state = State.CLOSING
+        if self._late is None:
+            for number in list(self.channels):
+                self._drop_channel(number)
+
+    def _finish(self, reason: str) -> None:
+        if self.state is State.FINISHED:
+            return
+        log.info("%r ends: %s", self, reason)
+        link, self.link = self.link, None
+        self.state = State.FINISHED
+        self.channels.clear()
+        self.broker.sessions.discard(self)
+        queues = self.connection.close()
+        self.broker.vhost.consumers_gone(queues)
+        self.broker.vhost.session_gone(self)
+        if link is not None:
+            link.closed(reason)
+        if self.was_opened and self.broker.hooks is not None:
+            self.broker.hooks.session_closed(self)
+        self.transport.disconnect()
+
+
+class _Clock:
+    """Seconds of silence and of being in a state, counted by ticks."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._sent = self._received = -1
+        self._quiet_out = self._quiet_in = 0.0
+        self._state: State | None = None
+        self._in_state = 0.0
+
+    def advance(self, now: float) -> float:
+        """Seconds since the last tick, at most LONGEST_TICK."""
+        elapsed = 0.0 if self._last is None else min(max(0.0, now - self._last), LONGEST_TICK)
+        self._last = now
+        return elapsed
+
+    def in_state(self, state: State, elapsed: float) -> float:
+        self._in_state = self._in_state + elapsed if state is self._state else 0.0
+        self._state = state
+        return self._in_state
+
+    def quiet_out(self, sent: int, elapsed: float) -> float:
+        self._quiet_out = self._quiet_out + elapsed if sent == self._sent else 0.0
+        self._sent = sent
+        return self._quiet_out
+
+    def quiet_in(self, received: int, elapsed: float) -> float:
+        self._quiet_in = self._quiet_in + elapsed if received == self._received else 0.0
+        self._received = received
+        return self._quiet_in
+
+
+def _reply_text(code: int, text: str) -> str:
+    """The name of the code in front, as clients expect it; cut to a short string."""
+    name = ReplyCode(code).name if code in ReplyCode.__members__.values() else str(code)
+    whole = text if text.startswith(name) else f"{name} - {text}"
+    return whole.encode()[:SHORTSTR_MAX].decode("utf-8", "ignore")

@@ -1,0 +1,135 @@
+"""The methods of the classes exchange and queue, as handlers of a channel."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from qpidd_py.amqp.codec import make, routing_key_octets
+from qpidd_py.broker.channel import HANDLERS, ChannelSession
+from qpidd_py.broker.vhost import MANAGEMENT, refuse
+from qpidd_py.errors import ReplyCode
+
+Exchange, Queue = commands.Exchange, commands.Queue
+
+
+def queue_declare(channel: ChannelSession, command: commands.Queue.Declare) -> None:
+    if command.passive:
+        _queue_passive(channel, command)
+        return
+    name = command.queue or f"amq.gen-{channel.session.broker.token()}"
+    queue, position = channel.vhost.declare_queue(
+        channel.session,
+        name,
+        bool(command.durable),
+        bool(command.exclusive),
+        bool(command.auto_delete),
+        command.arguments or {},
+    )
+    channel.last_queue = name
+    if not command.nowait:
+        reply = make(
+            Queue.DeclareOk, queue=name, message_count=queue.core.ready, consumer_count=queue.core.consumer_count
+        )
+        channel.reply_when_safe(position, reply)
+
+
+def _queue_passive(channel: ChannelSession, command: commands.Queue.Declare) -> None:
+    name = channel.queue_name(command.queue)
+    ready = consumers = position = 0
+    if name != MANAGEMENT:
+        queue = channel.vhost.find_queue(name, channel.session)
+        ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
+    channel.last_queue = name
+    if not command.nowait:
+        reply = make(Queue.DeclareOk, queue=name, message_count=ready, consumer_count=consumers)
+        channel.reply_when_safe(position, reply)
+
+
+def queue_bind(channel: ChannelSession, command: commands.Queue.Bind) -> None:
+    queue = channel.find_queue(command.queue)
+    key = _binding_key(channel, command.queue, command.routing_key)
+    position = channel.vhost.bind(command.exchange, queue, key, command.arguments or {})
+    if not command.nowait:
+        channel.reply_when_safe(position, Queue.BindOk())
+
+
+def queue_unbind(channel: ChannelSession, command: commands.Queue.Unbind) -> None:
+    queue = channel.find_queue(command.queue)
+    key = _binding_key(channel, command.queue, command.routing_key)
+    position = channel.vhost.unbind(command.exchange, queue, key, command.arguments or {})
+    channel.reply_when_safe(position, Queue.UnbindOk())
+
+
+def _binding_key(channel: ChannelSession, queue: str, routing_key: str) -> bytes:
+    """When neither a queue nor a key is named, the key is the name of the queue declared last."""
+    return routing_key_octets(routing_key if queue or routing_key else channel.last_queue)
+
+
+def queue_purge(channel: ChannelSession, command: commands.Queue.Purge) -> None:
+    count = channel.vhost.purge_queue(channel.session, channel.queue_name(command.queue))
+    if not command.nowait:
+        channel.reply(Queue.PurgeOk(count))
+
+
+def queue_delete(channel: ChannelSession, command: commands.Queue.Delete) -> None:
+    name = channel.queue_name(command.queue)
+    count, position = channel.vhost.delete_queue(channel.session, name, bool(command.if_unused), bool(command.if_empty))
+    if not command.nowait:
+        channel.reply_when_safe(position, Queue.DeleteOk(count))
+
+
+def exchange_declare(channel: ChannelSession, command: commands.Exchange.Declare) -> None:
+    vhost, name = channel.vhost, command.exchange
+    if command.passive:
+        position = 0 if name in vhost.internal_exchanges else vhost.find_exchange(name).position
+    elif name == "":
+        raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
+    else:
+        position = vhost.declare_exchange(
+            name,
+            command.exchange_type,
+            bool(command.durable),
+            bool(command.auto_delete),
+            bool(command.internal),
+            command.arguments or {},
+        )
+    if not command.nowait:
+        channel.reply_when_safe(position, Exchange.DeclareOk())
+
+
+def exchange_delete(channel: ChannelSession, command: commands.Exchange.Delete) -> None:
+    position = channel.vhost.delete_exchange(command.exchange, bool(command.if_unused))
+    if not command.nowait:
+        channel.reply_when_safe(position, Exchange.DeleteOk())
+
+
+def exchange_bind(channel: ChannelSession, command: commands.Exchange.Bind) -> None:
+    destination = channel.vhost.find_exchange(command.destination)
+    key = routing_key_octets(command.routing_key)
+    position = channel.vhost.bind(command.source, destination, key, command.arguments or {})
+    if not command.nowait:
+        channel.reply_when_safe(position, Exchange.BindOk())
+
+
+def exchange_unbind(channel: ChannelSession, command: commands.Exchange.Unbind) -> None:
+    destination = channel.vhost.find_exchange(command.destination)
+    key = routing_key_octets(command.routing_key)
+    position = channel.vhost.unbind(command.source, destination, key, command.arguments or {})
+    if not command.nowait:
+        channel.reply_when_safe(position, Exchange.UnbindOk())
+
+
+_TOPOLOGY: Final[dict[type[Frame], Callable[[ChannelSession, Any], None]]] = {
+    Queue.Declare: queue_declare,
+    Queue.Bind: queue_bind,
+    Queue.Unbind: queue_unbind,
+    Queue.Purge: queue_purge,
+    Queue.Delete: queue_delete,
+    Exchange.Declare: exchange_declare,
+    Exchange.Delete: exchange_delete,
+    Exchange.Bind: exchange_bind,
+    Exchange.Unbind: exchange_unbind,
+}
+HANDLERS.update(_TOPOLOGY)

@@ -1,0 +1,190 @@
+"""The groups of options of the broker itself; `qpidd_py.options` has the machinery and says how a plug-in adds groups.
+
+Units: durations are seconds (float), sizes are octets.  A field's name with `-` for `_` is the option's name.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from qpidd_py.errors import ConfigError
+from qpidd_py.options import (
+    DEFAULT_CONFIG_FILE,
+    Address,
+    Settings,
+    address,
+    addresses,
+    boolean,
+    duration,
+    integer,
+    load,
+    milliseconds,
+    one_of,
+    option,
+    parse_file,
+    path,
+    port_number,
+    read_file,
+    repeatable,
+    size,
+    text,
+)
+
+__all__ = [
+    "DEFAULT_CONFIG_FILE",
+    "GROUPS",
+    "Address",
+    "BrokerSettings",
+    "DaemonSettings",
+    "DataSettings",
+    "LinkSettings",
+    "LogSettings",
+    "NetworkSettings",
+    "SecuritySettings",
+    "Settings",
+    "address",
+    "addresses",
+    "boolean",
+    "data_directory",
+    "duration",
+    "integer",
+    "load",
+    "milliseconds",
+    "one_of",
+    "option",
+    "parse_file",
+    "path",
+    "port_number",
+    "read_file",
+    "repeatable",
+    "size",
+    "text",
+]
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """Broker."""
+
+    broker_name: str = option(text, "", "name in logs, events and refusals; default HOST:PORT")
+    max_message_size: int = option(size, 128 * 1024**2, "largest message body that is taken")
+    channel_max: int = option(integer, 2047, "highest channel number offered to clients; 0 = 65535")
+    frame_max: int = option(size, 131072, "largest frame offered to clients")
+    heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none")
+    mgmt_enable: bool = option(boolean, True, "answer management requests")
+
+    def __post_init__(self) -> None:
+        if self.frame_max < 4096:
+            raise ConfigError(f"option frame-max: found {self.frame_max}, expected 4096 or more")
+        for name, value in (("channel-max", self.channel_max), ("heartbeat", self.heartbeat)):
+            if value > 65535:
+                raise ConfigError(f"option {name}: found {value}, expected 0 to 65535")
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Network."""
+
+    port: int = option(port_number, 5672, "port to listen on; 0 = a free one, which is printed", short="p")
+    interface: tuple[str, ...] = repeatable(text, (), "address to listen on; may be repeated; default all")
+    connection_backlog: int = option(integer, 128, "connections the system may hold before they are accepted")
+    tcp_nodelay: bool = option(boolean, True, "send small packets at once")
+    max_negotiate_time: float = option(milliseconds, 10.0, "time for a client's handshake; plain number = ms")
+    max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit")
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Data directory."""
+
+    data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
+    no_data_dir: bool = option(boolean, False, "keep no files at all")
+
+
+@dataclass(frozen=True)
+class DaemonSettings:
+    """Daemon."""
+
+    daemon: bool = option(boolean, False, "run in the background; returns when the broker listens", short="d")
+    pid_dir: Path | None = option(path, None, "where pid files go; default the data directory")
+    wait: float = option(duration, 600.0, "how long --daemon and --quit wait", short="w")
+    check: bool = option(boolean, False, "print the pid of the running broker and end; 1 = not running", short="c")
+    quit: bool = option(boolean, False, "stop the running broker cleanly and wait for its end", short="q")
+
+
+@dataclass(frozen=True)
+class SecuritySettings:
+    """Security."""
+
+    auth: bool = option(boolean, True, "check names and passwords")
+    user_file: Path | None = option(path, None, "YAML file of `name: hash`; default one user, guest/guest")
+    require_encryption: bool = option(boolean, False, "take clients on the TLS port only")
+    ssl_port: int = option(port_number, 5671, "TLS port; used when a certificate is given")
+    ssl_cert: Path | None = option(path, None, "PEM file with our certificate and what leads up to its root")
+    ssl_key: Path | None = option(path, None, "PEM file with our private key; default the file of the certificate")
+    ssl_ca: Path | None = option(path, None, "PEM file of the authorities that sign clients' certificates")
+    ssl_require_client_authentication: bool = option(boolean, False, "refuse TLS clients without a certificate")
+
+    def __post_init__(self) -> None:
+        if self.require_encryption and self.ssl_cert is None:
+            raise ConfigError("option require-encryption: found yes without ssl-cert, expected a certificate")
+        if self.ssl_require_client_authentication and self.ssl_ca is None:
+            raise ConfigError("option ssl-require-client-authentication: found yes without ssl-ca")
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """Links between brokers."""
+
+    link_heartbeat_interval: float = option(duration, 0.5, "heartbeat on links; dead after twice that")
+    link_maintenance_interval: float = option(duration, 2.0, "longest time between attempts to connect")
+
+    def __post_init__(self) -> None:
+        for name in ("link_heartbeat_interval", "link_maintenance_interval"):
+            value = getattr(self, name)
+            if value < 0.01:
+                raise ConfigError(f"option {name.replace('_', '-')}: found {value} s, expected 10ms or more")
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """Logging."""
+
+    trace: bool = option(boolean, False, "log everything, as --log-enable trace+", short="t")
+    log_enable: tuple[str, ...] = repeatable(text, ("notice+",), "LEVEL[+|-][:PATTERN], what to log; may be repeated")
+    log_disable: tuple[str, ...] = repeatable(text, (), "the same, what not to log; wins over log-enable")
+    log_time: bool = option(boolean, True, "show the time")
+    log_level: bool = option(boolean, True, "show the level")
+    log_category: bool = option(boolean, True, "show the category")
+    log_source: bool = option(boolean, False, "show file and line")
+    log_thread: bool = option(boolean, False, "show the thread")
+    log_function: bool = option(boolean, False, "show the function")
+    log_hires_timestamp: bool = option(boolean, False, "show the time with microseconds")
+    log_prefix: str = option(text, "", "text before each line")
+    log_to_stderr: bool = option(boolean, True, "log to standard error")
+    log_to_stdout: bool = option(boolean, False, "log to standard output")
+    log_to_file: Path | None = option(path, None, "log to this file, appended")
+    log_to_syslog: bool = option(boolean, False, "log to the system log")
+    syslog_name: str = option(text, "qpidd", "our name in the system log")
+
+
+GROUPS: tuple[type, ...] = (
+    BrokerSettings,
+    NetworkSettings,
+    DataSettings,
+    DaemonSettings,
+    SecuritySettings,
+    LinkSettings,
+    LogSettings,
+)
+
+
+def data_directory(settings: DataSettings, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The data directory in force, or None when the broker keeps no files."""
+    if settings.no_data_dir:
+        return None
+    if settings.data_dir is not None:
+        return settings.data_dir
+    home = environment.get("HOME")
+    return Path(home, ".qpidd") if home else Path("/tmp/.qpidd")

@@ -1,0 +1,49 @@
+"""What a plug-in may do with the broker: the interfaces between `broker` and HA.
+
+The broker works without any of it (`Broker.hooks` is None).  Layering: HA imports the broker, never the other way.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from qpidd_py.broker.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a connection is not admitted: reply code and text of `connection.close`."""
+
+    code: int
+    text: str
+
+
+class LinkHandler(Protocol):
+    """Takes over a connection that left AMQP for the replication protocol (`Session.link`)."""
+
+    def link_frame(self, kind: int, position: int, body: bytes) -> None: ...
+
+    def link_batches(self, position: int) -> None: ...
+
+    def closed(self, reason: str) -> None: ...
+
+
+class HaHooks(Protocol):
+    """What HA implements."""
+
+    def admit(self, session: "Session", properties: Mapping[str, Any]) -> Refusal | None:
+        """At `connection.open`, after authentication.  `properties` are the client's properties."""
+
+    def opened(self, session: "Session") -> bool:
+        """`open-ok` was written.  True: the connection is a link now; `session.link` was set and
+        `session.connection.switch_to_link()` was called."""
+
+    def session_closed(self, session: "Session") -> None:
+        """The connection of an opened session is gone (for links `session.link.closed` is called as well)."""
+
+    def request(self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> bool:
+        """A management request "ha.*"; False if the method is unknown.  `reply` may be called later."""
+
+    def tick(self, now: float) -> None:
+        """Time passes; `now` in seconds of a monotonic clock."""

@@ -1,0 +1,1 @@
+"""Management: one core (`model`) and the doors that lead to it."""

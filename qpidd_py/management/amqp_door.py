@@ -1,0 +1,74 @@
+"""The AMQP door: requests published to the exchange `qpid.management`, answers from the pseudo queue of that name.
+
+The routing key is the method, the body its arguments as a JSON object (an empty body counts as `{}`); the answer is a
+delivery on the same channel with the request's correlation id and a JSON body as `model` describes it.  A client
+consumes from `qpid.management` (no-ack) before it asks; without a consumer answers are dropped.  What is wrong with a
+request is said in its answer, never by closing the channel: several requests may be outstanding on it.
+"""
+
+import json
+import logging
+from typing import Any
+
+from qpidd_py.amqp.codec import decode_properties
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.session import Session
+from qpidd_py.errors import InvariantError
+from qpidd_py.management.model import Json, Management
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST = 1 << 20
+"""Octets of a request's body; requests are small."""
+
+
+class AmqpDoor:
+    """What `Broker.management` is set to."""
+
+    def __init__(self, management: Management) -> None:
+        self._management = management
+
+    def __call__(self, session: Session, channel: int, routing_key: bytes, header: bytes, body: bytes) -> None:
+        """May raise `ConnectionException` 502 for a content header that cannot be read."""
+        correlation_id = str(decode_properties(header).get("correlation_id", ""))
+
+        def reply(answer: Json) -> None:
+            # The session drops what comes when its channel has gone.
+            session.answer(channel, correlation_id, json.dumps(answer, separators=(",", ":")).encode())
+
+        method = routing_key.decode("utf-8", "backslashreplace")
+        try:
+            arguments = read_arguments(body)
+        except ValueError as error:
+            reply({"ok": False, "error": f"{method}: {error}"})
+            return
+        try:
+            self._management.request(method, arguments, reply)
+        except InvariantError:
+            raise
+        except Exception as error:
+            # A defect in what answers must cost one answer, not the broker; the log has the rest.
+            log.exception("management request %s failed", method)
+            reply({"ok": False, "error": f"internal error: {type(error).__name__}: {error}"})
+
+
+def install(broker: Broker, version: str = "") -> Management:
+    """Opens the door; answers the core, for other doors."""
+    management = Management(broker, version)
+    broker.management = AmqpDoor(management)
+    return management
+
+
+def read_arguments(body: bytes) -> Json:
+    """Raises `ValueError` with what was found and what was wanted."""
+    if len(body) > MAX_REQUEST:
+        raise ValueError(f"arguments of {len(body)} octets, at most {MAX_REQUEST} are taken")
+    if not body:
+        return {}
+    try:
+        arguments: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"arguments are not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise ValueError(f"arguments are a JSON {type(arguments).__name__}, wanted an object")
+    return arguments

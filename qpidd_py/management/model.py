@@ -1,0 +1,217 @@
+"""What can be asked of a broker, whatever door the question comes through.
+
+A request is a method name and a JSON object; the answer is `{"ok": true, "result": ...}` or
+`{"ok": false, "error": text}`, given to a callback, because what HA is asked for may take a while.
+
+    broker.info   {}                        name, version, counters, positions of the log
+    queue.list    {}                        one object per queue, sorted by name
+    queue.peek    {queue, limit=10}         the first messages, which stay where they are
+    session.list  {}                        one object per connection, oldest first
+    ha.*          passed on to the HA plug-in
+
+Octet strings that are UTF-8 text are shown as text, others as {"base64": ...}.
+"""
+
+import base64
+import logging
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from qpidd_py.amqp.codec import decode_properties
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.session import Session
+from qpidd_py.errors import AmqpError
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+Reply = Callable[[Json], None]
+
+PEEK_LIMIT = 1000
+"""Messages in one answer."""
+PEEK_BODY = 64 << 10
+"""Octets of a body that are shown; the rest is cut off and `cut` says so."""
+
+
+class RequestError(Exception):
+    """The request cannot be answered; the text is for the one who asked."""
+
+
+class Management:
+    """The core; one per broker."""
+
+    def __init__(self, broker: Broker, version: str = "") -> None:
+        self.broker = broker
+        self.version = version or str(broker.server_properties.get("version", ""))
+        self._methods: Mapping[str, Callable[[Json], Any]] = {
+            "broker.info": self._broker_info,
+            "queue.list": self._queue_list,
+            "queue.peek": self._queue_peek,
+            "session.list": self._session_list,
+        }
+
+    def request(self, method: str, arguments: Json, reply: Reply) -> None:
+        """Calls `reply` once, now or later; never raises because of what the request says."""
+        try:
+            if method.startswith("ha."):
+                self._ha_request(method, arguments, reply)
+            elif method in self._methods:
+                reply({"ok": True, "result": self._methods[method](arguments)})
+            else:
+                raise RequestError(f"unknown method {method!r}")
+        except RequestError as error:
+            reply({"ok": False, "error": str(error)})
+
+    def _ha_request(self, method: str, arguments: Json, reply: Reply) -> None:
+        hooks = self.broker.hooks
+        if hooks is None:
+            raise RequestError(f"HA module is not loaded on broker at {self.broker.name}")
+        if not hooks.request(method, arguments, reply):
+            raise RequestError(f"unknown method {method!r}")
+
+    # ---- the methods
+
+    def _broker_info(self, _: Json) -> Json:
+        engine, vhost = self.broker.engine, self.broker.vhost
+        return {
+            "name": self.broker.name,
+            "product": self.broker.server_properties.get("product", ""),
+            "version": self.version,
+            "pid": os.getpid(),
+            "backup": self.broker.passive,
+            "ha": self.broker.hooks is not None,
+            "epoch": engine.epoch,
+            "position": engine.position,
+            "safe": engine.safe,
+            "published": engine.published,
+            "delivered": engine.delivered,
+            "waiting_confirms": engine.waiting_confirms,
+            "queues": len(vhost.queues),
+            "exchanges": len(vhost.exchanges),
+            "sessions": len(self.broker.sessions),
+        }
+
+    def _queue_list(self, _: Json) -> list[Json]:
+        return [_show_queue(queue) for _, queue in sorted(self.broker.vhost.queues.items())]
+
+    def _queue_peek(self, arguments: Json) -> list[Json]:
+        name, limit = arguments.get("queue"), arguments.get("limit", 10)
+        if not isinstance(name, str) or name not in self.broker.vhost.queues:
+            raise RequestError(f"no queue {name!r}")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
+        found = self.broker.vhost.queues[name].core.peek(min(limit, PEEK_LIMIT))
+        return [_show_message(*message) for message in found]
+
+    def _session_list(self, _: Json) -> list[Json]:
+        return [_show_session(session) for session in sorted(self.broker.sessions, key=lambda session: session.number)]
+
+
+def _show_queue(queue: DeclaredQueue) -> Json:
+    core = queue.core
+    return {
+        "name": queue.name,
+        "durable": queue.durable,
+        "exclusive": queue.exclusive,
+        "auto_delete": queue.auto_delete,
+        "replicate": queue.level,
+        "ready": core.ready,
+        "unacked": core.unacked,
+        "messages": core.ready + core.unacked,
+        "bytes": core.bytes,
+        "consumers": core.consumer_count,
+        "enqueued": core.enqueued,
+        "dequeued": core.dequeued,
+        "arguments": to_json(queue.arguments),
+    }
+
+
+def _show_message(
+    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
+) -> Json:
+    return {
+        "position": position,
+        "redelivered": redelivered,
+        "exchange": to_json(exchange),
+        "routing_key": to_json(routing_key),
+        "properties": _show_properties(header),
+        "size": len(body),
+        "cut": len(body) > PEEK_BODY,
+        "body": to_json(body if len(body) <= PEEK_BODY else _cut(body)),
+    }
+
+
+def _cut(body: bytes) -> bytes:
+    """The beginning, without half a UTF-8 character at its end, lest a text look like binary."""
+    part = body[:PEEK_BODY]
+    for end in range(PEEK_BODY, PEEK_BODY - 4, -1):
+        try:
+            part[:end].decode()
+        except UnicodeDecodeError:
+            continue
+        return part[:end]
+    return part
+
+
+def _show_properties(header: bytes) -> Any:
+    try:
+        return to_json(decode_properties(header))
+    except AmqpError as error:
+        # Headers travel uninterpreted; what a publisher garbled must not hide its message.
+        return {"unreadable": error.reply_text}
+
+
+def _show_session(session: Session) -> Json:
+    connection = session.connection
+    return {
+        "number": session.number,
+        "peer": session.peer,
+        "state": session.state.value,
+        "user": session.user,
+        "admin": session.admin,
+        "link": session.link is not None,
+        "channels": len(session.channels),
+        "publisher": connection.publisher,
+        "received": connection.received,
+        "sent": connection.sent,
+        "backlog": connection.backlog,
+        "client_properties": to_json(dict(session.client_properties)),
+    }
+
+
+def to_json(value: Any) -> Any:
+    """Values of field tables and octet strings, as JSON has them."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return _plain(value)
+        case bytes() | bytearray():
+            return _show_octets(bytes(value))
+        case Mapping():
+            return {str(name): to_json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [to_json(inner) for inner in value]
+        case datetime():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+    return repr(value)
+
+
+def _plain(value: bool | int | float | str | None) -> Any:
+    if isinstance(value, str) and not value.isascii():
+        # Short strings with octets that are no UTF-8 come as surrogate escapes, which are no JSON.
+        return _show_octets(value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def _show_octets(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

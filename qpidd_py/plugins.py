@@ -1,0 +1,75 @@
+"""Finds plug-ins by entry point (group `qpidd.plugins`) and says what they are given.
+
+The broker never imports a plug-in by name.  An entry point is a function without arguments that returns a `Plugin`:
+its option groups are asked for before the settings are read, `attach` is called once everything is built and before
+the first connection is accepted, `start` when the ports are open, `stop` on a clean end.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from qpidd_py.errors import ConfigError
+from qpidd_py.options import Address, Settings
+
+if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
+    from qpidd_py.broker.broker import Broker
+    from qpidd_py.core import Engine, Reactor
+    from qpidd_py.hooks import HaHooks
+
+GROUP = "qpidd.plugins"
+
+
+@dataclass
+class PluginHost:
+    """What the composition root hands to a plug-in."""
+
+    loop: asyncio.AbstractEventLoop
+    engine: "Engine"
+    reactor: "Reactor"
+    broker: "Broker"
+    settings: Settings
+    name: str
+    """Of this broker; HOST:PORT when none was given."""
+    data_dir: Path | None
+    """Exists and is locked; None when the broker keeps no files."""
+    fail: Callable[[str, int], None]
+    """fail(reason, exit_code): log the reason as critical, stop serving and end the process."""
+    add_user: Callable[[str, str], None]
+    """add_user(name, password): may log in to this process, beside the users of the user file."""
+    addresses: list[Address] = field(default_factory=list)
+    """Where we listen; filled before `start`."""
+
+
+class Plugin(Protocol):
+    """`attach` may return hooks (`qpidd_py.hooks.HaHooks`) that the broker calls from then on."""
+
+    name: str
+    option_groups: tuple[type, ...]
+
+    def attach(self, host: PluginHost) -> "HaHooks | None": ...
+
+    def start(self) -> None: ...
+
+    def stop(self, reason: str) -> None: ...
+
+
+def load_plugins(found: Iterable[EntryPoint] | None = None) -> list[Plugin]:
+    """Load every plug-in; one that cannot be loaded is a `ConfigError` that names it."""
+    return [_load(point) for point in sorted(_points() if found is None else found, key=lambda point: point.name)]
+
+
+def _points() -> Iterable[EntryPoint]:
+    """The same entry point can be listed twice when an editable install and a wheel lie on the path."""
+    return {(point.name, point.value): point for point in entry_points(group=GROUP)}.values()
+
+
+def _load(point: EntryPoint) -> Plugin:
+    try:
+        plugin: Plugin = point.load()()
+    except Exception as error:
+        raise ConfigError(f"cannot load the plug-in {point.name} ({point.value}): {error!r}") from error
+    return plugin

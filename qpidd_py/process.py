@@ -1,0 +1,175 @@
+"""The process around the broker: data directory lock, pid file, background, --check and --quit.  Shell.
+
+Whoever runs holds a lock (`flock`) on `DATA_DIR/lock` and on its pid file; both contain its pid.  The kernel drops a
+lock with its process, so a file that is left behind by a crash is told from a living broker without guessing.
+"""
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from qpidd_py.errors import ConfigError
+
+LOCK_NAME: Final = "lock"
+POLL: Final = 0.05  # seconds between two looks while we wait for a process to end
+
+
+def raise_descriptor_limit() -> int:
+    """One descriptor for each connection: takes as many as we may have, and answers how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # the limit stays as it is; connections beyond it must wait
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return hard
+    return soft
+
+
+class AlreadyRunning(ConfigError):
+    """Another living process holds the lock."""
+
+
+class PidFile:
+    """A locked file with our pid in it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `AlreadyRunning`, or `ConfigError` when the file cannot be written."""
+        self.path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise AlreadyRunning(f"{path} is locked by the running process {_read_pid(path) or '?'}") from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def remove(self) -> None:
+        """Removed while it is still locked, so that nobody's new file is removed."""
+        self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def lock_path(data_dir: Path) -> Path:
+    return data_dir / LOCK_NAME
+
+
+def pid_path(pid_dir: Path, port: int) -> Path:
+    return pid_dir / f"qpidd.{port}.pid"
+
+
+def running_pid(path: Path) -> int | None:
+    """The pid of the process that holds `path` locked; None when there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot look at {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_pid(path)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def quit_running(path: Path, wait: float) -> bool:
+    """Asks the running process to stop and waits up to `wait` seconds; False if none runs or it goes on."""
+    pid = running_pid(path)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return True  # it ended by itself meanwhile
+    deadline = time.monotonic() + wait
+    while running_pid(path) == pid:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL)
+    return True
+
+
+def _read_pid(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class Readiness:
+    """How a daemon tells the process that started it whether it came up."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = descriptor
+
+    def tell(self, line: str) -> None:
+        """Once; later calls do nothing."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # the starter may have given up waiting
+                os.write(self._descriptor, line.encode() + b"\n")
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+READY: Final = "ready"
+
+
+def go_to_background(wait: float) -> Readiness:
+    """Returns in the daemon; the process that called ends here, with 0 as soon as the daemon is ready, else with 1."""
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        os._exit(_await_daemon(reading, wait))
+    os.close(reading)
+    os.setsid()
+    if os.fork():
+        os._exit(0)  # so that the daemon leads no session and can never get a terminal
+    _detach_standard_files()
+    return Readiness(writing)
+
+
+def _await_daemon(reading: int, wait: float) -> int:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with _time_limit(wait), os.fdopen(reading) as pipe:
+        line = pipe.readline().rstrip("\n")
+    word, _, rest = line.partition(" ")
+    if word == READY:
+        if rest:
+            print(rest, flush=True)
+        return 0
+    print(f"qpidd: {line or 'the daemon ended without a word; see its log'}", file=sys.stderr, flush=True)
+    return 1
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    def expired(number: int, frame: object) -> None:
+        print(f"qpidd: the daemon was not ready within {seconds:g} s", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, expired)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _detach_standard_files() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)

@@ -1,0 +1,1 @@
+"""The asyncio shell around the pure broker: sockets and timers."""

@@ -1,0 +1,79 @@
+"""One accepted TCP connection: the transport behind a `Session` whose socket the reactor serves.
+
+The core owns the socket while the connection lives.  The end is ours: closing a socket that still has unread input
+makes the kernel send a reset, which can destroy what we wrote last (the `connection.close` that says why), so the
+socket lingers: its sending side is shut down, and input is thrown away until the peer closes too or time is up.
+"""
+
+import asyncio
+import socket
+from typing import Final
+
+from qpidd_py.core import Connection, Reactor
+
+DRAIN_TIME: Final = 2.0  # seconds that unsent output may take
+DRAIN_POLL: Final = 0.02  # seconds between two looks at it
+LINGER_TIME: Final = 1.0  # seconds we wait for the peer to close
+_WASTE: Final = 65536
+
+
+class PlainTransport:
+    """The `Transport` of one session; `attach` gives it what it needs once the session exists."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reactor: Reactor, sock: socket.socket) -> None:
+        self._loop = loop
+        self._reactor = reactor
+        self._socket = sock
+        self._connection: Connection | None = None
+
+    def attach(self, connection: Connection) -> None:
+        """Hands the socket to the reactor; input may arrive from the next turn on."""
+        self._connection = connection
+        self._reactor.add(connection, self._socket)
+
+    def disconnect(self) -> None:
+        """Called from inside a turn: what was written leaves at its end, so the closing waits for the next one."""
+        self._loop.call_soon(self._drain, self._loop.time() + DRAIN_TIME)
+
+    def output_ready(self) -> None:
+        """The reactor writes the output of connections with a descriptor."""
+
+    def _drain(self, deadline: float) -> None:
+        connection = self._connection
+        if connection is None or connection.fd < 0:
+            return  # the peer closed first
+        if connection.backlog and self._loop.time() < deadline:
+            self._loop.call_later(DRAIN_POLL, self._drain, deadline)
+            return
+        lingering = self._socket.dup()
+        self._reactor.remove(connection)
+        _linger(self._loop, lingering)
+
+
+def _linger(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    try:
+        sock.setblocking(False)
+        sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        sock.close()  # the peer is gone already
+        return
+    descriptor = sock.fileno()
+
+    def end() -> None:
+        timer.cancel()
+        if sock.fileno() >= 0:
+            loop.remove_reader(descriptor)
+            sock.close()
+
+    def discard() -> None:
+        try:
+            if sock.recv(_WASTE):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # a reset is an end, too
+        end()
+
+    timer = loop.call_later(LINGER_TIME, end)
+    loop.add_reader(descriptor, discard)

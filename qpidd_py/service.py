@@ -1,0 +1,215 @@
+"""Puts one broker together and runs it: engine, reactor, broker, ports, plug-ins, ticks; and how it stops.
+
+Everything runs on one asyncio loop.  Whatever comes out of the data path as an exception is a defect of ours (peers'
+faults end in `Session.failed`): the process ends at once, because a broker that contradicts itself must not confirm.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from qpidd_py.amqp.sasl import accept_all
+from qpidd_py.broker.broker import Broker
+from qpidd_py.config import (
+    BrokerSettings,
+    LinkSettings,
+    NetworkSettings,
+    SecuritySettings,
+    Settings,
+)
+from qpidd_py.core import Engine, Reactor
+from qpidd_py.errors import ConfigError, InvariantError, ReplyCode
+from qpidd_py.logrules import log_notice
+from qpidd_py.management import amqp_door
+from qpidd_py.plugins import Plugin, PluginHost
+from qpidd_py.security.sasl import authenticator
+from qpidd_py.security.users import Users, read_users
+from qpidd_py.server.heartbeat import Ticker, tick_interval
+from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
+from qpidd_py.server.tls import context
+
+log = logging.getLogger(__name__)
+
+STOP_TIME: Final = 1.0  # seconds that clients have to answer our close
+CORE_TICK: Final = 0.25  # seconds between two ticks of the core
+
+
+class Service:
+    """One broker process.  The ports are bound when the constructor returns, and served by `run`."""
+
+    def __init__(
+        self, settings: Settings, plugins: Sequence[Plugin], data_dir: Path | None, version: str, broken: int
+    ) -> None:
+        """`broken` is the exit code for a broken invariant.  Raises `ConfigError` or `OSError`."""
+        self._settings = settings
+        self._plugins = list(plugins)
+        self._data_dir = data_dir
+        self._broken = broken
+        self._exit_code = 0
+        self._core_tick_due = 0.0
+        network, security = settings[NetworkSettings], settings[SecuritySettings]
+        self._tls_context = context(security)
+        self._users = read_users(security.user_file)
+        self._sockets = _bind(network, network.port)
+        self._tls_sockets = _bind(network, security.ssl_port) if self._tls_context is not None else []
+        self._addresses = bound_addresses(self._sockets)
+        self.port = self._addresses[0].port
+        self._broker = _make_broker(settings, str(self._addresses[0]), self._users, version)
+        self._reactor = Reactor(self._broker.engine)
+        amqp_door.install(self._broker, version)
+
+    async def run(self, ready: Callable[[], None]) -> int:
+        """Serves until a signal or a failure; answers the exit code of the process."""
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._end = loop.create_future()
+        self._turn_scheduled = False
+        loop.set_exception_handler(self._loop_failed)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
+        self._broker.engine.schedule = self._schedule_turn
+        self._attach_plugins()
+        listener = await self._open()
+        ticker = Ticker(loop, self._tick_interval(), lambda now: self._guard(lambda: self._tick(listener, now)))
+        ticker.start()
+        ready()
+        reason = await self._end
+        ticker.stop()
+        listener.close()
+        await self._shut_down(reason)
+        return self._exit_code
+
+    # ---- starting
+
+    def _attach_plugins(self) -> None:
+        host = PluginHost(
+            loop=self._loop,
+            engine=self._broker.engine,
+            reactor=self._reactor,
+            broker=self._broker,
+            settings=self._settings,
+            name=self._broker.name,
+            data_dir=self._data_dir,
+            fail=self._fail,
+            add_user=self._users.add,
+            addresses=self._addresses,
+        )
+        for plugin in self._plugins:
+            hooks = plugin.attach(host)
+            if hooks is not None and self._broker.hooks is not None:
+                raise ConfigError(f"plug-in {plugin.name}: only one plug-in may watch the broker")
+            if hooks is not None:
+                self._broker.hooks = hooks
+
+    async def _open(self) -> Listener:
+        network, limits = self._settings[NetworkSettings], self._settings[BrokerSettings]
+        listener = Listener(self._loop, self._broker, self._reactor, network, limits, self._guard)
+        self._loop.add_reader(self._reactor.fileno(), self._guard, self._reactor.poll)
+        if self._settings[SecuritySettings].require_encryption:
+            for sock in self._sockets:
+                sock.close()
+        else:
+            listener.open(self._sockets)
+        if self._tls_context is not None:
+            tls_addresses = bound_addresses(self._tls_sockets)
+            await listener.open_tls(self._tls_sockets, self._tls_context)
+            log_notice(log, "TLS on %s", ", ".join(map(str, tls_addresses)))
+        for plugin in self._plugins:
+            plugin.start()
+        log_notice(log, "Broker running on %s", self._addresses[0])
+        return listener
+
+    def _tick_interval(self) -> float:
+        return tick_interval(self._settings[LinkSettings].link_heartbeat_interval)
+
+    # ---- running
+
+    def _tick(self, listener: Listener, now: float) -> None:
+        listener.tick(now)
+        self._broker.tick(now)
+        if now >= self._core_tick_due:
+            self._core_tick_due = now + CORE_TICK
+            self._broker.engine.tick()
+        self._broker.engine.end_turn()
+
+    def _schedule_turn(self) -> None:
+        """The core wants an end of turn outside `poll`; however often it asks, there is one."""
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        self._guard(self._broker.engine.end_turn)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.critical("the data path failed; the broker ends", exc_info=True)
+            self._die()
+
+    def _die(self) -> None:
+        """At once: no buffer is written any more, so nothing is confirmed on the strength of a broken state."""
+        logging.shutdown()
+        os._exit(self._broken)
+
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, found: dict[str, Any]) -> None:
+        error = found.get("exception")
+        log.error("%s", found.get("message", "a callback failed"), exc_info=error)
+        if isinstance(error, InvariantError):
+            self._die()
+
+    # ---- stopping
+
+    def _stop(self, reason: str) -> None:
+        if not self._end.done():
+            self._end.set_result(reason)
+
+    def _fail(self, reason: str, exit_code: int) -> None:
+        """For plug-ins: the data path stands still from now on, then the process ends with `exit_code`."""
+        log.critical("%s", reason)
+        self._loop.remove_reader(self._reactor.fileno())
+        self._exit_code = exit_code
+        self._stop(reason)
+
+    async def _shut_down(self, reason: str) -> None:
+        log_notice(log, "stopping: %s", reason)
+        if not self._exit_code:
+            self._broker.close_clients(ReplyCode.CONNECTION_FORCED, f"broker {self._broker.name} is stopping")
+            self._broker.engine.end_turn()
+            await self._until(lambda: all(session.link is not None for session in self._broker.sessions))
+        for plugin in self._plugins:
+            plugin.stop(reason)
+        if not self._exit_code:
+            self._broker.engine.end_turn()
+            for session in list(self._broker.sessions):
+                session.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
+            await self._until(lambda: len(self._reactor) == 0)
+        self._loop.remove_reader(self._reactor.fileno())
+
+    async def _until(self, done: Callable[[], bool]) -> None:
+        deadline = self._loop.time() + STOP_TIME
+        while not done() and self._loop.time() < deadline:  # noqa: ASYNC110 (it has no event)
+            await asyncio.sleep(0.01)
+
+
+def _bind(network: NetworkSettings, port: int) -> list[Any]:
+    return listening_sockets(network.interface, port, network.connection_backlog)
+
+
+def _make_broker(settings: Settings, address: str, users: Users, version: str) -> Broker:
+    limits = settings[BrokerSettings]
+    engine = Engine()
+    engine.max_message_size = limits.max_message_size
+    return Broker(
+        name=limits.broker_name or address,
+        authenticate=authenticator(users) if settings[SecuritySettings].auth else accept_all,
+        heartbeat=limits.heartbeat,
+        version=version,
+        engine=engine,
+    )

@@ -1,0 +1,38 @@
+"""What all tests share."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.process import BrokerProcess
+
+# Two cores shared by everything: a slow example is no failure, and one machine's luck is not another's.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A running stand-alone broker."""
+    with BrokerProcess(tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., BrokerProcess]]:
+    """`make_broker(*options, name=...)`: a broker that is not started yet; all are ended after the test."""
+    made: list[BrokerProcess] = []
+
+    def make(*options: str, name: str = "broker", port: int = 0) -> BrokerProcess:
+        process = BrokerProcess(tmp_path, *options, name=name, port=port)
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        process.close()
+        print(f"---- log of {process.name} ----\n{process.log}")  # shown when the test failed

@@ -1,0 +1,191 @@
+"""The client library against real brokers: processes that are killed, paused and restarted."""
+
+import threading
+import time
+
+import pytest
+
+from client_lib import Connection, Empty, Message, Returned
+from demo.cluster import Cluster
+from ha.local_manager import settled
+from tests.support.process import BrokerProcess
+from tests.support.wait import wait_for
+
+
+class Load:
+    """A sender and a receiver thread on one queue; remembers what was confirmed and what was fetched."""
+
+    def __init__(self, addresses: str, queue: str = "load", **options) -> None:
+        self.connection = Connection(addresses, heartbeat=1, connect_timeout=1.0, **options).open(20)
+        self.confirmed: list[str] = []
+        self.fetched: list[str | None] = []
+        self.errors: list[Exception] = []
+        self._stop = threading.Event()
+        self.session = self.connection.session()
+        self.session.declare_queue(queue, durable=True)
+        self.sender = self.session.sender(queue, capacity=200, on_settled=self._settled)
+        self.receiver = self.session.receiver(queue, capacity=100, drop_duplicates=True)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._fetch)]
+        for thread in self._threads:
+            thread.start()
+
+    def _settled(self, _message: Message, message_id: str, error: Exception | None) -> None:
+        if error is None:
+            self.confirmed.append(message_id)
+        else:
+            self.errors.append(error)
+
+    def _send(self) -> None:
+        while not self._stop.wait(0.0005):
+            self.sender.send(b"x" * 1024)
+
+    def _fetch(self) -> None:
+        for message in self.receiver:
+            self.fetched.append(message.id)
+            self.session.acknowledge(message)
+
+    def run_on(self, count: int = 500) -> None:
+        goal = len(self.confirmed) + count
+        wait_for(lambda: len(self.confirmed) >= goal, 30, f"{count} more confirms")
+
+    def finish(self) -> None:
+        """Everything sent is confirmed, in order; everything confirmed is fetched, once."""
+        self._stop.set()
+        self._threads[0].join(10)
+        self.sender.sync(20)
+        wait_for(lambda: len(set(self.fetched)) >= len(self.confirmed), 20, "all fetched")
+        assert self.connection.close(5) == []
+        self._threads[1].join(5)
+        assert not self.errors
+        assert self.confirmed == sorted(self.confirmed, key=lambda text: int(text.rpartition(":")[2]))
+        assert len(self.confirmed) == len(set(self.confirmed))
+        assert sorted(self.fetched, key=str) == sorted(self.confirmed)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    found = Cluster(tmp_path)
+    try:
+        found.up()
+        yield found
+    finally:
+        found.down()
+
+
+def whole(cluster: Cluster) -> None:
+    wait_for(lambda: settled(cluster.status()), 30, "one active, the others ready")
+
+
+def promoted(cluster: Cluster, old: str) -> None:
+    wait_for(lambda: cluster.primary not in ("", old), 20, "another primary")
+
+
+def test_kill_and_return_twice(cluster) -> None:
+    load = Load(cluster.addresses())
+    for _ in range(2):
+        load.run_on()
+        old = cluster.primary
+        cluster.command("kill", old)
+        promoted(cluster, old)
+        load.run_on()
+        whole(cluster)
+    load.finish()
+    assert load.connection.failovers >= 2
+
+
+def test_pause_of_the_primary(cluster) -> None:
+    outages = []
+
+    def note(event) -> None:
+        if event["kind"] == "connected" and "attrs" in event:
+            outages.append(int(event["attrs"]["outage_us"]))
+
+    load = Load(cluster.addresses(), on_event=note)
+    load.run_on()
+    old = cluster.primary
+    cluster.command("pause", old)
+    promoted(cluster, old)
+    load.run_on()
+    cluster.command("start", old)
+    whole(cluster)
+    load.run_on()
+    load.finish()
+    assert outages and max(outages) < 5_000_000
+
+
+def test_backups_refuse_and_name_the_primary(cluster) -> None:
+    backup = next(node for node in cluster.status()["nodes"] if node["state"] == "ready")
+    refusals = []
+    began = time.monotonic()
+    with Connection(backup["address"], on_event=lambda event: refusals.append(event)).open(10) as connection:
+        assert time.monotonic() - began < 1.0
+        assert str(connection.address) == cluster.node(cluster.primary)["address"]
+    assert [event["result"] for event in refusals if event["kind"] == "connect_refused"] == ["320"]
+
+
+def test_topology_and_returns(cluster) -> None:
+    with Connection(cluster.addresses(), heartbeat=1) as connection:
+        session = connection.session()
+        queue = session.declare_queue(exclusive=True)
+        session.declare_exchange("test.topic", "topic")
+        session.bind_queue(queue, "test.topic", "a.#")
+        receiver = session.receiver(queue)
+        sender = session.sender(exchange="test.topic", mandatory=True)
+        for number in range(2):
+            sender.send(Message(str(number), subject="a.b"), sync=True, timeout=10)
+            message = receiver.fetch(10)
+            assert (message.content, message.subject) == (str(number).encode(), "a.b")
+            session.acknowledge(message)
+            with pytest.raises(Returned):
+                sender.send(Message("lost", subject="b"), sync=True, timeout=10)
+            if number == 0:
+                old = cluster.primary
+                cluster.command("kill", old)
+                promoted(cluster, old)
+        with pytest.raises(Empty):
+            receiver.fetch(0.1)
+        session.delete_exchange("test.topic")
+
+
+def test_a_paused_broker_is_left_while_idle(tmp_path) -> None:
+    first, second = BrokerProcess(tmp_path, name="first"), BrokerProcess(tmp_path, name="second")
+    with first, second, Connection([first.address, second.address], heartbeat=1, connect_timeout=1.0) as connection:
+        session = connection.session()
+        queue = session.declare_queue("q", durable=True)
+        receiver = session.receiver(queue)
+        first.pause()
+        began = time.monotonic()
+        wait_for(lambda: connection.failovers == 1 and connection.is_connected)
+        assert time.monotonic() - began < 2.3
+        session.sender(queue).send("here", sync=True, timeout=5)
+        assert receiver.fetch(5).content == b"here"
+        first.resume()
+
+
+def test_a_broker_that_returns_on_its_port(tmp_path) -> None:
+    with BrokerProcess(tmp_path) as broker, Connection(broker.address, heartbeat=1) as connection:
+        session = connection.session()
+        sender = session.sender(session.declare_queue("q", durable=True))
+        sender.send("before", sync=True, timeout=5)
+        broker.kill()
+        message_id = sender.send("after")
+        assert sender.unsettled() == 1
+        broker.start()
+        sender.sync(20)
+        receiver = session.receiver("q")
+        while (message := receiver.fetch(10)).id != message_id:
+            session.acknowledge(message)
+        session.acknowledge(message)
+        session.sync(5)
+
+
+def test_close_of_a_connection_to_a_paused_broker(tmp_path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        connection = Connection(broker.address, heartbeat=30).open(10)
+        sender = connection.session().sender("nowhere")
+        broker.pause()
+        message = Message("in doubt")
+        sender.send(message)
+        began = time.monotonic()
+        assert connection.close(0.5) == [message]
+        assert time.monotonic() - began < 3.0

@@ -1,0 +1,120 @@
+"""What simulated clients say in AMQP: the few frames of the data path by hand (they are most of the traffic), the
+rest through pamqp."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any, NamedTuple
+
+import pamqp.frame
+from pamqp import commands
+
+from qpidd_py.amqp.client import frame
+
+DECLARE_OK = 0x0032000B
+DELETE_OK = 0x00320029
+EXCHANGE_OK = 0x0028000B
+BIND_OK = 0x00320015
+CHANNEL_OK = 0x0014000B
+CHANNEL_CLOSE = 0x00140028
+CONFIRM_OK = 0x0055000B
+TX_OK = 0x005A000B
+COMMIT_OK = 0x005A0015
+ROLLBACK_OK = 0x005A001F
+CONSUME_OK = 0x003C0015
+QOS_OK = 0x003C000B
+DELIVER = 0x003C003C
+ACK = 0x003C0050
+NACK = 0x003C0078
+
+
+class Deliver(NamedTuple):
+    """basic.deliver."""
+
+    tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+
+
+def marshal(command: Any) -> bytes:
+    return bytes(pamqp.frame.marshal(command, 1))
+
+
+@cache
+def channel_open() -> bytes:
+    return marshal(commands.Channel.Open())
+
+
+@cache
+def confirm_select() -> bytes:
+    return marshal(commands.Confirm.Select())
+
+
+@cache
+def tx_select() -> bytes:
+    return marshal(commands.Tx.Select())
+
+
+@cache
+def tx_commit() -> bytes:
+    return marshal(commands.Tx.Commit())
+
+
+@cache
+def qos(prefetch: int) -> bytes:
+    return marshal(commands.Basic.Qos(prefetch_count=prefetch))
+
+
+@cache
+def declare(queue: str, durable: bool = True) -> bytes:
+    return marshal(commands.Queue.Declare(queue=queue, durable=durable))
+
+
+@cache
+def delete(queue: str) -> bytes:
+    return marshal(commands.Queue.Delete(queue=queue))
+
+
+@cache
+def declare_exchange(exchange: str, kind: str) -> bytes:
+    return marshal(commands.Exchange.Declare(exchange=exchange, exchange_type=kind, durable=True))
+
+
+@cache
+def bind(queue: str, exchange: str, routing_key: str) -> bytes:
+    return marshal(commands.Queue.Bind(queue=queue, exchange=exchange, routing_key=routing_key))
+
+
+@cache
+def consume(queue: str, tag: str) -> bytes:
+    return marshal(commands.Basic.Consume(queue=queue, consumer_tag=tag))
+
+
+@cache
+def _publish_method(exchange: str, routing_key: str) -> bytes:
+    return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key))
+
+
+def publish(exchange: str, routing_key: str, body: bytes) -> bytes:
+    header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + b"\x10\x00\x02"
+    return _publish_method(exchange, routing_key) + frame(2, 1, header) + (frame(3, 1, body) if body else b"")
+
+
+def ack(tag: int, multiple: bool = False) -> bytes:
+    return frame(1, 1, struct.pack(">IQB", ACK, tag, multiple))
+
+
+def requeue(tag: int) -> bytes:
+    return frame(1, 1, struct.pack(">IQB", NACK, tag, 2))
+
+
+def read_deliver(payload: bytes) -> Deliver:
+    at = 5 + payload[4]
+    tag = int.from_bytes(payload[at : at + 8], "big")
+    redelivered = bool(payload[at + 8])
+    at += 9
+    exchange = payload[at + 1 : at + 1 + payload[at]].decode()
+    at += 1 + payload[at]
+    return Deliver(tag, redelivered, exchange, payload[at + 1 : at + 1 + payload[at]].decode())

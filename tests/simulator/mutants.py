@@ -1,0 +1,158 @@
+"""The HA core, broken on purpose in ways that have lost messages elsewhere: the invariants must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from ha import promoter
+from ha.backup import Backup
+from ha.losses import Losses
+from ha.node import Node
+from ha.peer import Peer
+from ha.primary import Primary
+from ha.promotion import Claim, Survey, View, decide
+from tests.simulator.process import BrokerProcess
+
+
+@contextmanager
+def _patched(owner: Any, **replacements: Any) -> Iterator[None]:
+    old = {name: getattr(owner, name) for name in replacements}
+    for name, value in replacements.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
+            setattr(owner, name, value)
+
+
+def confirm_at_once() -> AbstractContextManager[None]:
+    """Confirm before the backups have acknowledged."""
+
+    def update_safe(self: Primary) -> None:
+        self.engine.advance_safe(self.engine.position)
+
+    return _patched(Primary, update_safe=update_safe)
+
+
+def shrink_at_once() -> AbstractContextManager[None]:
+    """Drop a lost backup without a look around, and without waiting for the record."""
+
+    def lost(self: Losses, peer: Peer, silent: bool = False) -> None:
+        self._remove([peer])
+
+    def release(self: Primary) -> None:
+        self._counting = [peer for peer in self._counting if not peer.removal]
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with _patched(Losses, lost=lost), _patched(Primary, _release_removed=release):
+            yield
+
+    return both()
+
+
+def promote_unasked() -> AbstractContextManager[None]:
+    """Promotion decides without asking anybody, and everybody grants."""
+
+    def alone(me: View, survey: Survey, safety: str, majority: int, force: bool = False) -> Any:
+        verdict = decide(me, Survey((), {}), "availability", 1, True)
+        if isinstance(verdict, Claim):
+            epoch = 1 + max([me.epoch, *(view.epoch for view in survey.views)])
+            return Claim(epoch, verdict.base, verdict.members)
+        return verdict
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with _patched(promoter, decide=alone), _patched(Node, claimed=_claimed_blindly):
+            yield
+
+    return both()
+
+
+def _claimed_blindly(self: Node, claim: Any) -> Any:
+    if claim.ballot > self.persisted.ballot:
+        if isinstance(self.role, Primary):
+            self.depose(claim.ballot, "a claim", claim.claimant.address)
+        else:
+            self.persist(epoch=claim.epoch, leader=claim.claimant.id)
+            if isinstance(self.role, Backup) and self.promoter is None:
+                self.role.follow(claim.claimant.address)
+    return {"granted": True, "reason": "", "id": self.id, "epoch": self.epoch}
+
+
+def union_on_rejoin() -> AbstractContextManager[None]:
+    """A joining backup keeps what the primary does not have."""
+
+    def keep(self: Backup, body: bytes) -> None:
+        pass
+
+    old = Backup.__init__
+
+    def init(self: Backup, node: Any) -> None:
+        old(self, node)
+        self._handlers = {**self._handlers, 7: lambda body: None}
+
+    return _patched(Backup, _on_drop=keep, __init__=init)
+
+
+def forget_votes() -> AbstractContextManager[None]:
+    """A restart forgets epoch and in-sync set."""
+
+    def persist(self: BrokerProcess, state: Any) -> None:
+        pass
+
+    return _patched(BrokerProcess, persist=persist)
+
+
+def grant_and_follow_on() -> AbstractContextManager[None]:
+    """Whoever grants a claim goes on acknowledging to the old primary."""
+
+    def follow(self: Backup, address: str) -> None:
+        self._hint = address
+
+    return _patched(Backup, follow=follow)
+
+
+def wake_up_confirming() -> AbstractContextManager[None]:
+    """After a pause the primary goes on as if nothing had happened, and forgets the backups that it misses."""
+
+    def resumed(self: Primary) -> None:
+        self._last_tick = self.env.now()
+
+    def lost(self: Losses, peer: Peer, silent: bool = False) -> None:
+        self._remove([peer])
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with _patched(Primary, _resumed=resumed), _patched(Losses, lost=lost):
+            yield
+
+    return both()
+
+
+def acknowledge_holes() -> AbstractContextManager[None]:
+    """A backup counts as complete before the difference has arrived."""
+
+    def begin(self: Primary, peer: Peer) -> None:
+        _begin(self, peer)
+        if peer.plan is not None:
+            peer.plan._queues.clear()
+            peer.plan._work = None
+
+    _begin = Primary._begin
+    return _patched(Primary, _begin=begin)
+
+
+MUTANTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "confirm-at-once": confirm_at_once,
+    "shrink-at-once": shrink_at_once,
+    "promote-unasked": promote_unasked,
+    "union-on-rejoin": union_on_rejoin,
+    "forget-votes": forget_votes,
+    "grant-and-follow-on": grant_and_follow_on,
+    "wake-up-confirming": wake_up_confirming,
+    "acknowledge-holes": acknowledge_holes,
+}

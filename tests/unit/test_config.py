@@ -1,0 +1,223 @@
+"""Settings: sources, values, refusals."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ha.settings import HaSettings
+from qpidd_py import config
+from qpidd_py.config import (
+    Address,
+    BrokerSettings,
+    DataSettings,
+    LogSettings,
+    NetworkSettings,
+    Settings,
+    address,
+    addresses,
+    boolean,
+    data_directory,
+    duration,
+    milliseconds,
+    option,
+    port_number,
+    read_file,
+    size,
+)
+from qpidd_py.errors import ConfigError
+
+
+def load(*arguments: str, environment: dict[str, str] | None = None, file: Path | None = None) -> Settings:
+    default = str(file) if file else "/nonexistent/qpidd.conf"
+    return config.load(config.GROUPS, arguments, environment or {}, default)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2", 2.0), ("0.5", 0.5), (".5", 0.5), ("250ms", 0.25), ("10us", 1e-5), ("1500 ns", 1.5e-6), ("3s", 3.0)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == pytest.approx(seconds)
+
+
+def test_a_plain_number_of_milliseconds() -> None:
+    assert milliseconds("1500") == 1.5
+    assert milliseconds("2s") == 2.0
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1e3", "1 m", "1.2.3", "inf"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="a number"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"), [("0", 0), ("4096", 4096), ("64k", 65536), ("64KiB", 65536), ("1MB", 1 << 20), ("2G", 2 << 30)]
+)
+def test_sizes(text: str, octets: int) -> None:
+    assert size(text) == octets
+
+
+@pytest.mark.parametrize("text", ["", "k", "-1", "1.5M", "1T"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(ValueError, match="octets"):
+        size(text)
+
+
+def test_booleans() -> None:
+    assert [boolean(word) for word in ("yes", "True", "on", "1", "no", "false", "OFF", "0")] == [True] * 4 + [False] * 4
+    with pytest.raises(ValueError, match="yes or no"):
+        boolean("maybe")
+
+
+def test_ports() -> None:
+    assert port_number("65535") == 65535
+    for text in ("65536", "-1", "x", ""):
+        with pytest.raises(ValueError, match="0 to 65535"):
+            port_number(text)
+
+
+def test_addresses() -> None:
+    assert address("node1") == Address("node1", 5672)
+    assert address("[::1]:5673") == Address("::1", 5673)
+    assert str(Address("::1", 5673)) == "[::1]:5673"
+    assert addresses("amqp:tcp:a:1,tcp:b") == (Address("a", 1), Address("b", 5672))
+    assert addresses("none") == addresses("") == ()
+
+
+@pytest.mark.parametrize("text", ["a:99999", "a,,b", "a b", ":5672", "a:x", "::1:5672"])
+def test_no_addresses(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        addresses(text)
+
+
+def test_defaults() -> None:
+    settings = load()
+    assert settings[NetworkSettings].port == 5672
+    assert settings[LogSettings].log_enable == ("notice+",)
+    assert settings.warnings == []
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+    file.write_text("# comment\n\nport=1\nheartbeat=2\nbroker-name=from the file = yes\n")
+    settings = load("--port", "3", environment={"QPID_PORT": "4", "QPID_HEARTBEAT": "5"}, file=file)
+    assert settings[NetworkSettings].port == 3
+    assert settings[BrokerSettings].heartbeat == 5
+    assert settings[BrokerSettings].broker_name == "from the file = yes"
+
+
+def test_booleans_on_the_command_line() -> None:
+    for arguments in (["--no-data-dir"], ["--no-data-dir", "yes"], ["--no-data-dir=yes"]):
+        assert load(*arguments)[DataSettings].no_data_dir is True
+    assert load("--no-data-dir", "no", "--port", "1")[DataSettings].no_data_dir is False
+
+
+def test_repeated_options(tmp_path: Path) -> None:
+    assert load("--interface", "a", "--interface", "b")[NetworkSettings].interface == ("a", "b")
+    assert load(environment={"QPID_INTERFACE": "a b"})[NetworkSettings].interface == ("a", "b")
+    file = tmp_path / "c"
+    file.write_text("log-enable=info+\nlog-enable=debug+:HA\n")
+    assert load(file=file)[LogSettings].log_enable == ("info+", "debug+:HA")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prot", "1"], "--prot"),
+        (["stray"], "stray"),
+        (["--port"], "expected"),
+        (["--port", "1", "--port", "2"], "port is given 2 times"),
+        (["--port", "x"], r"option port: found 'x' \(command line\), expected a port number"),
+        (["--frame-max", "100"], "expected 4096 or more"),
+        (["--heartbeat", "70000"], "expected 0 to 65535"),
+        (["--heartbeat", "0.5"], "whole number"),
+        (["--require-encryption"], "ssl-cert"),
+        (["--link-heartbeat-interval", "1ms"], "10ms or more"),
+    ],
+)
+def test_wrong_command_lines(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("prot=1\n", "unknown option 'prot'"),
+        ("port = 1\n", "line 1.*without blanks"),
+        ("\nport\n", "line 2"),
+        ("port= 1\n", "without blanks"),
+        ("config=x\n", "unknown option 'config'"),
+        ("port=1\nport=2\n", "given 2 times"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "qpidd.conf"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        load("--config", str(file))
+
+
+def test_an_explicit_file_must_be_there_and_say_something(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        load("--config", str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(environment={"QPID_CONFIG": str(tmp_path / "missing")})
+    empty = tmp_path / "empty"
+    empty.touch()
+    with pytest.raises(ConfigError, match="is empty"):
+        load("--config", str(empty))
+    assert load(file=tmp_path / "missing")[NetworkSettings].port == 5672
+
+
+def test_unknown_environment_variables_are_reported() -> None:
+    settings = load(environment={"QPID_PROT": "1", "HOME": "/"})
+    assert settings.warnings == ["environment variable QPID_PROT names no option and is ignored"]
+
+
+def test_a_plug_in_brings_options() -> None:
+    @dataclass(frozen=True)
+    class Extra:
+        """Extra."""
+
+        extra_wait: float = option(duration, 1.0, "how long")
+
+    settings = config.load([*config.GROUPS, Extra], ["--extra-wait", "20ms"], {}, "/nonexistent")
+    assert settings[Extra].extra_wait == pytest.approx(0.02)
+    assert Extra in settings
+    with pytest.raises(ConfigError, match="declared twice"):
+        config.load([Extra, Extra], [], {}, "/nonexistent")
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        load("--help")
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("--port", "--link-heartbeat-interval", "--log-enable", "Data directory"))
+
+
+def test_data_directory() -> None:
+    assert data_directory(DataSettings(no_data_dir=True)) is None
+    assert data_directory(DataSettings(data_dir=Path("/x"))) == Path("/x")
+    assert data_directory(DataSettings(), {"HOME": "/home/a"}) == Path("/home/a/.qpidd")
+    assert data_directory(DataSettings(), {}) == Path("/tmp/.qpidd")
+
+
+def test_read_file_for_the_tools(tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+    file.write_text("ha-username=u\nanything=1\n")
+    assert read_file(file) == {"ha-username": ["u"], "anything": ["1"]}
+
+
+def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path) -> None:
+    example = (Path(__file__).parents[2] / "config" / "qpidd.conf").read_text()
+    options = re.sub(r"^#(?=[a-z-]+=)", "", example, flags=re.MULTILINE)
+    assert options != example
+    file = tmp_path / "qpidd.conf"
+    file.write_text(options)
+    settings = config.load([*config.GROUPS, HaSettings], ["--config", str(file)], {})
+    assert settings[HaSettings].ha_cluster

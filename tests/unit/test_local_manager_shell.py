@@ -1,0 +1,165 @@
+"""The supervisor's shell, with real processes that stand in for brokers: signals, sockets, commands, no leftovers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ha import cluster_file, control
+
+ROOT = Path(__file__).parents[2]
+FAKE = Path(__file__).with_name("fake_ha_broker.py")
+
+
+def until(condition, timeout=15.0):
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "not within the deadline"
+        time.sleep(0.01)
+
+
+class Cluster:
+    def __init__(self, path, extra=""):
+        self.path = path
+        self.file = path / "cluster.yaml"
+        self.file.write_text(
+            f"cluster: t\ndirectory: {path}/run\ncommand: [{sys.executable}, {FAKE}]\n"
+            f"options: {{shared: {path}}}\nsupervisor: {{hang-timeout: 400ms, restart-delay: 300ms{extra}}}\n"
+            "nodes: [{name: a, port: 0}, {name: b, port: 0}, {name: c, port: 0}]\n"
+        )
+        self.spec = cluster_file.load(self.file)
+        self.pids = set()
+
+    def run(self, *words, timeout=40):
+        return subprocess.run(
+            [sys.executable, "-m", "ha.local_manager", "--config", str(self.file), *words],
+            cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+
+    def status(self):
+        found = control.request(self.spec.control_path, "status")
+        self.pids |= {node["pid"] for node in found["nodes"] if node["pid"]} | {found["supervisor_pid"]}
+        return found
+
+    def node(self, name):
+        return next(node for node in self.status()["nodes"] if node["name"] == name)
+
+    def primary(self):
+        return self.status()["primary"]
+
+    def log(self):
+        return (self.path / "run" / "supervisor.log").read_text()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    found = Cluster(tmp_path)
+    up = found.run("up", "--detach")
+    assert up.returncode == 0, up.stdout + up.stderr
+    found.status()
+    yield found
+    found.run("down")
+    until(lambda: not any(psutil.pid_exists(pid) for pid in found.pids))
+
+
+def test_up_says_that_it_is_not_for_production_and_promotes_the_first(tmp_path):
+    found = Cluster(tmp_path)
+    up = found.run("up", "--detach")
+    try:
+        assert up.returncode == 0
+        assert "not for production" in up.stdout
+        assert "primary a" in up.stdout
+        assert max(len(line) for line in up.stdout.splitlines()[1:]) <= 80
+        again = found.run("up", "--detach")
+        assert again.returncode == 2
+        assert "runs already" in again.stderr
+    finally:
+        assert found.run("down").returncode == 0
+    assert found.run("status").returncode == 3
+    assert found.run("kill", "a").returncode == 3
+    assert found.run("down").returncode == 0
+
+
+def test_kill_9_of_the_primary_by_anybody_promotes_and_restarts(cluster):
+    os.kill(cluster.node("a")["pid"], signal.SIGKILL)
+    until(lambda: cluster.primary() == "b")
+    until(lambda: cluster.node("a")["state"] == "ready")
+    assert "the primary a died (signal 9 (SIGKILL))" in cluster.log()
+    assert cluster.node("a")["starts"] == 2
+
+
+def test_kill_hold_and_start(cluster):
+    assert cluster.run("kill", "b", "--hold").returncode == 0
+    until(lambda: cluster.node("b")["process"] == "down")
+    assert cluster.primary() == "a"
+    assert cluster.run("pause", "b").returncode == 1
+    assert cluster.run("start", "b").returncode == 0
+    until(lambda: cluster.node("b")["state"] == "ready")
+
+
+def test_a_paused_primary_is_replaced_and_resumes_as_backup(cluster):
+    pid = cluster.node("a")["pid"]
+    assert cluster.run("pause", "a").returncode == 0
+    until(lambda: cluster.primary() == "b")
+    assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    assert cluster.node("a")["process"] == "paused"
+    assert cluster.run("start", "a").returncode == 0
+    until(lambda: cluster.node("a")["process"] == "up" and cluster.node("a")["state"] == "ready")
+    assert cluster.node("a")["pid"] == pid
+    assert "a answers again after" in cluster.log()
+
+
+def test_a_refusal_falls_through(cluster):
+    (cluster.path / "refuse-b").touch()
+    os.kill(cluster.node("a")["pid"], signal.SIGKILL)
+    until(lambda: cluster.primary() == "c")
+    assert "b refused the promotion: b does not want to" in cluster.log()
+
+
+def test_switch_over_and_refusals_reach_the_caller(cluster):
+    assert cluster.run("promote", "c").returncode == 0
+    assert cluster.primary() == "c"
+    until(lambda: cluster.node("a")["state"] == "ready")
+    refused = cluster.run("promote", "c")
+    assert refused.returncode == 1
+    assert "primary already" in refused.stderr
+    unknown = cluster.run("kill", "z")
+    assert unknown.returncode == 2
+    assert "a, b, c" in unknown.stderr
+
+
+def test_stop_keeps_it_down(cluster):
+    assert cluster.run("stop", "c").returncode == 0
+    until(lambda: cluster.node("c")["process"] == "down")
+    found = json.loads(cluster.run("status", "--json").stdout)
+    assert [node["wanted"] for node in found["nodes"]] == [True, True, False]
+
+
+def test_no_broker_outlives_a_supervisor_that_is_killed(cluster):
+    cluster.run("pause", "b")
+    os.kill(cluster.status()["supervisor_pid"], signal.SIGKILL)
+    until(lambda: not any(psutil.pid_exists(pid) for pid in cluster.pids))
+    assert cluster.run("status").returncode == 3
+    assert cluster.run("up", "--detach").returncode == 0  # the dead one's socket and lock are no obstacle
+
+
+def test_a_broker_that_cannot_be_started_is_said_so(tmp_path):
+    found = Cluster(tmp_path)
+    text = found.file.read_text().replace(str(FAKE), "/nonexistent.py").replace("300ms", "50ms")
+    found.file.write_text(text)
+    up = found.run("up", "--detach", "--timeout", "1.5")
+    try:
+        assert up.returncode == 1
+        assert "no primary" in up.stdout + up.stderr
+        assert "exit code 2" in found.log()
+    finally:
+        found.run("down")

@@ -1,0 +1,417 @@
+"""The decisions of the local supervisor, by hand-fed events and a hand-driven clock."""
+
+import signal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ha.cluster_file import Watch
+from ha.supervision import Ask, Note, Process, Promote, Refused, Signal, Start, View, rank, rest
+from ha.supervisor import Supervisor
+
+WATCH = Watch(hang_timeout=1.0, ping_interval=0.1, restart_delay=1.0, gather_timeout=5.0)
+EPOCH = 1 << 48
+
+
+class Lab:
+    """A supervisor with brokers that answer when told to; keeps the effects of each step."""
+
+    def __init__(self, names=("a", "b", "c"), watch=WATCH):
+        self.core = Supervisor(names, watch)
+        self.now = 100.0
+        self.asked = {}
+        self.promotions = {}
+        self.notes = []
+        self.views = {name: View("joining") for name in names}
+        self.do(self.core.begin(self.now))
+
+    def do(self, effects):
+        for effect in effects:
+            if isinstance(effect, Ask):
+                self.asked.setdefault(effect.node, []).append(effect.serial)
+            elif isinstance(effect, Promote):
+                self.promotions[effect.node] = effect.serial
+            elif isinstance(effect, Note):
+                self.notes.append(effect)
+            elif isinstance(effect, Start):
+                self.core.started(effect.node, 1000, self.now)
+                self.asked.pop(effect.node, None)
+        self.effects = effects
+        return effects
+
+    def connect(self, *names):
+        for name in names:
+            self.do(self.core.connected(name, self.now))
+
+    def answer(self, *names):
+        """Those brokers answer everything they were asked."""
+        for name in names:
+            for serial in self.asked.pop(name, []):
+                self.do(self.core.answered(name, serial, self.views[name], self.now))
+
+    def accept(self, name, error=None):
+        self.do(self.core.promoted(name, self.promotions.pop(name), error, self.now))
+        if error is None:
+            epoch = max(view.epoch for view in self.views.values()) + 1
+            self.views[name] = View("active", epoch, epoch * EPOCH)
+
+    def tick(self, seconds, step=0.02, live=()):
+        until = self.now + seconds
+        while self.now < until:
+            self.now += step
+            self.do(self.core.tick(self.now))
+            self.answer(*live)
+
+    def texts(self, kind):
+        return [note.text for note in self.notes if note.kind == kind]
+
+    def up(self):
+        """All three run, a is primary, b and c are ready; b is ahead."""
+        self.connect("a", "b", "c")
+        self.answer("a", "b", "c")
+        self.answer("a", "b", "c")
+        self.answer("a", "b", "c")
+        self.accept("a")
+        self.views["b"] = View("ready", 1, EPOCH + 20)
+        self.views["c"] = View("ready", 1, EPOCH + 10)
+        self.tick(0.3, live="abc")
+        return self
+
+
+def test_a_fresh_cluster_promotes_the_first_of_the_file_when_all_have_answered():
+    lab = Lab()
+    lab.connect("a", "b")
+    lab.answer("a", "b")
+    assert not lab.promotions
+    lab.connect("c")
+    lab.answer("c")
+    lab.tick(0.2, live="abc")
+    assert list(lab.promotions) == ["a"]
+    lab.accept("a")
+    assert lab.core.primary == "a"
+
+
+def test_a_fresh_cluster_does_not_wait_for_ever():
+    lab = Lab()
+    lab.connect("b", "c")
+    lab.tick(4.8, live="bc")
+    assert not lab.promotions
+    assert any("waiting for a" in text for text in lab.texts("no_primary"))
+    lab.tick(4.0, live="bc")
+    assert list(lab.promotions) == ["b"]
+
+
+def test_death_of_the_primary_promotes_the_newest_ready_backup_without_any_tick():
+    lab = Lab().up()
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    assert lab.core.primary == ""
+    lab.answer("c")
+    assert not lab.promotions
+    lab.answer("b")
+    assert list(lab.promotions) == ["b"]
+    lab.accept("b")
+    assert lab.core.primary == "b"
+    assert "the primary a died (signal 9)" in lab.texts("promoted")[-1]
+
+
+def test_answers_to_old_pings_do_not_count_in_an_election():
+    lab = Lab().up()
+    lab.tick(0.2)  # pings go out and are not answered
+    old = {name: serials[:] for name, serials in lab.asked.items()}
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    for name in "bc":
+        lab.do(lab.core.answered(name, old[name][0], lab.views[name], lab.now))
+    assert not lab.promotions
+    lab.answer("b", "c")
+    assert list(lab.promotions) == ["b"]
+
+
+def test_a_refused_promotion_falls_through_to_the_next_candidate():
+    lab = Lab().up()
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    lab.answer("b", "c")
+    lab.accept("b", error="b is not in the in-sync set")
+    assert list(lab.promotions) == ["c"]
+    assert "not in the in-sync set" in lab.texts("refused")[-1]
+
+
+def test_when_all_refuse_the_election_rests_and_asks_again():
+    lab = Lab().up()
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    lab.answer("b", "c")
+    lab.accept("b", error="no")
+    lab.accept("c", error="no")
+    assert not lab.promotions
+    lab.tick(0.3, live="bc")
+    assert list(lab.promotions) == ["b"]
+
+
+def test_a_promotion_without_answer_ends_at_its_deadline():
+    lab = Lab(watch=Watch(promote_timeout=0.5)).up()
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    lab.answer("b", "c")
+    lab.tick(0.6, live="c")
+    assert "c" in lab.promotions
+    late = lab.promotions.pop("b")
+    assert lab.core.promoted("b", late, None, lab.now) == []
+
+
+def test_a_candidate_that_dies_is_skipped_at_once():
+    lab = Lab().up()
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    lab.answer("b", "c")
+    lab.do(lab.core.exited("b", "signal 9", lab.now))
+    assert "c" in lab.promotions
+
+
+def test_a_broker_that_dies_while_it_is_asked_is_not_waited_for():
+    lab = Lab().up()
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    lab.answer("b")
+    lab.do(lab.core.exited("c", "signal 9", lab.now))
+    assert list(lab.promotions) == ["b"]
+
+
+def test_a_hung_primary_is_replaced_and_stays():
+    lab = Lab().up()
+    lab.tick(0.95, live="bc")
+    assert lab.core.primary == "a"
+    lab.tick(0.3, live="bc")
+    assert lab.core.nodes["a"].process is Process.HUNG
+    assert list(lab.promotions) == ["b"]
+    lab.accept("b")
+    lab.tick(3.0, live="bc")
+    assert not [note for note in lab.notes if note.kind == "exit"]
+    assert not any(isinstance(effect, Signal) for effect in lab.effects)
+
+
+def test_the_deposed_primary_that_wakes_does_not_become_primary_again():
+    lab = Lab().up()
+    lab.tick(1.3, live="bc")
+    lab.accept("b")
+    lab.tick(0.2, live="bc")
+    lab.tick(0.2, live="abc")  # a still says active with its old epoch
+    assert lab.core.primary == "b"
+    lab.views["a"] = View("joining", 2)
+    lab.tick(0.2, live="abc")
+    assert lab.core.primary == "b"
+    assert lab.core.nodes["a"].process is Process.UP
+
+
+def test_a_primary_that_wakes_before_anyone_was_promoted_goes_on():
+    lab = Lab().up()
+    lab.tick(1.3, live="bc")
+    assert lab.core.primary == ""
+    lab.accept("b", error="no")
+    lab.accept("c", error="no")
+    lab.tick(0.2, live="abc")
+    assert lab.core.primary == "a"
+    assert not lab.promotions
+
+
+def test_nobody_hangs_when_the_supervisor_itself_was_asleep():
+    lab = Lab().up()
+    lab.tick(0.15)
+    lab.now += 30.0
+    lab.do(lab.core.tick(lab.now))
+    assert all(node.process is Process.UP for node in lab.core.nodes.values())
+    lab.tick(1.2, live="bc")
+    assert lab.core.nodes["a"].process is Process.HUNG
+
+
+def test_a_lost_admin_connection_alone_decides_nothing():
+    lab = Lab().up()
+    lab.do(lab.core.disconnected("a", lab.now))
+    assert lab.core.primary == "a"
+    lab.tick(0.5, live="bc")
+    lab.connect("a")
+    lab.tick(0.2, live="abc")
+    assert lab.core.primary == "a"
+    assert lab.core.nodes["a"].process is Process.UP
+
+
+def test_a_primary_that_deposed_itself_is_replaced():
+    lab = Lab().up()
+    lab.views["a"] = View("joining", 1, EPOCH)
+    lab.tick(0.2, live="abc")
+    assert "b" in lab.promotions
+    assert "no longer primary" in lab.texts("election")[-1]
+
+
+def test_a_promotion_by_hand_is_adopted():
+    lab = Lab().up()
+    lab.views["b"] = View("active", 2, 2 * EPOCH)
+    lab.tick(0.2, live="abc")
+    assert lab.core.primary == "b"
+    assert not lab.promotions
+
+
+def test_the_dead_one_is_restarted_after_the_delay_and_slower_each_time():
+    lab = Lab().up()
+    lab.tick(6.0, live="abc")
+    lab.do(lab.core.exited("c", "exit code 1", lab.now))
+    lab.tick(0.9, live="ab")
+    assert lab.core.nodes["c"].process is Process.DOWN
+    lab.tick(0.2, live="ab")
+    assert lab.core.nodes["c"].process is Process.STARTING
+    lab.do(lab.core.exited("c", "exit code 1", lab.now))
+    lab.do(lab.core.tick(lab.now))
+    delays = [note.attrs["delay"] for note in lab.notes if note.kind == "restart_planned"]
+    for _ in range(3):
+        lab.tick(10.0, live="ab")
+        lab.do(lab.core.exited("c", "exit code 1", lab.core.nodes["c"].started_at + 0.1))
+    delays = [note.attrs["delay"] for note in lab.notes if note.kind == "restart_planned"]
+    assert delays == [1.0, 1.0, 2.0, 4.0, 8.0]
+
+
+def test_a_stopped_node_stays_down_until_it_is_started():
+    lab = Lab().up()
+    assert Signal("c", signal.SIGTERM) in lab.do(lab.core.stop("c", lab.now))
+    lab.do(lab.core.exited("c", "exit code 0", lab.now))
+    lab.tick(5.0, live="ab")
+    assert lab.core.nodes["c"].process is Process.DOWN
+    assert Start("c") in lab.do(lab.core.start("c", lab.now))
+
+
+def test_a_stop_that_is_not_obeyed_becomes_a_kill():
+    lab = Lab().up()
+    lab.do(lab.core.stop("c", lab.now))
+    lab.now += WATCH.stop_timeout
+    assert Signal("c", signal.SIGKILL) in lab.do(lab.core.tick(lab.now))
+
+
+def test_kill_with_hold_keeps_it_down():
+    lab = Lab().up()
+    assert Signal("a", signal.SIGKILL) in lab.do(lab.core.kill("a", True, lab.now))
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
+    lab.answer("b", "c")
+    lab.accept("b")
+    lab.tick(5.0, live="bc")
+    assert lab.core.nodes["a"].process is Process.DOWN
+
+
+def test_pause_and_resume():
+    lab = Lab().up()
+    assert Signal("a", signal.SIGSTOP) in lab.do(lab.core.pause("a", lab.now))
+    assert Signal("a", signal.SIGCONT) in lab.do(lab.core.start("a", lab.now))
+    lab.do(lab.core.pause("a", lab.now))
+    effects = lab.do(lab.core.stop("a", lab.now))
+    assert [effect.number for effect in effects if isinstance(effect, Signal)] == [signal.SIGTERM, signal.SIGCONT]
+
+
+def test_commands_that_make_no_sense_are_refused_with_a_reason():
+    lab = Lab().up()
+    with pytest.raises(Refused, match="runs already"):
+        lab.core.start("a", lab.now)
+    with pytest.raises(Refused, match="primary already"):
+        lab.core.promote("a", lab.now)
+    lab.views["c"] = View("catchup", 1, EPOCH)
+    lab.tick(0.2, live="abc")
+    with pytest.raises(Refused, match="c is catchup, not ready; a stays primary"):
+        lab.core.promote("c", lab.now)
+    lab.core.stop("c", lab.now)
+    lab.do(lab.core.exited("c", "exit code 0", lab.now))
+    for command in (lab.core.pause, lab.core.stop, lab.core.promote):
+        with pytest.raises(Refused, match="c is down"):
+            command("c", lab.now)
+
+
+def test_switch_over_stops_the_primary_and_prefers_the_named_one():
+    lab = Lab().up()
+    assert Signal("a", signal.SIGTERM) in lab.do(lab.core.promote("c", lab.now))
+    lab.do(lab.core.exited("a", "exit code 0", lab.now))
+    lab.answer("b", "c")
+    assert list(lab.promotions) == ["c"]
+    lab.accept("c")
+    lab.tick(1.2, live="bc")
+    assert lab.core.nodes["a"].process is Process.STARTING
+
+
+def test_close_stops_all_and_elects_nobody():
+    lab = Lab().up()
+    effects = lab.do(lab.core.close(lab.now))
+    assert {effect.node for effect in effects if isinstance(effect, Signal)} == {"a", "b", "c"}
+    for name in "abc":
+        lab.do(lab.core.exited(name, "exit code 0", lab.now))
+    assert lab.core.all_down
+    lab.tick(3.0)
+    assert not lab.promotions
+    assert lab.core.all_down
+
+
+def test_rank():
+    views = {"a": View("joining", 0, 9), "b": View("ready", 1, 5), "c": View("ready", 1, 7), "d": View("catchup", 1, 8)}
+    assert rank(views) == ["c", "b", "a", "d"]
+    assert rank(views, preferred="b") == ["b", "c", "a", "d"]
+    assert rank({"x": View("joining", 0, 1), "y": View("joining", 0, 2)}) == ["y", "x"]
+    assert rank({"x": View("joining", 0, 9), "y": View("joining", 0, 2, whole=True)}) == ["y", "x"]
+    assert rank({"x": View("standalone"), "y": View("unknown")}) == []
+
+
+def test_rest_is_bounded():
+    assert [rest(n) for n in (1, 2, 3)] == [0.05, 0.1, 0.2]
+    assert rest(500) == 2.0
+
+
+def test_view_takes_what_it_understands():
+    in_sync = {"version": 2, "members": [{"name": "a"}, "b"]}
+    answer = {"state": "ready", "epoch": 3, "position": 7, "whole": True, "in_sync": in_sync}
+    assert View.from_answer(answer) == View("ready", 3, 7, True, 2, ("a", "b"))
+    assert View.from_answer({}) == View("unknown")
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["exit", "connect", "disconnect", "answer", "tick", "accept", "refuse", "pause", "start"]),
+        st.sampled_from("abc"),
+        st.sampled_from(["joining", "catchup", "ready", "active"]),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(EVENTS)
+def test_any_history_ends_with_a_primary_once_everybody_is_well(events):
+    """Whatever happened before: three brokers that answer, one of them promotable, get a primary; at most one promotion
+    is under way at any time."""
+    lab = Lab()
+    for kind, name, state in events:
+        node = lab.core.nodes[name]
+        if kind == "exit" and node.process is not Process.DOWN:
+            lab.do(lab.core.exited(name, "signal 9", lab.now))
+            lab.asked.pop(name, None)
+        elif kind == "connect" and node.process is not Process.DOWN and not node.connected:
+            lab.connect(name)
+        elif kind == "disconnect" and node.connected:
+            lab.asked.pop(name, None)
+            lab.do(lab.core.disconnected(name, lab.now))
+        elif kind == "answer":
+            lab.views[name] = View(state, lab.views[name].epoch)
+            lab.answer(name)
+        elif kind == "tick":
+            lab.tick(0.3)
+        elif kind in ("accept", "refuse") and name in lab.promotions:
+            lab.do(lab.core.promoted(name, lab.promotions.pop(name), None if kind == "accept" else "no", lab.now))
+        elif kind in ("pause", "start"):
+            try:
+                lab.do(getattr(lab.core, kind)(name, lab.now))
+            except Refused:
+                pass
+        assert lab.core.election is None or not lab.core.closing
+    for _ in range(400):
+        for name, node in lab.core.nodes.items():
+            if node.process is not Process.DOWN and not node.connected:
+                lab.connect(name)
+            if lab.views[name].state != "active":
+                lab.views[name] = View("ready", lab.views[name].epoch, 5)
+        lab.tick(0.1, live="abc")
+        for name in list(lab.promotions):
+            if lab.core.nodes[name].process is Process.UP:
+                lab.accept(name)
+            else:
+                lab.promotions.pop(name)
+        if lab.core.primary and lab.core.election is None and lab.core.nodes[lab.core.primary].is_primary:
+            return
+    raise AssertionError(f"no primary: {lab.core.election} {lab.core.nodes}")

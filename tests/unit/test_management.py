@@ -1,0 +1,265 @@
+"""Management over AMQP, in memory: the real client against the real session, core and model."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pamqp import commands
+
+from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
+from qpidd_py.amqp.codec import encode_content, encode_method
+from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.session import Session
+from qpidd_py.hooks import Refusal
+from qpidd_py.management.amqp_door import install, read_arguments
+from qpidd_py.management.model import PEEK_BODY, to_json
+
+
+class NoTransport:
+    def disconnect(self) -> None:
+        pass
+
+    def output_ready(self) -> None:
+        pass
+
+
+class Wire:
+    """A client of any kind and a session, joined."""
+
+    def __init__(self, broker: Broker, client: Any) -> None:
+        self.broker = broker
+        self.client = client
+        self.session = Session(broker, "test:1", NoTransport())
+        self.events: list[Any] = []
+
+    def run(self) -> list[Any]:
+        """Carry octets to and fro until both are silent; the events since the last time."""
+        while True:
+            outward = self.client.take_output()
+            if outward:
+                self.session.connection.feed(outward)
+            self.broker.engine.end_turn()
+            inward = self.session.connection.take_output()
+            if not outward and not inward:
+                break
+            self.events += self.client.feed(inward)
+        taken, self.events = self.events, []
+        return taken
+
+
+class FakeHa:
+    """Hooks that answer when told to."""
+
+    def __init__(self, refusal: Refusal | None = None) -> None:
+        self.refusal = refusal
+        self.asked: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], None]]] = []
+
+    def admit(self, session: Session, properties: Any) -> Refusal | None:
+        return None if properties.get("qpid.ha-admin") else self.refusal
+
+    def opened(self, session: Session) -> bool:
+        return False
+
+    def session_closed(self, session: Session) -> None:
+        pass
+
+    def request(self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> bool:
+        self.asked.append((method, arguments, reply))
+        return method != "ha.nonsense"
+
+    def tick(self, now: float) -> None:
+        pass
+
+
+@pytest.fixture
+def broker() -> Broker:
+    broker = Broker("tester", version="1.2")
+    install(broker)
+    return broker
+
+
+@pytest.fixture
+def wire(broker: Broker) -> Wire:
+    wire = Wire(broker, ManagementClient())
+    assert [type(event) for event in wire.run()] == [Ready]
+    return wire
+
+
+def ask(wire: Wire, method: str, **arguments: Any) -> Answer:
+    number = wire.client.request(method, arguments)
+    (answer,) = wire.run()
+    assert isinstance(answer, Answer)
+    assert answer.number == number
+    return answer
+
+
+def declare(wire: Wire, name: str, *bodies: bytes, **arguments: Any) -> None:
+    """Over the management client's own channel, which is an ordinary one."""
+    write = wire.client.connection.handshake.write
+    write(encode_method(1, commands.Queue.Declare(queue=name, arguments=arguments, nowait=True)))
+    for body in bodies:
+        properties = {"content_type": "text/plain", "headers": {"n": 1}}
+        write(encode_content(1, commands.Basic.Publish(routing_key=name), properties, body, 131072))
+    wire.run()
+
+
+def test_info_tells_name_version_and_counts(wire: Wire) -> None:
+    declare(wire, "q")
+    result = ask(wire, "broker.info").result
+    assert (result["name"], result["version"], result["product"]) == ("tester", "1.2", "qpidd-py")
+    assert (result["queues"], result["sessions"], result["ha"]) == (1, 1, False)
+
+
+def test_queues_are_listed_by_name(wire: Wire) -> None:
+    declare(wire, "b", b"12", b"345")
+    declare(wire, "a", **{"x-expires": 60000})
+    first, second = ask(wire, "queue.list").result
+    assert (first["name"], first["messages"]) == ("a", 0)
+    assert first["arguments"]["x-expires"] == 60000
+    assert (second["name"], second["ready"], second["unacked"], second["consumers"]) == ("b", 2, 0, 0)
+
+
+def test_peek_shows_messages_and_leaves_them(wire: Wire) -> None:
+    declare(wire, "q", "grün".encode(), b"\xff\x00", b"third")
+    for _ in range(2):
+        text, binary = ask(wire, "queue.peek", queue="q", limit=2).result
+        assert (text["body"], text["size"], text["routing_key"], text["redelivered"]) == ("grün", 5, "q", False)
+        assert text["properties"] == {"content_type": "text/plain", "headers": {"n": 1}}
+        assert binary["body"] == {"base64": "/wA="}
+
+
+def test_peek_cuts_long_bodies_between_characters(wire: Wire) -> None:
+    declare(wire, "q", b"x" + "ü".encode() * PEEK_BODY)
+    (message,) = ask(wire, "queue.peek", queue="q").result
+    assert message["cut"]
+    assert message["body"] == "x" + "ü" * ((PEEK_BODY - 1) // 2)
+    assert message["size"] == 1 + 2 * PEEK_BODY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"queue": "none"}, "no queue 'none'"),
+        ({}, "no queue None"),
+        ({"queue": "q", "limit": 0}, "limit 0"),
+        ({"queue": "q", "limit": True}, "limit True"),
+        ({"queue": "q", "limit": "3"}, "limit '3'"),
+    ],
+)
+def test_peek_says_what_is_wrong(wire: Wire, arguments: dict[str, Any], text: str) -> None:
+    declare(wire, "q")
+    answer = ask(wire, "queue.peek", **arguments)
+    assert not answer.ok
+    assert text in answer.error
+
+
+def test_sessions_are_listed(wire: Wire) -> None:
+    (session,) = ask(wire, "session.list").result
+    assert (session["peer"], session["user"], session["admin"], session["channels"]) == ("test:1", "guest", True, 1)
+    assert session["client_properties"]["qpid.ha-admin"] == 1
+
+
+def test_unknown_methods_and_a_missing_plugin_are_told(wire: Wire) -> None:
+    assert ask(wire, "queue.destroy-all").error == "unknown method 'queue.destroy-all'"
+    assert ask(wire, "ha.status").error == "HA module is not loaded on broker at tester"
+
+
+def test_ha_may_answer_late_and_in_any_order(broker: Broker, wire: Wire) -> None:
+    hooks = FakeHa()
+    broker.hooks = hooks
+    first, second = wire.client.request("ha.promote", {"force": True}), wire.client.request("ha.status")
+    assert wire.run() == []
+    assert [(method, arguments) for method, arguments, _ in hooks.asked] == [
+        ("ha.promote", {"force": True}),
+        ("ha.status", {}),
+    ]
+    hooks.asked[1][2]({"ok": True, "result": {"state": "ready"}})
+    assert wire.run() == [Answer(second, True, {"state": "ready"}, "")]
+    hooks.asked[0][2]({"ok": False, "error": "still catching up"})
+    assert wire.run() == [Answer(first, False, None, "still catching up")]
+    assert not wire.client.outstanding
+    assert ask(wire, "ha.nonsense").error == "unknown method 'ha.nonsense'"
+
+
+def test_an_answer_after_the_end_of_the_connection_is_dropped(broker: Broker, wire: Wire) -> None:
+    hooks = FakeHa()
+    broker.hooks = hooks
+    wire.client.request("ha.promote")
+    wire.run()
+    wire.session.closed("cable pulled")
+    hooks.asked[0][2]({"ok": True, "result": {}})
+
+
+def test_a_defect_costs_one_answer(broker: Broker, wire: Wire) -> None:
+    class Broken(FakeHa):
+        def request(self, method: str, arguments: Any, reply: Any) -> bool:
+            raise ZeroDivisionError("oops")
+
+    broker.hooks = Broken()
+    assert ask(wire, "ha.status").error == "internal error: ZeroDivisionError: oops"
+    assert ask(wire, "broker.info").ok
+
+
+def test_long_answers_come_in_several_frames(wire: Wire) -> None:
+    declare(wire, "q", *[b"y" * 60_000] * 5)
+    result = ask(wire, "queue.peek", queue="q").result
+    assert [message["size"] for message in result] == [60_000] * 5
+
+
+def test_several_requests_are_outstanding_before_the_connection_is_open(broker: Broker) -> None:
+    wire = Wire(broker, ManagementClient())
+    numbers = [wire.client.request("broker.info") for _ in range(3)]
+    ready, *answers = wire.run()
+    assert isinstance(ready, Ready)
+    assert [answer.number for answer in answers] == numbers
+
+
+def test_a_ping_needs_no_management(broker: Broker) -> None:
+    broker.management = None
+    wire = Wire(broker, ManagementClient(consume=False))
+    assert [type(event) for event in wire.run()] == [Ready]
+
+
+def test_a_backup_refuses_plain_clients_with_its_text_and_admits_administrators(broker: Broker) -> None:
+    broker.hooks = FakeHa(Refusal(320, "CONNECTION_FORCED - b is a backup (ready); the primary is a:1"))
+    (closed,) = Wire(broker, ManagementClient(properties={})).run()
+    assert closed == Closed(320, "CONNECTION_FORCED - b is a backup (ready); the primary is a:1", 10, 40)
+    assert isinstance(Wire(broker, ManagementClient()).run()[0], Ready)
+
+
+@pytest.mark.parametrize("mechanism", ["", "PLAIN", "AMQPLAIN"])
+def test_the_handshake_works_with_our_own_server(broker: Broker, mechanism: str) -> None:
+    handshake = ClientHandshake(Login("guest", "guest", mechanism), heartbeat=7, frame_max=8192)
+    (opened,) = Wire(broker, ClientConnection(handshake)).run()
+    assert isinstance(opened, Opened)
+    assert (opened.frame_max, opened.heartbeat) == (8192, 7)
+    assert opened.server_properties["capabilities"]["publisher_confirms"] is True
+
+
+def test_closing_in_an_orderly_way(wire: Wire) -> None:
+    wire.client.close()
+    wire.run()
+    assert wire.client.closed
+    assert wire.session.finished
+
+
+@pytest.mark.parametrize(
+    ("body", "text"), [(b"{", "not JSON"), (b"[]", "JSON list"), (b"\xff", "not JSON"), (b"[" * 100_000, "not JSON")]
+)
+def test_arguments_must_be_an_object(body: bytes, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        read_arguments(body)
+
+
+def test_values_of_tables_are_shown_as_json() -> None:
+    value = {"a": [1, None, b"ok"], "b": bytearray(b"\xff"), "c": float("nan"), "d": "\udcff", "e": {"f": True}}
+    shown = to_json(value)
+    assert json.loads(json.dumps(shown, allow_nan=False)) == {
+        "a": [1, None, "ok"],
+        "b": {"base64": "/w=="},
+        "c": "nan",
+        "d": {"base64": "/w=="},
+        "e": {"f": True},
+    }
