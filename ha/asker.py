@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from qpidd_py.amqp import management_client
 from qpidd_py.amqp.client import Closed, Login, PeerSilent, VersionRefused
 from qpidd_py.amqp.management_client import ManagementClient
 from qpidd_py.errors import AmqpError
+
+log = logging.getLogger("ha")
 
 
 @dataclass(eq=False)
@@ -73,6 +76,7 @@ class _Conversation(asyncio.Protocol):
             if isinstance(event, management_client.Answer):
                 self._answered(event)
             elif isinstance(event, Closed | VersionRefused | PeerSilent):
+                self._asker.refused(event.reply_text if isinstance(event, Closed) else str(event))
                 self._end()
                 return
         self._flush()
@@ -106,6 +110,7 @@ class Asker:
         self._conversation: _Conversation | None = None
         self._connecting: list[_Request] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._complaint = ""
 
     def ask(self, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]) -> None:
         request = _Request(method, arguments, done)
@@ -117,6 +122,12 @@ class Asker:
             self._task.cancel()
         if self._conversation is not None:
             self._conversation.abort()
+
+    def refused(self, text: str) -> None:
+        """The other broker hangs up on us: wrong credentials, most likely, and then nobody could be promoted."""
+        if text != self._complaint:
+            self._complaint = text
+            log.warning("%s:%d closes our admin connection: %s", self._host, self._port, text)
 
     def lost(self, conversation: _Conversation, requests: list[_Request]) -> None:
         """A connection has ended with these requests unanswered."""

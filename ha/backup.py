@@ -79,6 +79,7 @@ class Backup(Role):
         self._paused = False
         self._doubt = False
         self._checks = 0
+        self._complaint = ""
         self._started = now
         self._last_tick = now
         self._handlers: dict[int, Callable[[bytes], None]] = {
@@ -211,8 +212,11 @@ class Backup(Role):
             self._hint_attempts += 1
             if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
                 self._hint = ""
-        if answer.error:
-            self.env.log("debug", f"not connected: {answer.error}")
+        if answer.error and answer.error != self._complaint:
+            # Another backup that says so is the usual case; wrong credentials are not, and are said once.
+            self._complaint = answer.error
+            usual = answer.outcome is not Outcome.ANSWERED or "is a backup" in answer.error
+            self.env.log("debug" if usual else "warning", f"not connected: {answer.error}")
         self._again()
 
     def _again(self) -> None:

@@ -25,9 +25,7 @@ TURN: Final = 64
 class Plan:
     """What one backup lacks; `step` sends as much of it as may go now."""
 
-    def __init__(
-        self, configuration: Configuration, held: dict[tuple[int, int], bytes], cut: int, limit: int
-    ) -> None:
+    def __init__(self, configuration: Configuration, held: dict[tuple[int, int], bytes], cut: int, limit: int) -> None:
         """`limit`: octets of a slice, about."""
         self._held = held
         self._limit = limit

@@ -1,9 +1,9 @@
 """Who may connect to whom, decided when an AMQP connection has just become open.
 
-    own id                     refused, by everyone: a broker has connected to itself
-    qpid.ha-admin              let in, by everyone
-    any client                 let in by a primary; a backup refuses it and names the primary
-    qpid.ha-backup             let in by a primary, as the user of ha-username
+own id                     refused, by everyone: a broker has connected to itself
+qpid.ha-admin              let in, by everyone
+any client                 let in by a primary; a backup refuses it and names the primary
+qpid.ha-backup             let in by a primary, as the user of ha-username
 """
 
 from __future__ import annotations

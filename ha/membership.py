@@ -126,6 +126,4 @@ class HaState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HaState:
-        return cls(
-            str(value["id"]), int(value["epoch"]), str(value["leader"]), InSync.from_json(value["in_sync"])
-        )
+        return cls(str(value["id"]), int(value["epoch"]), str(value["leader"]), InSync.from_json(value["in_sync"]))

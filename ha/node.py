@@ -271,12 +271,13 @@ class Node:
         self.persist(epoch=ballot[0], leader=ballot[1])
         self.env.log("warning", f"deposed: {reason}")
         self.env.event("demote", reason=reason, last_pos=self.engine.position)
-        self.engine.demote()
         self.configuration.on_deposed()
         role = Backup(self)
         self.role = role
         self.set_state(State.JOINING)
+        # Clients first: their channels give back what they hold, and only then may the engine forget all of that.
         self.env.close_clients(ReplyCode.CONNECTION_FORCED, self.refusal_text())
+        self.engine.demote()
         # Not from within this call: it may have come from a frame of a link that is just being closed.
         self.env.after(0.0, lambda: self._begin_again(role, address))
 

@@ -1,9 +1,9 @@
 """`ha-safety`: what must be known and recorded before a lost backup stops to count.
 
-    manager       probe the others first (one of them may have been promoted); the record is the log of the remaining
-                  members; a primary that hears nobody at all waits `ha-isolation-wait` for its manager to stop it
-    availability  forget it at once and go on; what the original does
-    quorum        as manager, but the set never shrinks below a majority of `ha-brokers-url`: confirms wait instead
+manager       probe the others first (one of them may have been promoted); the record is the log of the remaining
+              members; a primary that hears nobody at all waits `ha-isolation-wait` for its manager to stop it
+availability  forget it at once and go on; what the original does
+quorum        as manager, but the set never shrinks below a majority of `ha-brokers-url`: confirms wait instead
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 What is in the promise of `ha-safety=manager`, and so is done here:
 
+* in a fresh cluster, one promotion at a time;
 * promoting any broker at any time, the primary paused, cut off or busy, **if** the candidate can speak with another
   living member of the newest in-sync set than itself (the brokers themselves find out whether it may be);
 * promoting a member of the newest set that can reach no other member **after** every other living member that it
@@ -89,6 +90,8 @@ class Manager:
         if self.simulation.settings.safety == "quorum":
             return True
         newest = self.simulation.history.newest()
+        if not newest.version and any(other.alive and other.node.promoter for other in self.simulation.brokers):
+            return False  # a fresh cluster has no set that could tell two claimants apart: one at a time
         others = [
             other
             for other in self.simulation.brokers

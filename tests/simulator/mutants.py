@@ -12,7 +12,7 @@ from ha.losses import Losses
 from ha.node import Node
 from ha.peer import Peer
 from ha.primary import Primary
-from ha.promotion import Claim, Survey, View, decide
+from ha.promotion import Claim, Survey, View
 from tests.simulator.process import BrokerProcess
 
 
@@ -57,12 +57,9 @@ def shrink_at_once() -> AbstractContextManager[None]:
 def promote_unasked() -> AbstractContextManager[None]:
     """Promotion decides without asking anybody, and everybody grants."""
 
-    def alone(me: View, survey: Survey, safety: str, majority: int, force: bool = False) -> Any:
-        verdict = decide(me, Survey((), {}), "availability", 1, True)
-        if isinstance(verdict, Claim):
-            epoch = 1 + max([me.epoch, *(view.epoch for view in survey.views)])
-            return Claim(epoch, verdict.base, verdict.members)
-        return verdict
+    def alone(me: View, survey: Survey, *arguments: Any, **options: Any) -> Claim:
+        epoch = 1 + max([me.epoch, me.in_sync.epoch, *(view.epoch for view in survey.views)])
+        return Claim(epoch, me.in_sync, (me.member,))
 
     @contextmanager
     def both() -> Iterator[None]:

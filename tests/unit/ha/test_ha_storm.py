@@ -39,7 +39,9 @@ class Storm:
 
     def step(self) -> None:
         action = self.rng.choice(
-            [self.publish] * 6 + [self.consume] * 2 + [self.kill, self.boot, self.boot, self.pause, self.resume, self.promote, self.blink]
+            [self.publish] * 6
+            + [self.consume] * 2
+            + [self.kill, self.boot, self.boot, self.pause, self.resume, self.promote, self.blink]
             + ([self.cut, self.heal] if self.partitions else [])
         )
         action()
