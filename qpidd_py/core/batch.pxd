@@ -1,5 +1,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from qpidd_py.core.wire cimport le16
+
 cdef enum:                      # header of a frame on a replication link; a batch is one such frame
     LINK_HEADER = 32
     LINK_MAGIC = 0x31445051     # "QPD1"
@@ -18,6 +20,7 @@ cdef enum:                      # operations
 cdef enum:
     RECORD_HEADER = 16          # size u32, operation u8, flags u8, queues u16, position u64
     FLAG_PERSISTENT = 1
+    FLAG_TIMED = 2              # arrival and expiry follow the fixed part
 
 
 cdef class Segment
@@ -62,6 +65,14 @@ cdef class LogWriter:
     cdef int seal(self) except -1
     cdef list take(self)
     cdef size_t adopt(self, const uint8_t* p, size_t n) except? 0
+
+cdef inline const uint8_t* route_of(const uint8_t* record) noexcept nogil:
+    """Where exchange and routing key of an enqueue record stand."""
+    return record + RECORD_HEADER + 4 * <size_t>le16(record + 6) + (24 if record[5] & FLAG_TIMED else 8)
+
+cdef inline const uint8_t* lengths_of(const uint8_t* record) noexcept nogil:
+    """Where the lengths (route u16, 2 spare, content header u32) stand."""
+    return record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
 
 cdef int seal_link_frame(uint8_t* p, size_t length, uint64_t position, uint32_t records, uint8_t kind) noexcept
 cdef int check_link_frame(const uint8_t* p, size_t length) noexcept

@@ -12,7 +12,8 @@ other user-space work.
 
 Layout (little endian).  Batch: magic u32, length u32, last position u64, generation u32, records u32, crc u32, kind u8,
 flags u8, 2 spare.  Record: size u32, operation u8, flags u8, queues u16, position u64, then by operation:
-  enqueue     queue u32 × queues, route length u16, 2 spare, header length u32, route, content header, body
+  enqueue     queue u32 × queues, route length u16, 2 spare, header length u32,
+              [arrival u64, expiry u64: milliseconds since 1970, with the flag "timed"], route, content header, body
   dequeue     queue u32, ranges u32, (low u64, high u64) × ranges
   delivered   queue u32, 4 spare, position u64
   config, membership   payload
@@ -240,8 +241,8 @@ cdef int check_record(const uint8_t* p, size_t left) noexcept:
     if size > left or size < RECORD_HEADER:
         return False
     if p[4] == OP_ENQUEUE:
-        fixed = RECORD_HEADER + 4 * <size_t>le16(p + 6) + 8
-        return size >= fixed and size - fixed >= <size_t>le16(p + fixed - 8) + <size_t>le32(p + fixed - 4)
+        fixed = RECORD_HEADER + 4 * <size_t>le16(p + 6) + (24 if p[5] & FLAG_TIMED else 8)
+        return size >= fixed and size - fixed >= <size_t>le16(lengths_of(p)) + <size_t>le32(lengths_of(p) + 4)
     if p[4] == OP_DEQUEUE:
         return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 16 * <size_t>le32(p + RECORD_HEADER + 4)
     if p[4] == OP_DELIVERED:
@@ -279,7 +280,7 @@ cdef tuple _record(const uint8_t* p):
     cdef uint16_t queues = le16(p + 6) if p[4] == OP_ENQUEUE else (0 if p[4] in (OP_CONFIG, OP_MEMBERSHIP) else 1)
     numbers = [le32(p + RECORD_HEADER + 4 * i) for i in range(queues)]
     if p[4] == OP_ENQUEUE:
-        payload = _content(p, RECORD_HEADER + 4 * queues, size)
+        payload = _content(p, size)
     elif p[4] == OP_DEQUEUE:
         payload = [(le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
                    for i in range(le32(p + RECORD_HEADER + 4))]
@@ -290,8 +291,9 @@ cdef tuple _record(const uint8_t* p):
     return OPERATIONS[p[4]], p[5], le64(p + 8), numbers, payload
 
 
-cdef tuple _content(const uint8_t* p, uint32_t at, uint32_t size):
-    cdef uint32_t route = le16(p + at), header = le32(p + at + 4), start = at + 8
+cdef tuple _content(const uint8_t* p, uint32_t size):
+    cdef const uint8_t* q = lengths_of(p)
+    cdef size_t route = le16(q), header = le32(q + 4), start = route_of(p) - p
     return (PyBytes_FromStringAndSize(<const char*>p + start, route),
             PyBytes_FromStringAndSize(<const char*>p + start + route, header),
             PyBytes_FromStringAndSize(<const char*>p + start + route + header, size - start - route - header))

@@ -8,6 +8,8 @@ cdef class Catchup:
     travel with the live stream and are none of its business."""
 
     cdef readonly Queue queue
+    cdef list levels                        # still to be visited, the present one last
+    cdef Queue level
     cdef Ranges held
     cdef uint64_t cut
     cdef uint64_t sent                      # every id up to here has been looked at
@@ -17,6 +19,8 @@ cdef class Catchup:
 
     def __cinit__(self, Queue queue, bytes held, uint64_t cut):
         self.queue = queue
+        self.levels = list(queue.levels or (queue,))
+        self.level = self.levels.pop()
         self.cut = cut
         ranges_decode(&self.held, <const uint8_t*>PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
 
@@ -50,13 +54,21 @@ cdef class Catchup:
 
     def slice(self, size_t limit):
         """Records of the next missing messages, oldest first, about `limit` octets; empty when none are left."""
-        cdef uint64_t first = ring_after(&self.queue.main, self.sent), i = first, sent = self.sent
+        records = self.slice_level(limit)
+        while not records and self.levels:
+            self.level = self.levels.pop()
+            self.sent = self.at = 0
+            records = self.slice_level(limit)
+        return records
+
+    cdef bytes slice_level(self, size_t limit):
+        cdef uint64_t first = ring_after(&self.level.main, self.sent), i = first, sent = self.sent
         cdef size_t total = 0, at = self.at
         cdef Entry* e
         cdef bytes records
         cdef uint8_t* to
-        while i < self.queue.main.tail and total < limit:
-            e = ring_at(&self.queue.main, i)
+        while i < self.level.main.tail and total < limit:
+            e = ring_at(&self.level.main, i)
             if e.id > self.cut:
                 break
             if e.state != GONE and not self.holds(e.id):
@@ -70,7 +82,7 @@ cdef class Catchup:
         to = <uint8_t*>PyBytes_AS_STRING(records)
         self.at = at                        # the same walk once more, now writing
         while first < i:
-            e = ring_at(&self.queue.main, first)
+            e = ring_at(&self.level.main, first)
             if e.state != GONE and not self.holds(e.id):
                 to += write_record_for(to, e, self.queue.number)
             first += 1
@@ -84,9 +96,9 @@ cdef class Catchup:
     @property
     def left(self):
         """Messages that may still have to be sent (an upper bound)."""
-        cdef uint64_t i = ring_after(&self.queue.main, self.sent)
-        cdef uint64_t end = ring_after(&self.queue.main, self.cut)
-        return end - i if end > i else 0
+        cdef uint64_t i = ring_after(&self.level.main, self.sent)
+        cdef uint64_t end = ring_after(&self.level.main, self.cut)
+        return (end - i if end > i else 0) + sum([(<Queue>level).ready for level in self.levels])
 
 
 cdef inline size_t size_for(const Entry* e) noexcept:

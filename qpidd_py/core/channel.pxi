@@ -21,6 +21,8 @@ cdef class Route:
         self.handler = handler
         for q in queues:
             self.replicated += q.replicated
+            self.limited = self.limited or q.limited()
+            self.timed = self.timed or q.ttl != UNLIMITED
 
 
 cdef class Consumer:
@@ -129,31 +131,30 @@ cdef class Channel:
 
     def get(self, Queue queue, bint no_ack):
         """basic.get: writes get-ok and the message; False when nothing is ready."""
-        cdef int64_t index = queue.peek_ready()
+        cdef int64_t index = self.connection.engine.next_message(queue)
+        cdef Queue level = queue.head()
         cdef Entry* e
         cdef const uint8_t* record
-        cdef const uint8_t* q
         cdef uint8_t* p
         cdef uint32_t route, size
         if index < 0:
             return False
-        queue.take(index)
-        e = ring_at(&queue.main, index)
+        level.take(index)
+        e = ring_at(&level.main, index)
         record = (<Segment>e.segment).data + e.offset
-        q = record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
-        route = le16(q)
+        route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
         p = self.connection.room(size + FRAME_OVERHEAD)
         begin_frame(p, FRAME_METHOD, self.number, size)
         put32(p + 7, GET_OK)
         put64(p + 11, self.unacked_tail)
         p[19] = e.flags & ENTRY_REDELIVERED
-        memcpy(p + 20, q + 8, route)
+        memcpy(p + 20, route_of(record), route)
         put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
         p[size + 7] = FRAME_END
         self.connection.output_end += size + FRAME_OVERHEAD
         self.write_content(record)
-        self.hand_out(None, queue, index, no_ack)
+        self.hand_out(None, level, index, no_ack)
         return True
 
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1:
@@ -202,8 +203,7 @@ cdef class Channel:
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1:
         cdef Entry* e = ring_at(&queue.main, index)
         cdef const uint8_t* record = (<Segment>e.segment).data + e.offset
-        cdef const uint8_t* q = record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
-        cdef uint32_t route = le16(q), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
+        cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
         cdef uint8_t* p = self.connection.room(size + FRAME_OVERHEAD)
         begin_frame(p, FRAME_METHOD, self.number, size)
@@ -212,16 +212,15 @@ cdef class Channel:
         p += prefix
         put64(p, self.unacked_tail)
         p[8] = e.flags & ENTRY_REDELIVERED
-        memcpy(p + 9, q + 8, route)
+        memcpy(p + 9, route_of(record), route)
         p[9 + route] = FRAME_END
         self.connection.output_end += size + FRAME_OVERHEAD
         self.write_content(record)
         return self.hand_out(consumer, queue, index, consumer.no_ack)
 
     cdef int write_content(self, const uint8_t* record) except -1:
-        cdef const uint8_t* q = record + RECORD_HEADER + 4 * <size_t>le16(record + 6)
-        cdef size_t route = le16(q), header = le32(q + 4)
-        cdef const uint8_t* content = q + 8 + route
+        cdef size_t header = le32(lengths_of(record) + 4)
+        cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
         return write_frames(self, content, header, content + header, le32(record) - (content - record) - header)
 
     # ---------------------------------------------------------------- publishing
@@ -235,6 +234,9 @@ cdef class Channel:
             self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
                                    PyBytes_FromStringAndSize(<const char*>body, body_size)))
             return 0
+        if be16(header + 12) & 0x0100 and bad_expiration(header, header_size):
+            return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - expiration is not a number of "
+                                        "milliseconds", 60, 40)
         if self.confirming:
             self.publish_tag += 1
             tag = self.publish_tag
@@ -245,12 +247,48 @@ cdef class Channel:
         if not route.queues:
             self.unrouted(p, route, header, header_size, body, body_size)
             return self.confirm_now(tag) if tag else 0
+        if route.limited:
+            route = self.accepting(route, body_size)
+            if route.refusing and tag:
+                self.nack(tag)
+                tag = 0
+            if not route.queues:
+                return 0
         position = engine.enqueue(route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, p.length,
                                   header, header_size, body, body_size)
         if tag:
             if route.replicated == 0:
                 return self.confirm_now(tag)
             engine.add_wait(self, tag, position, False)
+        return 0
+
+    cdef Route accepting(self, Route route, size_t body_size):
+        """The route less the full queues that refuse (x-overflow reject-publish)."""
+        cdef Queue q
+        cdef Route rest
+        full = [q for q in route.queues if q.rejects and q.over(1, body_size)]
+        if not full:
+            return route
+        rest = Route([q for q in route.queues if q not in full])
+        rest.refusing = True
+        return rest
+
+    cdef int nack(self, uint64_t tag) except -1:
+        """basic.nack of a publish that a queue refused.  What was confirmed before it is said first; a later confirm with
+        multiple may cover it, which says nothing new about a tag that the client has dropped."""
+        cdef uint8_t* p
+        if self.first_wait:
+            self.connection.engine.add_wait(self, tag, 0, True, True)
+        else:
+            self.write_confirm()
+            self.confirmed = self.confirm_to = tag
+        p = self.connection.room(21)
+        begin_frame(p, FRAME_METHOD, self.number, 13)
+        put32(p + 7, BASIC_NACK)
+        put64(p + 11, tag)
+        p[19] = 0
+        p[20] = FRAME_END
+        self.connection.output_end += 21
         return 0
 
     cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
@@ -373,8 +411,8 @@ cdef class Channel:
             self.outstanding -= 1
             if self.prefetch:
                 self.mark_consumers()
-            elif queue.ready:
-                engine.mark_queue(queue)
+            elif consumer.queue.ready:
+                engine.mark_queue(consumer.queue)
         if not queue.deleted:
             index = queue.locate(u.id, u.index)
             if index < 0:
@@ -382,6 +420,8 @@ cdef class Channel:
             if action == REQUEUE:
                 queue.requeue(index)
                 engine.mark_queue(queue)
+            elif action == DISCARD:
+                engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
                 engine.dequeue(queue, index)
         forget_slot(u)
@@ -452,6 +492,7 @@ cdef class Channel:
             room += RECORD_HEADER + 72 + 4 * len(p.route.queues) + p.length + len(header) + len(body)
         engine.log.ensure(room + len(acks) * (RECORD_HEADER + 24))
         self.transactional = False
+        engine.withhold = True      # the client has no commit-ok yet: what it settles is not consumed until that is safe
         try:
             for p, header, body in publishes:
                 self.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
@@ -460,6 +501,7 @@ cdef class Channel:
                 self.settle_one(tag, action)
         finally:
             self.transactional = True
+            engine.withhold = False
         engine.log_dequeues()
         self.trim()
         return engine.position if engine.position > before else 0
@@ -526,7 +568,7 @@ cdef class Channel:
             done = trailing_ones(w.released)
             if done > w.count:
                 done = w.count
-            if done:
+            if done and not w.refused:
                 self.want_confirm(w.tag + done - 1)
             if done < w.count:
                 return
@@ -535,7 +577,6 @@ cdef class Channel:
         self.last_wait = 0
 
     cdef int write_confirm(self) except -1:
-        self.confirm_dirty = False
         if self.confirm_to <= self.confirmed or self.closing or self.connection.state != EXPECT_FRAMES:
             return 0
         write_ack(self, self.confirm_to, self.confirm_to - self.confirmed > 1)
@@ -602,18 +643,48 @@ cdef inline bint bad_header(const uint8_t* p, size_t n) noexcept:
     return n < 14 or be16(p) != 60
 
 
-cdef bint is_persistent(const uint8_t* p, size_t n) noexcept:
-    """Whether delivery-mode is 2; the only property the log's reader needs without decoding the rest."""
+cdef struct Peeked:
+    bint persistent
+    bint bad                    # an expiration that is not a number
+    uint64_t expiration         # milliseconds; UNLIMITED without one
+
+
+cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
+    """The two properties that storing a message depends on, without decoding the rest: delivery-mode, expiration."""
     cdef uint16_t flags = be16(p + 12)
-    cdef size_t at = 14
-    if not flags & 0x1000 or flags & 1:
-        return False
-    if flags & 0x8000:
-        at += 1 + (p[at] if at < n else 0)
-    if flags & 0x4000:
-        at += 1 + (p[at] if at < n else 0)
-    if flags & 0x2000:
-        if at + 4 > n:
-            return False
-        at += 4 + be32(p + at)
-    return at < n and p[at] == 2
+    cdef size_t at = 14, end
+    cdef int bit
+    found.persistent = found.bad = False
+    found.expiration = UNLIMITED
+    if not flags & 0x1100 or flags & 1:
+        return
+    for bit in range(15, 7, -1):
+        if not flags & (1 << bit):
+            continue
+        if at >= n:
+            return
+        if bit == 13:
+            if at + 4 > n:
+                return
+            at += 4 + <size_t>be32(p + at)
+        elif bit == 12 or bit == 11:
+            if bit == 12:
+                found.persistent = p[at] == 2
+            at += 1
+        elif bit > 8:
+            at += 1 + <size_t>p[at]
+        else:
+            end = at + 1 + p[at]
+            found.bad = end > n or end == at + 1 or end - at > 20
+            found.expiration = 0
+            at += 1
+            while at < end and not found.bad:
+                found.bad = not 48 <= p[at] <= 57
+                found.expiration = found.expiration * 10 + (p[at] - 48)
+                at += 1
+
+
+cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept:
+    cdef Peeked found
+    peek_properties(p, n, &found)
+    return found.bad

@@ -20,6 +20,7 @@ cdef struct Wait:               # a run of publishes of one channel whose confir
     uint64_t next               # the channel's next run, as index + 1; 0 = none
     uint32_t count              # 1 to 64
     bint unlogged               # nothing in the log to wait for
+    bint refused                # a nack was sent; not to be confirmed by itself
 
 cdef struct Unacked:
     void* queue                 # counted; NULL when settled
@@ -33,6 +34,9 @@ cdef class Route:
     cdef readonly object by_header
     cdef readonly object handler
     cdef uint32_t replicated    # how many of the queues are
+    cdef bint limited           # some queue has a limit
+    cdef bint timed             # some queue has a time to live
+    cdef bint refusing          # a full queue was left out
 
 cdef class Publication:         # what a basic.publish method frame asks for, kept by its octets
     cdef Route route
@@ -106,6 +110,8 @@ cdef class Channel:
     cdef void want_confirm(self, uint64_t tag) noexcept
     cdef void advance_confirms(self) noexcept
     cdef int write_confirm(self) except -1
+    cdef int nack(self, uint64_t tag) except -1
+    cdef Route accepting(self, Route route, size_t body_size)
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1
     cdef int body_frame(self, const uint8_t* p, size_t n) except -1
     cdef void drop_assembly(self) noexcept
@@ -169,6 +175,8 @@ cdef class Engine:
     cdef readonly uint64_t safe
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
+    cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn
+    cdef list expiring                      # queues with messages that may expire
     cdef public uint64_t max_message_size
     cdef public object on_batch
     cdef public object on_config
@@ -181,6 +189,7 @@ cdef class Engine:
     cdef list dirty_connections, dirty_links, confirm_channels
     cdef list held
     cdef bint safe_moved, in_turn, turn_wanted
+    cdef bint withhold                      # a dequeue does not release the confirm of what it takes
     cdef readonly bint throttled
     cdef set publishers
     cdef Wait* waits
@@ -195,12 +204,18 @@ cdef class Engine:
     cdef uint8_t* record(self, int operation, size_t size, uint32_t queues) except NULL
     cdef void touch(self, Queue queue) noexcept
     cdef int grow_waits(self) except -1
-    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged) except -1
+    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
+                      bint refused=*) except -1
     cdef void release_id(self, uint64_t id) noexcept
     cdef void mark_queue(self, Queue queue) noexcept
     cdef int dequeue(self, Queue queue, uint64_t index) except -1
     cdef int log_dequeues(self) except -1
     cdef int log_queue_dequeues(self, Queue queue) except -1
+    cdef int64_t next_message(self, Queue queue) except -2
+    cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1
+    cdef int enforce(self, Queue queue) except -1
+    cdef void note_timed(self, Queue queue) noexcept
+    cdef int expire_heads(self) except -1
     cdef int pump(self, Queue queue) except -1
     cdef int pump_all(self) except -1
     cdef int release_confirms(self) except -1

@@ -23,11 +23,12 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
-    OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record)
+    FLAG_PERSISTENT, FLAG_TIMED, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
+    OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record,
+    lengths_of, route_of)
 from qpidd_py.core.queue cimport (
-    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, Entry, Range, Ranges, ranges_add, ranges_decode,
-    ranges_encode, ring_after, ring_at)
+    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, ranges_add,
+    ranges_decode, ranges_encode, ring_after, ring_at)
 from qpidd_py.core.wire cimport (
     FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32,
     be64, begin_frame, frame_at, le16, le32, le64, put16, put32, put64, putle16, putle32, putle64)
@@ -66,6 +67,7 @@ cdef class Engine:
         self.confirm_channels = []
         self.held = []
         self.sweeping = []
+        self.expiring = []
         self.publishers = set()
         self.generation = 1
         self.waits_mask = 63
@@ -110,12 +112,16 @@ cdef class Engine:
         self.last_queue = None
         queue.clear()
         queue.deleted = True
+        for level in queue.levels or ():
+            (<Queue>level).deleted = True
         self.forget_routes()
         return cancelled
 
     def purge(self, Queue queue):
         """Drops what is ready; answers how many messages that were."""
         cdef uint64_t i
+        if queue.levels is not None:
+            return sum([self.purge(level) for level in queue.levels])
         if self.safe < self.position and queue.replicated:
             for i in range(queue.main.head, queue.main.tail):
                 if ring_at(&queue.main, i).state == READY and not ring_at(&queue.main, i).flags & ENTRY_SHARED:
@@ -162,42 +168,131 @@ cdef class Engine:
         """One publish: one record, an entry in each queue."""
         cdef uint32_t replicated = route.replicated, at = 16
         cdef LogWriter writer = self.log if replicated else self.local
-        cdef size_t size = RECORD_HEADER + 4 * <size_t>replicated + 8 + route_size + header_size + body_size
+        cdef Peeked found
+        cdef bint timed
+        cdef size_t size
         cdef uint8_t* p
+        cdef uint8_t* record
         cdef uint32_t offset
+        cdef uint64_t position
         cdef Queue queue
         cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
+        peek_properties(header, header_size, &found)
+        timed = route.timed or found.expiration != UNLIMITED
+        size = RECORD_HEADER + 4 * <size_t>replicated + (24 if timed else 8) + route_size + header_size + body_size
         if size > 0xF0000000:
             raise InvariantError(f"message of {size} octets does not fit a record")
         self.sequence += 1
         if replicated:
             self.position = self.sequence
-        p = writer.reserve(size, self.sequence)
+        record = p = writer.reserve(size, self.sequence)
         offset = <uint32_t>(p - writer.segment.data)
         putle32(p, <uint32_t>size)
         p[4] = OP_ENQUEUE
-        p[5] = FLAG_PERSISTENT if is_persistent(header, header_size) else 0
+        p[5] = (FLAG_PERSISTENT if found.persistent else 0) | (FLAG_TIMED if timed else 0)
         putle16(p + 6, replicated)
         putle64(p + 8, self.sequence)
         for queue in route.queues:
             if queue.replicated:
                 putle32(p + at, queue.number)
                 at += 4
-            queue.push(writer.segment, offset, <uint32_t>size, self.sequence, flags)
-            if not queue.dirty:
-                self.mark_queue(queue)
         p += at
         putle16(p, <uint32_t>route_size)
         putle16(p + 2, 0)
         putle32(p + 4, <uint32_t>header_size)
-        memcpy(p + 8, exrk, route_size)
-        memcpy(p + 8 + route_size, header, header_size)
+        p += 8
+        if timed:
+            putle64(p, self.now)
+            putle64(p + 8, UNLIMITED if found.expiration == UNLIMITED else self.now + found.expiration)
+            p += 16
+        memcpy(p, exrk, route_size)
+        memcpy(p + route_size, header, header_size)
         if body_size:
-            memcpy(p + 8 + route_size + header_size, body, body_size)
+            memcpy(p + route_size + header_size, body, body_size)
         self.published += 1
-        return self.sequence
+        position = self.sequence
+        for queue in route.queues:
+            queue.level_for(record).push(writer.segment, offset, <uint32_t>size, position, flags)
+            if not queue.dirty:
+                self.mark_queue(queue)
+            if timed:
+                self.note_timed(queue)
+        if route.limited:
+            for queue in route.queues:
+                if queue.limited():
+                    self.enforce(queue)
+        return position
+
+    def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
+        """A message that the broker itself puts into queues (dead letters); its position, 0 without a queue."""
+        cdef bytes exrk = bytes((len(exchange),)) + exchange + bytes((len(routing_key),)) + routing_key
+        if not route.queues:
+            return 0
+        return self.enqueue(route, <const uint8_t*>PyBytes_AS_STRING(exrk), PyBytes_GET_SIZE(exrk),
+                            <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
+                            <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+
+    # ---------------------------------------------------------------- limits and expiry
+
+    cdef int enforce(self, Queue queue) except -1:
+        """Drops the oldest until the queue is within its limits."""
+        cdef Queue level
+        cdef int64_t index
+        while queue.ready and queue.over(0, 0):
+            level = queue.tail()
+            index = level.peek_ready()
+            level.take(index)
+            self.drop_message(queue, level, index, "maxlen")
+        return 0
+
+    cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1:
+        """A message leaves without having been consumed: to the dead-letter exchange, or for good.
+
+        The copy is in the log before the dequeue: a crash between them can double it, never lose it."""
+        if queue.dead_letter is None or queue.deleted:
+            return self.dequeue(level, index)
+        queue.dead_letter(reason, *content_at(level, index))
+        before = self.withhold
+        self.withhold = True        # nobody has consumed it: its confirm waits as that of any other
+        self.dequeue(level, index)
+        self.withhold = before
+        return 0
+
+    cdef int64_t next_message(self, Queue queue) except -2:
+        """The index (in `queue.head()`) of what to hand out next, -1 for none; drops what has expired on the way."""
+        cdef Queue level
+        cdef int64_t index
+        while True:
+            level = queue.head()
+            index = level.peek_ready()
+            if index < 0 or not level.timed or not level.expired(index, self.now):
+                return index
+            level.take(index)
+            self.drop_message(queue, level, index, "expired")
+
+    cdef void note_timed(self, Queue queue) noexcept:
+        if queue not in self.expiring:
+            self.expiring.append(queue)
+
+    cdef int expire_heads(self) except -1:
+        """Queues without consumers lose what has expired at their head, too."""
+        cdef Queue queue, level
+        cdef int64_t index
+        for queue in list(self.expiring):
+            if queue.deleted or not queue.ready:
+                self.expiring.remove(queue)
+                continue
+            for level in queue.levels or (queue,):
+                index = level.peek_ready()
+                while index >= 0 and level.timed and level.expired(index, self.now):
+                    level.take(index)
+                    self.drop_message(queue, level, index, "expired")
+                    index = level.peek_ready()
+        return 0
 
     cdef void mark_queue(self, Queue queue) noexcept:
+        if queue.parent is not None:
+            queue = queue.parent
         if not queue.dirty:
             queue.dirty = True
             self.dirty_queues.append(queue)
@@ -205,7 +300,7 @@ cdef class Engine:
 
     cdef int dequeue(self, Queue queue, uint64_t index) except -1:
         cdef Entry* e = ring_at(&queue.main, index)
-        if e.id > self.safe and not e.flags & ENTRY_SHARED:
+        if e.id > self.safe and not e.flags & ENTRY_SHARED and not self.withhold:
             self.release_id(e.id)
         queue.dequeue(index)
         self.touch(queue)
@@ -260,12 +355,13 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- confirms
 
-    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged) except -1:
+    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
+                      bint refused=False) except -1:
         """Holds back the confirm of `tag`; extends the channel's run when position and tag follow on."""
         cdef Wait* w
         if channel.last_wait:
             w = &self.waits[(channel.last_wait - 1) & self.waits_mask]
-            if w.count < 64 and w.unlogged == unlogged and (unlogged or w.first + w.count == position):
+            if w.count < 64 and w.unlogged == unlogged and not (w.refused or refused) and (unlogged or w.first + w.count == position):
                 if unlogged:
                     w.released |= <uint64_t>1 << w.count
                 w.count += 1
@@ -279,6 +375,7 @@ cdef class Engine:
         w.told = 0
         w.count = 1
         w.unlogged = unlogged
+        w.refused = refused
         w.channel = <void*>channel
         w.next = 0
         self.waits_tail += 1
@@ -351,6 +448,7 @@ cdef class Engine:
             channels = self.confirm_channels
             self.confirm_channels = []
             for channel in channels:
+                channel.confirm_dirty = False
                 channel.write_confirm()
         return 0
 
@@ -480,6 +578,7 @@ cdef class Engine:
         cdef uint64_t share = 1, k
         cdef int64_t index
         cdef Consumer c
+        cdef Queue level
         while idle < n:
             if asked % n == 0:
                 share = queue.ready // n
@@ -492,11 +591,12 @@ cdef class Engine:
             idle += 1
             k = share
             while k and c.ready():
-                index = queue.peek_ready()
+                index = self.next_message(queue)
                 if index < 0:
                     return 0
-                queue.take(index)
-                c.channel.deliver(c, queue, index)
+                level = queue.head()
+                level.take(index)
+                c.channel.deliver(c, level, index)
                 k -= 1
                 idle = 0
         return 0
@@ -521,6 +621,8 @@ cdef class Engine:
             self.confirm_consumed()
         self.safe_at_tick = self.safe
         self.compact()
+        if self.expiring:
+            self.expire_heads()
         if self.turn_wanted:
             self.end_turn()
 
@@ -536,6 +638,9 @@ cdef class Engine:
         while self.sweeping and most:
             queue = self.sweeping[len(self.sweeping) - 1]
             start = self.sweep_at
+            if queue.levels is not None:
+                self.sweeping[len(self.sweeping) - 1:] = queue.levels
+                continue
             self.sweep_at = queue.sweep(self.local, self.sweep_at, most)
             most -= min(most, max(self.sweep_at - start, <uint64_t>1))
             if self.sweep_at >= queue.main.tail:
@@ -564,6 +669,8 @@ cdef class Engine:
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
         for queue in self.queues.values():
             queue.reset()
+            if queue.timed:
+                self.note_timed(queue)
 
     def demote(self):
         """This broker is primary no longer: nothing that waits is ever confirmed, every message is ready.
@@ -583,6 +690,7 @@ cdef class Engine:
         self.touched_queues = []
         self.delivered_queues = []
         self.dirty_queues = []
+        self.expiring = []
         self.log.take()
         for queue in self.queues.values():
             queue.delivery_noted = False
@@ -648,7 +756,7 @@ cdef class Engine:
                     self.find_queue(le32(p + RECORD_HEADER)).remove_range(
                         le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
             elif p[4] == OP_DELIVERED:
-                self.find_queue(le32(p + RECORD_HEADER)).delivered = le64(p + RECORD_HEADER + 8)
+                self.find_queue(le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
             elif p[4] == OP_CONFIG:
                 self.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
                                                                      le32(p) - RECORD_HEADER))
@@ -664,7 +772,7 @@ cdef class Engine:
         cdef uint8_t flags = ENTRY_SHARED if queues > 1 else 0
         cdef Queue queue
         for i in range(queues):
-            queue = self.find_queue(le32(p + RECORD_HEADER + 4 * i))
+            queue = self.find_queue(le32(p + RECORD_HEADER + 4 * i)).level_for(p)
             if side:
                 queue.push_side(segment, offset, size, id, flags)
             elif queue.main.tail > queue.main.head and ring_at(&queue.main, queue.main.tail - 1).id >= id:

@@ -2,6 +2,8 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport LogWriter, Segment
 
+cdef uint64_t UNLIMITED
+
 cdef enum:                      # states of an entry
     READY = 0
     UNACKED = 1
@@ -54,7 +56,16 @@ cdef class Queue:
     cdef readonly uint64_t bytes            # octets of the records waiting
     cdef readonly uint64_t enqueued         # messages ever
     cdef readonly uint64_t dequeued
+    cdef readonly uint64_t ready_bytes      # octets of the bodies that are ready
     cdef public object owner                # the broker's record of this queue
+    cdef public uint64_t max_count          # limits on what is ready; UNLIMITED = none
+    cdef public uint64_t max_bytes
+    cdef public uint64_t ttl                # milliseconds; UNLIMITED = none
+    cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
+    cdef public object dead_letter          # called with (reason, exchange, routing key, header, body), or None
+    cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
+    cdef Queue parent                       # of a level
+    cdef bint timed                         # some message may expire
     cdef Ring main
     cdef Ring side                          # what a joining backup receives behind the live stream's back
     cdef bint joining
@@ -69,6 +80,17 @@ cdef class Queue:
     cdef bint touched                       # has entries in `gone`
     cdef list consumers
     cdef size_t turn                        # whose turn it is
+    cdef Queue level_for(self, const uint8_t* record)
+    cdef Queue head(self)
+    cdef Queue tail(self)
+    cdef inline bint limited(self) noexcept:
+        return self.max_count != UNLIMITED or self.max_bytes != UNLIMITED
+    cdef inline bint over(self, uint64_t count, uint64_t octets) noexcept:
+        """Beyond its limits with that much more?"""
+        return self.ready + count > self.max_count or self.ready_bytes + octets > self.max_bytes
+    cdef void count(self, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept
+    cdef bint expired(self, uint64_t index, uint64_t now) noexcept
+    cdef void set_delivered(self, uint64_t id) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int grow(self) except -1
     cdef int64_t peek_ready(self) noexcept nogil
@@ -86,5 +108,10 @@ cdef class Queue:
     cdef int reset(self) except -1
     cdef int push_side(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int merge(self) except -1
+    cdef int merge_rings(self) except -1
+    cdef Ranges ids_of_levels(self) except *
+    cdef bint follows(self, uint64_t index, uint64_t id) noexcept
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0
     cdef Ranges ids(self) except *
+
+cdef tuple content_at(Queue queue, uint64_t index)

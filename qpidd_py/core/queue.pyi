@@ -1,4 +1,6 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+NO_LIMIT: int
 
 class Queue:
     number: int
@@ -11,6 +13,14 @@ class Queue:
     enqueued: int
     dequeued: int
     owner: object
+    ready_bytes: int
+    max_count: int
+    max_bytes: int
+    ttl: int
+    rejects: bool
+    dead_letter: Callable[[str, _octets, _octets, _octets, _octets], None] | None
+    levels: list[Queue] | None
+    def add_levels(self, highest: int) -> None: ...
     @property
     def consumer_count(self) -> int: ...
     def held(self) -> _octets: ...

@@ -12,6 +12,9 @@ Invariants
 * `gone` holds what this turn dequeued; a range low..high there may be extended only by the ring's next entry, so
   "all of this queue's ids in low..high" is exactly what was dequeued, on the primary and on each backup.
 
+A queue with priorities is a parent without messages of its own and one queue for each level; the levels share the
+parent's number and keep its counters, callers ask `head` whose turn it is and `level_for` where a message belongs.
+
 On a backup that joins, messages older than the live stream arrive in `side`, sorted as well; `merge` ends that.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -19,12 +22,14 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memmove
 
-from qpidd_py.core.batch cimport RECORD_HEADER
-from qpidd_py.core.wire cimport le16, le32
+from qpidd_py.core.batch cimport FLAG_TIMED, lengths_of, route_of
+from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
 from qpidd_py.errors import InvariantError, LinkError
 
 cdef uint64_t NOWHERE = <uint64_t>-2      # an index that no entry follows
+UNLIMITED = <uint64_t>-1
+NO_LIMIT = <object>UNLIMITED
 
 # ------------------------------------------------------------------ ranges
 
@@ -177,8 +182,40 @@ cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil:
     return -1
 
 
+cdef inline const uint8_t* record_of(const Entry* e) noexcept:
+    return (<Segment>e.segment).data + e.offset
+
+
 cdef inline uint32_t record_size(const Entry* e) noexcept:
-    return le32((<Segment>e.segment).data + e.offset)
+    return le32(record_of(e))
+
+
+cdef inline uint32_t body_size(const Entry* e) noexcept:
+    cdef const uint8_t* p = record_of(e)
+    return <uint32_t>(le32(p) - (route_of(p) - p) - le16(lengths_of(p)) - le32(lengths_of(p) + 4))
+
+
+cdef uint8_t priority_of(const uint8_t* record) noexcept:
+    """The property priority; 0 without one.  The content header was checked when it arrived (14 octets at least)."""
+    cdef const uint8_t* p = route_of(record) + le16(lengths_of(record))
+    cdef size_t n = le32(lengths_of(record) + 4), at = 14
+    cdef uint16_t flags
+    if n < 14:
+        return 0
+    flags = be16(p + 12)
+    if not flags & 0x0800 or flags & 1:
+        return 0
+    if flags & 0x8000:
+        at += 1 + <size_t>(p[at] if at < n else 0)
+    if flags & 0x4000:
+        at += 1 + <size_t>(p[at] if at < n else 0)
+    if flags & 0x2000:
+        if at + 4 > n:
+            return 0
+        at += 4 + <size_t>be32(p + at)
+    if flags & 0x1000:
+        at += 1
+    return p[at] if at < n else 0
 
 
 # ------------------------------------------------------------------ queue
@@ -191,6 +228,7 @@ cdef class Queue:
         self.name = name
         self.replicated = replicated
         self.consumers = []
+        self.max_count = self.max_bytes = self.ttl = UNLIMITED
         ring_init(&self.main)
         ring_init(&self.side)
 
@@ -199,6 +237,67 @@ cdef class Queue:
         ring_free(&self.side)
         free(self.returned.items)
         free(self.gone.items)
+
+    def add_levels(self, int highest):
+        """Makes it a queue with priorities 0 to `highest`; before the first message."""
+        cdef Queue level
+        if self.enqueued:
+            raise InvariantError(f"queue {self.name} has messages already")
+        self.levels = []
+        for priority in range(highest + 1):
+            level = Queue(self.number, self.name, self.replicated)
+            level.parent = self
+            self.levels.append(level)
+
+    cdef Queue level_for(self, const uint8_t* record):
+        cdef uint8_t priority
+        if self.levels is None:
+            return self
+        priority = priority_of(record)
+        return <Queue>self.levels[priority if priority < len(self.levels) else len(self.levels) - 1]
+
+    cdef Queue head(self):
+        """Where the next message to hand out lies: self, or the highest level that has one."""
+        cdef Py_ssize_t i
+        if self.levels is not None and self.ready:
+            for i in range(len(self.levels) - 1, -1, -1):
+                if (<Queue>self.levels[i]).ready:
+                    return <Queue>self.levels[i]
+        return self
+
+    cdef Queue tail(self):
+        """Where the message lies that is worth least: the oldest of the lowest level."""
+        cdef Queue level
+        if self.levels is not None:
+            for level in self.levels:
+                if level.ready:
+                    return level
+        return self
+
+    cdef void count(self, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept:
+        self.ready += ready
+        self.unacked += unacked
+        self.bytes += octets
+        self.ready_bytes += body
+        if self.parent is not None:
+            self.parent.count(ready, unacked, octets, body)
+
+    cdef bint expired(self, uint64_t index, uint64_t now) noexcept:
+        """`now` in milliseconds since 1970."""
+        cdef const uint8_t* p = record_of(ring_at(&self.main, index))
+        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl, arrival
+        if not p[5] & FLAG_TIMED:
+            return False
+        arrival = le64(lengths_of(p) + 8)
+        return le64(lengths_of(p) + 16) <= now or (ttl != UNLIMITED and arrival + ttl <= now)
+
+    cdef void set_delivered(self, uint64_t id) noexcept:
+        cdef Queue level
+        if id > self.delivered:
+            self.delivered = id
+        if self.levels is not None:
+            for level in self.levels:
+                level.set_delivered(id)
 
     @property
     def consumer_count(self):
@@ -221,9 +320,14 @@ cdef class Queue:
         e.deliveries = 0
         segment.live += size
         self.main.tail += 1
-        self.ready += 1
         self.enqueued += 1
-        self.bytes += size
+        if self.parent is not None:
+            self.parent.enqueued += 1
+        if record_of(e)[5] & FLAG_TIMED:
+            self.timed = True
+            if self.parent is not None:
+                self.parent.timed = True
+        self.count(1, 0, size, body_size(e))
         return 0
 
     cdef int grow(self) except -1:
@@ -272,8 +376,7 @@ cdef class Queue:
         else:
             self.next = index + 1
         e.state = UNACKED
-        self.ready -= 1
-        self.unacked += 1
+        self.count(-1, 1, 0, -<int64_t>body_size(e))
         if e.id > self.delivered:
             self.delivered = e.id
 
@@ -290,8 +393,7 @@ cdef class Queue:
         e.flags |= ENTRY_REDELIVERED
         if e.deliveries < 0xFFFF:
             e.deliveries += 1
-        self.unacked -= 1
-        self.ready += 1
+        self.count(1, -1, 0, body_size(e))
         if index + 1 == self.next and self.returned.count == 0:
             self.next = index
             return 0
@@ -311,7 +413,7 @@ cdef class Queue:
         """UNACKED or READY -> GONE, noted for the log."""
         cdef Entry* e = ring_at(&self.main, index)
         if self.replicated:
-            if self.gone.count and self.gone_index + 1 == index:
+            if self.gone.count and self.follows(index, e.id):
                 self.gone.items[self.gone.count - 1].high = e.id
             else:
                 ranges_add(&self.gone, e.id, e.id)
@@ -323,22 +425,34 @@ cdef class Queue:
             self.next = self.main.head
         return 0
 
+    cdef bint follows(self, uint64_t index, uint64_t id) noexcept:
+        """May the last range of `gone` be extended to this entry?  Other levels have ids in between."""
+        if self.parent is not None:
+            return self.gone.items[self.gone.count - 1].high + 1 == id
+        return self.gone_index + 1 == index
+
     cdef void release(self, Entry* e) noexcept:
         cdef Segment segment = <Segment>e.segment
         cdef uint32_t size = record_size(e)
         segment.live -= size
-        self.bytes -= size
         if e.state == UNACKED:
-            self.unacked -= 1
+            self.count(0, -1, -<int64_t>size, 0)
         else:
-            self.ready -= 1
+            self.count(-1, 0, -<int64_t>size, -<int64_t>body_size(e))
         self.dequeued += 1
+        if self.parent is not None:
+            self.parent.dequeued += 1
         e.state = GONE
         e.segment = NULL
         Py_DECREF(segment)
 
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1:
         """A backup applies a dequeue: all ids in low..high go, in both rings."""
+        cdef Queue level
+        if self.levels is not None:
+            for level in self.levels:
+                level.remove_range(low, high)
+            return 0
         self.remove_from(&self.main, low, high)
         if self.joining:
             self.remove_from(&self.side, low, high)
@@ -361,7 +475,7 @@ cdef class Queue:
             self.next = self.main.head
 
     cdef uint64_t drop_ready(self) except? 0:
-        """Purge: every READY message goes; answers how many."""
+        """Purge: every READY message goes; answers how many.  Not for a parent."""
         cdef uint64_t i, count = self.ready
         for i in range(self.main.head, self.main.tail):
             if ring_at(&self.main, i).state == READY:
@@ -373,6 +487,10 @@ cdef class Queue:
     cdef int clear(self) except -1:
         """Forgets all messages, without a word to the log."""
         cdef uint64_t i
+        cdef Queue level
+        if self.levels is not None:
+            for level in self.levels:
+                level.clear()
         for i in range(self.main.head, self.main.tail):
             if ring_at(&self.main, i).state != GONE:
                 self.release(ring_at(&self.main, i))
@@ -390,6 +508,10 @@ cdef class Queue:
         """After a change of role: every message is ready; those handed out before say redelivered."""
         cdef uint64_t i
         cdef Entry* e
+        cdef Queue level
+        if self.levels is not None:
+            for level in self.levels:
+                level.reset()
         if self.joining:
             self.merge()
         self.returned.count = self.gone.count = 0
@@ -400,10 +522,9 @@ cdef class Queue:
                 e = ring_at(&self.main, i)
                 if e.state == UNACKED:
                     e.state = READY
+                    self.count(1, -1, 0, body_size(e))
                 if e.id <= self.delivered:
                     e.flags |= ENTRY_REDELIVERED
-        self.ready += self.unacked
-        self.unacked = 0
         self.delivered_logged = self.delivered
         return 0
 
@@ -428,6 +549,14 @@ cdef class Queue:
 
     cdef int merge(self) except -1:
         """The difference is complete: one ring again."""
+        cdef Queue level
+        if self.levels is not None:
+            for level in self.levels:
+                level.merge()
+            return 0
+        return self.merge_rings()
+
+    cdef int merge_rings(self) except -1:
         cdef uint64_t capacity = 16, a, b
         cdef Ring merged
         cdef Entry* x
@@ -464,6 +593,8 @@ cdef class Queue:
         cdef Ranges r = Ranges(NULL, 0, 0)
         cdef uint64_t i
         cdef Entry* e
+        if self.levels is not None:
+            return self.ids_of_levels()
         if self.joining:
             self.merge()
         for i in range(self.main.head, self.main.tail):
@@ -474,6 +605,23 @@ cdef class Queue:
                 r.items[r.count - 1].high = e.id
             else:
                 ranges_add(&r, e.id, e.id)
+        return r
+
+    cdef Ranges ids_of_levels(self) except *:
+        cdef Ranges r = Ranges(NULL, 0, 0), part
+        cdef Queue level
+        cdef size_t k
+        runs = []
+        for level in self.levels:
+            part = level.ids()
+            for k in range(part.count):
+                runs.append((part.items[k].low, part.items[k].high))
+            free(part.items)
+        for low, high in sorted(runs):
+            if r.count and r.items[r.count - 1].high + 1 == low:
+                r.items[r.count - 1].high = high
+            else:
+                ranges_add(&r, low, high)
         return r
 
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0:
@@ -509,7 +657,12 @@ cdef class Queue:
         """The first `limit` messages, handed out or not, as (id, redelivered, exchange, routing key, header, body)."""
         cdef uint64_t i
         cdef Entry* e
+        cdef Queue level
         found = []
+        if self.levels is not None:
+            for level in reversed(self.levels):
+                found += level.peek(limit - len(found))
+            return found
         for i in range(self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
             if e.state != GONE:
@@ -520,23 +673,33 @@ cdef class Queue:
 
     def check(self):
         """Raises InvariantError unless the counters and the order are what the entries say (tests, simulator)."""
-        cdef uint64_t i, ready = 0, unacked = 0, last = 0
+        cdef uint64_t i, ready = 0, unacked = 0, last = 0, bodies = 0
         cdef Entry* e
+        cdef Queue level
+        for level in self.levels or ():
+            level.check()
+            ready += level.ready
+            unacked += level.unacked
+            bodies += level.ready_bytes
         for i in range(self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
             if e.id <= last:
                 raise InvariantError(f"queue {self.name}: id {e.id} after {last}")
             last = e.id
             ready += e.state == READY
+            bodies += body_size(e) if e.state == READY else 0
             unacked += e.state == UNACKED
             if (e.state == GONE) != (e.segment == NULL):
                 raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
             if e.state == READY and i < self.next and not self._returned(i):
                 raise InvariantError(f"queue {self.name}: message {e.id} would never be handed out")
         for i in range(self.side.head, self.side.tail):
-            ready += ring_at(&self.side, i).state == READY
-        if (ready, unacked) != (self.ready, self.unacked):
-            raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}; kept {self.ready}, {self.unacked}")
+            e = ring_at(&self.side, i)
+            ready += e.state == READY
+            bodies += body_size(e) if e.state == READY else 0
+        if (ready, unacked, bodies) != (self.ready, self.unacked, self.ready_bytes):
+            raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}, {bodies} octets; "
+                                 f"kept {self.ready}, {self.unacked}, {self.ready_bytes}")
 
     cdef bint _returned(self, uint64_t index) noexcept:
         cdef size_t k
@@ -547,11 +710,15 @@ cdef class Queue:
 
 
 cdef tuple _content(const Entry* e):
-    cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
-    cdef const uint8_t* q = p + RECORD_HEADER + 4 * <size_t>le16(p + 6)
-    cdef size_t route = le16(q), header = le32(q + 4), exchange = q[8]
-    cdef const uint8_t* content = q + 8 + route
-    return (PyBytes_FromStringAndSize(<const char*>q + 9, exchange),
-            PyBytes_FromStringAndSize(<const char*>q + 10 + exchange, q[9 + exchange]),
+    cdef const uint8_t* p = record_of(e)
+    cdef const uint8_t* route = route_of(p)
+    cdef size_t header = le32(lengths_of(p) + 4), exchange = route[0]
+    cdef const uint8_t* content = route + le16(lengths_of(p))
+    return (PyBytes_FromStringAndSize(<const char*>route + 1, exchange),
+            PyBytes_FromStringAndSize(<const char*>route + 2 + exchange, route[1 + exchange]),
             PyBytes_FromStringAndSize(<const char*>content, header),
             PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))
+
+
+cdef tuple content_at(Queue queue, uint64_t index):
+    return _content(ring_at(&queue.main, index))

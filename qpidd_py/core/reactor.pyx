@@ -32,6 +32,21 @@ cdef extern from "<sys/epoll.h>" nogil:
     uint32_t EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
     int EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
 
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* now)
+    int CLOCK_REALTIME_COARSE
+
+
+cdef uint64_t milliseconds() noexcept:
+    """Since 1970; for the expiry of messages, so the kernel's tick is fine enough."""
+    cdef timespec t
+    clock_gettime(CLOCK_REALTIME_COARSE, &t)
+    return <uint64_t>t.tv_sec * 1000 + <uint64_t>t.tv_nsec // 1000000
+
+
 cdef enum:
     READ_SIZE = 262144          # octets of one recv
     READS = 4                   # recvs of one connection in one turn: fairness
@@ -118,6 +133,7 @@ cdef class Reactor(Transport):
             if n <= 0:
                 return
             self.turns += 1
+            self.engine.now = milliseconds()
             self.engine.turn_wanted = True      # it ends below: nobody need schedule that
             try:
                 for i in range(n):
