@@ -43,7 +43,8 @@ from qpidd_py.errors import LinkError
 
 FIRST_DELAY = 0.004
 """Seconds before a second attempt; a claimant is primary some milliseconds after we have granted its claim."""
-HINT_ATTEMPTS = 25
+HINT_ATTEMPTS = 6
+"""A claimant that is no primary after that many attempts has failed: ask around instead."""
 
 
 class Step(Enum):
@@ -59,7 +60,7 @@ class Step(Enum):
 class Backup(Role):
     """The role of every broker that is not primary."""
 
-    def __init__(self, node: Any) -> None:
+    def __init__(self, node: Any, doubt: bool = False) -> None:
         super().__init__(node)
         now = self.env.now()
         self.step = Step.SEARCHING
@@ -77,7 +78,7 @@ class Backup(Role):
         self._delay = FIRST_DELAY
         self._round: Round | None = None
         self._paused = False
-        self._doubt = False
+        self._doubt = doubt
         self._checks = 0
         self._complaint = ""
         self._started = now
@@ -136,7 +137,9 @@ class Backup(Role):
     # ---- finding the primary --------------------------------------------------------------------------------------
 
     def follow(self, address: str) -> None:
-        """We have granted a claim: stop listening to the old primary in this instant, go to the new one."""
+        """We have granted a claim: stop listening to the old primary in this instant, go to the new one.  Until we are
+        complete there we are in doubt: it may get tired of waiting for us."""
+        self._doubt = True
         self._drop_link()
         self._attempt += 1
         self._hint, self._hint_attempts, self._delay = address, 0, FIRST_DELAY
@@ -171,7 +174,8 @@ class Backup(Role):
         if self.stopped or self._paused:
             return
         survey = Survey.of(self.node.id, answers)
-        if self.leader is not None and survey.outcome(self.leader) is Outcome.REFUSED:
+        followed = self.leader is not None and self.leader.id == self.node.persisted.leader
+        if followed and self.leader is not None and survey.outcome(self.leader) is Outcome.REFUSED:
             self._doubt = False  # that process is gone: it does not go on without us
         primaries = [view for view in survey.views if self._would_follow(view)]
         if not primaries:
@@ -211,7 +215,7 @@ class Backup(Role):
         if self._hint:
             self._hint_attempts += 1
             if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
-                self._hint = ""
+                self._hint, self._delay = "", FIRST_DELAY
         if answer.error and answer.error != self._complaint:
             # Another backup that says so is the usual case; wrong credentials are not, and are said once.
             self._complaint = answer.error

@@ -231,7 +231,7 @@ class Node:
         self.engine.begin_epoch(claim.epoch)
         self.lineage = {**self.lineage, claim.epoch: self.id}
         self.whole = True
-        role = Primary(self, [member for member in claim.members if member.id != self.id])
+        role = Primary(self, [member for member in claim.members if member.id != self.id], claim.positions)
         self.role = role
         self.set_state(State.RECOVERING)
         self.configuration.on_promoted()
@@ -249,7 +249,7 @@ class Node:
                 self.depose(claim.ballot, f"{claim.claimant} claims epoch {claim.epoch}", claim.claimant.address)
             else:
                 self.persist(epoch=claim.epoch, leader=claim.claimant.id)
-            if isinstance(self.role, Backup) and self.promoter is None:
+            if isinstance(self.role, Backup):
                 self.role.follow(claim.claimant.address)
         self.env.event("claim", peer=str(claim.claimant), result="denied" if reason else "granted", reason=reason)
         return {"granted": not reason, "reason": reason, "id": self.id, "epoch": self.epoch}
@@ -272,7 +272,7 @@ class Node:
         self.env.log("warning", f"deposed: {reason}")
         self.env.event("demote", reason=reason, last_pos=self.engine.position)
         self.configuration.on_deposed()
-        role = Backup(self)
+        role = Backup(self, doubt=True)
         self.role = role
         self.set_state(State.JOINING)
         # Clients first: their channels give back what they hold, and only then may the engine forget all of that.

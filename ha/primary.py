@@ -13,13 +13,13 @@ when there is none.  Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ha.catchup import Plan
 from ha.environment import Json, Link
 from ha.losses import Losses
-from ha.membership import Member
+from ha.membership import InSync, Member
 from ha.operations import Membership
 from ha.peer import Peer, Phase, Pulse
 from ha.position import epoch_of, text
@@ -37,10 +37,13 @@ BACKLOG_LOW: Final = 16 << 20
 class Primary(Role):
     """The role of a broker that has been promoted."""
 
-    def __init__(self, node: Any, expected: Iterable[Member]) -> None:
+    def __init__(self, node: Any, expected: Iterable[Member], positions: Mapping[str, int] | None = None) -> None:
+        """`positions`: how far the expected ones hold everything, as they have said when they were asked."""
         super().__init__(node)
+        self._positions = positions or {}
         now = self.env.now()
         self.frozen = False
+        self._enough = self.node.safety.may_confirm(self.node.persisted.in_sync)
         self._throttled = False
         self.expected: dict[str, Member] = {member.id: member for member in expected}
         self._links: dict[Link, Peer] = {}
@@ -65,7 +68,9 @@ class Primary(Role):
         """Put the first in-sync set of our epoch into the log and wait for the expected backups."""
         now = self.env.now()
         for member in self.expected.values():
-            self._counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=self._base, lost_at=now))
+            # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.
+            acked = min(self._positions.get(member.id, 0), self._base)
+            self._counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
         self.engine.log_membership(Membership(self.node.persisted.in_sync).encode())
         self.engine.flush()
         if self.expected:
@@ -106,7 +111,7 @@ class Primary(Role):
         """Recompute how far the log is safe and tell the core."""
         if self._throttled and all(link.backlog < BACKLOG_LOW for link in self._live):
             self._throttle(False)
-        if self.frozen:
+        if self.frozen or not self._enough:
             return
         low = self.engine.position
         for peer in self._counting:
@@ -274,7 +279,7 @@ class Primary(Role):
         """It holds everything that we hold: from this operation on nothing is confirmed without it."""
         peer.target, peer.whole = 0, True
         in_sync = self.node.persisted.in_sync.grow(peer.member)
-        self.node.persist(in_sync=in_sync)
+        self._record(in_sync)
         if not any(other is peer for other in self._counting):
             self._counting = [other for other in self._counting if other.id != peer.id or other.removal]
             self._counting.append(peer)
@@ -284,6 +289,10 @@ class Primary(Role):
         self.env.event("membership", peer=str(peer.member), result="ready", attrs={"version": in_sync.version})
         self.expected.pop(peer.id, None)
         self._check_active()
+
+    def _record(self, in_sync: InSync) -> None:
+        self.node.persist(in_sync=in_sync)
+        self._enough = self.node.safety.may_confirm(in_sync)
 
     # ---- a backup is lost -----------------------------------------------------------------------------------------
 
@@ -314,7 +323,7 @@ class Primary(Role):
         if self.stopped:
             return
         in_sync = self.node.persisted.in_sync.shrink(peer.id for peer in peers)
-        self.node.persist(in_sync=in_sync)
+        self._record(in_sync)
         position = self.engine.log_membership(Membership(in_sync).encode())
         for peer in peers:
             peer.removal = position

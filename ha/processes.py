@@ -45,6 +45,13 @@ def config_text(spec: ClusterSpec, node: NodeSpec) -> str:
     return "\n".join([f"# Written by qpid-cluster for {node.name}; changes are lost.", *lines, ""])
 
 
+def write_config(spec: ClusterSpec, node: NodeSpec) -> None:
+    """Writes the broker's file, for its owner alone: there is a password in it."""
+    path = config_path(spec, node)
+    path.touch(mode=0o600)
+    path.write_text(config_text(spec, node), encoding="utf-8")
+
+
 class Processes:
     """The running brokers of one supervisor; `exited(node, how)` is called from the loop."""
 

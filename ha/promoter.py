@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ha.environment import Answer, Json, Outcome
 from ha.membership import InSync
-from ha.promotion import Claim, ClaimRequest, Refuse, Survey, View, decide, decide_claims
+from ha.promotion import Claim, ClaimRequest, Refuse, Survey, View, decide, decide_claims, fell_silent
 from ha.survey import Round
 from qpidd_py.errors import LinkError
 
@@ -83,6 +83,8 @@ class Promoter:
     def _claimed(self, claim: Claim, answers: dict[str, Answer]) -> None:
         node = self._node
         reason = decide_claims(claim, answers, node.id, node.safety.mode, node.safety.majority)
+        if not reason and node.safety.probes and not self._force:
+            reason = fell_silent(self._survey, answers)
         if not reason and node.persisted.ballot != (claim.epoch, node.id):
             reason = f"epoch {node.persisted.epoch} was granted to another broker meanwhile"
         if reason:

@@ -13,14 +13,18 @@ Facts, not state names, decide:
 Rules, in order (N = newest set, I = this broker, P = any other):
 
     R1  a reachable P is primary                               => refused, named
-    R2  safety quorum, and no majority is reachable            => refused
-    R3  N was never filled (fresh cluster)                     => claim
+    R2  safety quorum, and no majority has answered            => refused
+        else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
+        and we are three or more, or new                       => refused, unless safety is availability, or by force
+    R3  nobody heard knows of an epoch (fresh cluster)         => claim
     R4  I whole and in N:
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more)
-          I am in doubt, and the leader of N is silent         => refused, or by force; else claim
+          I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent
+                                                               => refused, or by force; else claim
     R5  otherwise what I hold may lack confirmed messages:
           a reachable P is whole and in N                      => refused, P named
           a P of N is silent (it may live, and be whole)       => refused, unless safety is availability, or by force
+          the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
           a reachable P holds more                             => refused, P named; else claim: total failure, best copy
 
@@ -31,7 +35,8 @@ silent primary knows.
 
 `known` is the in-sync set that the manager has on record, if it keeps one; it counts as if a broker had said it.
 
-The claim is checked again by whoever grants it (`grant`), against what it knows at that moment.
+The claim is checked again by whoever grants it (`grant`), against what it knows at that moment; whoever has answered
+the question has to answer the claim, too (`fell_silent`).
 """
 
 from __future__ import annotations
@@ -64,7 +69,8 @@ class View:
     primary: str = ""
     """Address of the primary that it follows or would try, if it knows one."""
     doubt: bool = False
-    """It stood still, or its primary hung up: it may have been removed from the in-sync set without knowing."""
+    """It stood still, its primary hung up, or it has granted a claim and not followed the claimant yet: it may have
+    been removed from the in-sync set without knowing."""
 
     @property
     def member(self) -> Member:
@@ -154,6 +160,15 @@ class Survey:
         # Another broker answers at that address: the member itself is not heard.
         return Outcome.SILENT if outcome is Outcome.ANSWERED else outcome
 
+    def fate(self, id: str, newest: InSync) -> Outcome:
+        """Of a broker known by its id, whose address may not be known: SILENT unless it is certain that it is not."""
+        if self.view(id) is not None:
+            return Outcome.ANSWERED
+        member = newest.member(id)
+        if member is not None:
+            return self.outcome(member)
+        return Outcome.SILENT if Outcome.SILENT in self.outcomes.values() else Outcome.REFUSED
+
 
 @dataclass(frozen=True)
 class Refuse:
@@ -169,6 +184,8 @@ class Claim:
     epoch: int
     base: InSync
     members: tuple[Member, ...]
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """How far each whole broker that answered said to hold everything, by id."""
 
 
 def decide(
@@ -183,17 +200,23 @@ def decide(
         return Refuse(f"{me.member} cannot be promoted: {heard} brokers heard, {majority} needed")
     sets = [me.in_sync, known or InSync(), *(view.in_sync for view in survey.views)]
     newest = max(sets, key=lambda in_sync: in_sync.key)
-    refusal = None if force or not newest.version else _check(me, survey, newest, safety)
+    refusal = "" if force else _check(me, survey, newest, safety, majority)
     if refusal:
         return Refuse(f"{me.member} cannot be promoted: {refusal}")
     epoch = 1 + max([me.epoch, newest.epoch, *(view.epoch for view in survey.views)])
     if epoch > LAST_EPOCH:
         return Refuse(f"{me.member} cannot be promoted: the last epoch, {LAST_EPOCH}, is used up")
-    return Claim(epoch, newest, _expected(me, survey, newest))
+    positions = {view.id: view.position for view in survey.views if view.whole}
+    return Claim(epoch, newest, _expected(me, survey, newest), positions)
 
 
-def _check(me: View, survey: Survey, newest: InSync, safety: str) -> str:
-    """R4 and R5; the empty text is yes."""
+def _check(me: View, survey: Survey, newest: InSync, safety: str, majority: int) -> str:
+    """R3 to R5; the empty text is yes."""
+    claimed = max([me.ballot, *(view.ballot for view in survey.views)])
+    fresh = not newest.version and not claimed[0]
+    refusal = _cut_off(survey, safety, majority, fresh)
+    if fresh or refusal:
+        return refusal
     rivals = [view for view in survey.views if view.whole and view.id in newest]
     if me.whole and me.id in newest:
         ahead = max((view for view in rivals if view.state is State.READY), key=lambda view: view.position, default=me)
@@ -207,6 +230,8 @@ def _check(me: View, survey: Survey, newest: InSync, safety: str) -> str:
     silent = [member for member in others if survey.outcome(member) is Outcome.SILENT]
     if silent and safety != "availability":
         return f"{what}, and {_names(silent)} may hold more but does not answer"
+    if survey.fate(claimed[1], newest) is Outcome.SILENT and claimed[1] != me.id and safety != "availability":
+        return f"{what}, and broker {claimed[1][:8]} has claimed epoch {claimed[0]} but does not answer"
     down = [member for member in others if survey.outcome(member) is Outcome.REFUSED]
     if down and me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
@@ -214,13 +239,24 @@ def _check(me: View, survey: Survey, newest: InSync, safety: str) -> str:
     return f"{what}; {best} holds more" if _content(best) > _content(me) else ""
 
 
+def _cut_off(survey: Survey, safety: str, majority: int, fresh: bool) -> str:
+    """So many are silent that it may be we who are cut off.  Of two brokers that have worked together one must be able
+    to go on; who is new cannot tell a fresh cluster from one that it does not hear."""
+    silent = [address for address, outcome in survey.outcomes.items() if outcome is Outcome.SILENT]
+    brokers = 1 + len(survey.outcomes)
+    if safety == "availability" or not silent or brokers - len(silent) >= majority or (brokers < 3 and not fresh):
+        return ""
+    return f"{', '.join(silent)} may hold more but does not answer, and the others are no majority"
+
+
 def _doubt(me: View, survey: Survey, newest: InSync, safety: str) -> str:
-    leader = newest.member(newest.leader)
-    if not me.doubt or safety != "manager" or leader is None or leader.id == me.id:
+    if not me.doubt or safety != "manager":
         return ""
-    if survey.outcome(leader) is not Outcome.SILENT:
-        return ""
-    return f"it was out of touch, and {leader}, which may have gone on without it, does not answer"
+    for leader in (newest.leader, me.leader):
+        if survey.fate(leader, newest) is Outcome.SILENT and leader != me.id:
+            who = newest.member(leader) or f"broker {leader[:8]}"
+            return f"it was out of touch, and {who}, which may have gone on without it, does not answer"
+    return ""
 
 
 def _content(view: View) -> tuple[bool, int]:
@@ -305,6 +341,17 @@ def grant(me: View, claim: ClaimRequest) -> str:
     if me.state is State.READY and me.whole and me.id in claim.base and me.position > claim.position:
         return f"{me} is ahead of position {text(claim.position)}"
     return ""
+
+
+def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
+    """Who answered the question but not the claim; the empty text when nobody.
+
+    Between the two it may have acknowledged a newer set, one without us perhaps, to the old primary: then the claim is
+    based on an old one.  Silence in both steps is another matter, `decide` has judged that.
+    """
+    asked = [address for address, outcome in survey.outcomes.items() if outcome is Outcome.ANSWERED]
+    silent = [address for address in asked if address in answers and answers[address].outcome is Outcome.SILENT]
+    return f"{', '.join(silent)} has answered, but not to the claim" if silent else ""
 
 
 def decide_claims(claim: Claim, answers: Mapping[str, Answer], own_id: str, safety: str, majority: int) -> str:

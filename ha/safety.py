@@ -1,7 +1,7 @@
 """`ha-safety`: what must be known and recorded before a lost backup stops to count.
 
 manager       probe the others first (one of them may have been promoted); the record is the log of the remaining
-              members; a primary that hears nobody at all waits `ha-isolation-wait` for its manager to stop it
+              members; a primary that cannot account for a majority waits `ha-isolation-wait` for its manager to stop it
 availability  forget it at once and go on; what the original does
 quorum        as manager, but the set never shrinks below a majority of `ha-brokers-url`: confirms wait instead
 """
@@ -34,13 +34,20 @@ class Safety:
         """Is the smaller set allowed at all?"""
         return self.mode != "quorum" or len(in_sync.ids - frozenset(lost)) >= self.majority
 
+    def may_confirm(self, in_sync: InSync) -> bool:
+        """Is the set large enough for a confirm?  A new primary may begin with fewer than it needs."""
+        return self.mode != "quorum" or len(in_sync.ids) >= self.majority
+
     def patience(self, survey: Survey, others: Iterable[Member]) -> float:
         """Seconds to wait before a shrink after this survey.
 
-        Somebody who answers, or a host that says that the broker is gone, shows that it is not we who are cut off.
+        A broker that answers, or whose host says that it is gone, is accounted for. A primary that cannot account for a
+        majority (of two: for the other one) is probably the one that is cut off.
         """
         if self.mode == "availability":
             return 0.0
-        outcomes = [*survey.outcomes.values(), *(survey.outcome(member) for member in others)]
-        isolated = bool(outcomes) and all(outcome is Outcome.SILENT for outcome in outcomes)
+        outcomes = list(survey.outcomes.values()) or [survey.outcome(member) for member in others]
+        silent = outcomes.count(Outcome.SILENT)
+        accounted = 1 + len(outcomes) - silent
+        isolated = silent > 0 and accounted <= (1 + len(outcomes)) // 2
         return self.isolation_wait if isolated else 0.0

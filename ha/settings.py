@@ -27,7 +27,7 @@ class HaSettings:
     ha_backup_timeout: float = option(duration, 10.0, "how long a new primary waits for expected backups to connect")
     ha_promote_timeout: float = option(duration, 0.5, "how long a promotion waits for silent members, in each step")
     ha_isolation_wait: float = option(
-        duration, 2.0, "how long a primary that hears no other member at all waits before it confirms alone"
+        duration, 2.0, "how long a primary that hears no majority waits before it shrinks the set"
     )
     ha_safety: str = option(one_of(*SAFETY_MODES), "manager", "who guards promotion: manager, availability or quorum")
     ha_slice_size: int = option(size, 128 * 1024, "largest piece of the difference sent between two live batches")

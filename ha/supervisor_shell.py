@@ -26,7 +26,7 @@ from typing import Any, TextIO
 
 from ha.admin_link import AdminLink, Reply
 from ha.cluster_file import ClusterSpec
-from ha.processes import Processes, broker_command, config_path, config_text
+from ha.processes import Processes, broker_command, write_config
 from ha.supervision import Ask, Effect, Node, Note, Process, Promote, Refused, Signal, Start, View
 from ha.supervisor import Supervisor
 from ha.supervisor_events import SupervisorEvents
@@ -114,7 +114,7 @@ class ClusterShell:
     def _start(self, name: str) -> None:
         node = self.spec.node(name)
         try:
-            config_path(self.spec, node).write_text(config_text(self.spec, node), encoding="utf-8")
+            write_config(self.spec, node)
             pid = self._processes.start(name, broker_command(self.spec, node), self.spec.directory / f"{name}.log")
         except OSError as error:
             self._exited(name, f"cannot be started: {error}")

@@ -186,20 +186,25 @@ class Configuration:
         return [(0, numbers), *sorted(operations)]
 
     def adopt(self, snapshot: list[tuple[int, bytes]]) -> None:
-        """Makes the replicated objects equal to `snapshot`.  What has the same uid stays, with its messages.
+        """Makes the replicated objects equal to `snapshot`.  What is the same stays, with its messages.
 
-        The whole listing is here before anything is deleted; an interrupted one must not cost a queue.
+        Position and operation are compared: two brokers that were promoted at one moment may both have made something
+        at one position.  The whole listing is here before anything is deleted: half of one must not cost a queue.
         """
-        wanted = {position for position, _ in snapshot}
-        for binding in [item for item in self.bindings() if item.position and item.position not in wanted]:
+        wanted = set(snapshot)
+
+        def strange(item: DeclaredQueue | Exchange | Binding) -> bool:
+            return bool(item.position) and (item.position, item.payload) not in wanted
+
+        for binding in [item for item in self.bindings() if strange(item)]:
             self.drop_binding(binding)
-        for queue in [item for item in self.queues.values() if item.position and item.position not in wanted]:
+        for queue in [item for item in self.queues.values() if strange(item)]:
             self.drop_queue(queue)
-        for exchange in [item for item in self.exchanges.values() if item.position and item.position not in wanted]:
+        for exchange in [item for item in self.exchanges.values() if strange(item)]:
             self.drop_exchange(exchange)
-        here = {position for position, _ in self.snapshot()} - {0}
+        here = set(self.snapshot())
         for position, payload in snapshot:
-            if position not in here:
+            if (position, payload) not in here:
                 self.apply(position, payload)
 
 

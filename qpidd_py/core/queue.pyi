@@ -18,7 +18,7 @@ class Queue:
     max_bytes: int
     ttl: int
     rejects: bool
-    dead_letter: Callable[[str, _octets, _octets, _octets, _octets], None] | None
+    dead_letter: Callable[[str, _octets, _octets, _octets, _octets], object] | None
     levels: list[Queue] | None
     def add_levels(self, highest: int) -> None: ...
     @property

@@ -241,7 +241,8 @@ class Producer(Client):
         self._made = 0
         self._attempt = 0
         self._window = self.rng.randint(1, 6)
-        self._pace = self.rng.choice((0.0, 0.02, 0.1, 0.2))
+        # Most are at work for as long as there are faults.
+        self._pace = min(0.5, self.rng.choice((0.0, 3.0, 6.0, 6.0)) / count)
         self._unconfirmed: deque[tuple[str, tuple[str, str], int]] = deque()
         self._again: deque[tuple[str, tuple[str, str], int]] = deque()
         self._under_way: dict[int, tuple[str, tuple[str, str], int]] = {}

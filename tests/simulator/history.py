@@ -108,6 +108,7 @@ class History:
         self.jobs: dict[str, Job] = {}
         self.declared: dict[str, bool | None] = {}
         """Queues of the architect: there, not there, or nobody can tell."""
+        self._in_doubt: set[str] = set()
         self.promotions: list[Promotion] = []
         self.counts: dict[str, int] = {}
         self.ends: dict[tuple[str, int], dict[int, bytes]] = {}
@@ -161,7 +162,7 @@ class History:
         last[producer, attempt] = int(number)
 
     def begun(self, job: str, source: str, outputs: list[tuple[str, str]]) -> None:
-        self.jobs[job] = Job(source, outputs)
+        self.jobs[job] = Job(source, outputs, excused=self.copies[source].excused)
         for queue, name in outputs:
             self.copies[name] = Copy((queue,), f"{name}|".encode())
         self._log(f"transaction {job}: {source} -> {' '.join(name for _, name in outputs)}")
@@ -180,6 +181,10 @@ class History:
             raise Violation(f"I6: {name} is delivered again, but {done[0]} was committed")
 
     def architect(self, name: str, there: bool | None) -> None:
+        if there is None:
+            self._in_doubt.discard(name)
+        elif name in self._in_doubt:
+            return  # the answer was under way when everything was lost
         self.declared[name] = there
         if there is not None:
             self.count("configured")
@@ -223,7 +228,9 @@ class History:
         self._check_jobs(promotion)
         for name, there in self.declared.items():
             if there is not None and there != (name in promotion.contents):
-                raise Violation(f"I7: queue {name} {'was declared' if there else 'was deleted'}; not so on {process.name}")
+                raise Violation(
+                    f"I7: queue {name} {'was declared' if there else 'was deleted'}; not so on {process.name}"
+                )
 
     def _check_copy(self, name: str, copy: Copy, promotion: Promotion) -> None:
         for queue in copy.queues:
@@ -270,8 +277,8 @@ class History:
             copy.excused = True
         for job in self.jobs.values():
             job.excused = True
-        for name in self.declared:
-            self.declared[name] = None
+        self._in_doubt = {name for name, there in self.declared.items() if there is None}
+        self.declared = dict.fromkeys(self.declared)
 
     def newest(self) -> InSync:
         return max((process.disk.in_sync for process in self.simulation.brokers), key=lambda in_sync: in_sync.key)
@@ -279,7 +286,8 @@ class History:
     def survivors(self, among: Iterable[BrokerProcess] | None = None) -> list[BrokerProcess]:
         """Alive, whole, and in the newest in-sync set; everyone before there was any."""
         newest = self.newest()
-        alive = [process for process in among or self.simulation.brokers if process.alive]
+        candidates = self.simulation.brokers if among is None else among
+        alive = [process for process in candidates if process.alive]
         if not newest.version:
             return alive
         return [process for process in alive if process.node.whole and process.node.id in newest]
@@ -299,7 +307,9 @@ class History:
         wanted = _everything(primary)
         for process in self.simulation.brokers:
             if process is not primary and (found := _everything(process)) != wanted:
-                raise Violation(f"I3: at the end {process.name} is not equal to {primary.name}: {_first(wanted, found)}")
+                raise Violation(
+                    f"I3: at the end {process.name} is not equal to {primary.name}: {_first(wanted, found)}"
+                )
 
     def _check_alien(self, promotion: Promotion) -> None:
         for queue, messages in promotion.contents.items():
@@ -325,7 +335,8 @@ def _hex(ranges: Iterable[tuple[int, int]]) -> str:
 
 def _everything(process: BrokerProcess) -> dict[str, Any]:
     """Configuration and messages, without what only a primary knows (redelivered)."""
-    found: dict[str, Any] = {"configuration": sorted(process.broker.vhost.snapshot())}
+    # Position 0 has the next free queue number; one that was primary may have given out more, which does no harm.
+    found: dict[str, Any] = {"configuration": sorted(each for each in process.broker.vhost.snapshot() if each[0])}
     for queue in process.broker.vhost.queues.values():
         if queue.core.replicated:
             messages = queue.core.peek(1 << 30)

@@ -5,8 +5,9 @@ What is in the promise of `ha-safety=manager`, and so is done here:
 * in a fresh cluster, one promotion at a time;
 * promoting any broker at any time, the primary paused, cut off or busy, **if** the candidate can speak with another
   living member of the newest in-sync set than itself (the brokers themselves find out whether it may be);
-* promoting a member of the newest set that can reach no other member **after** every other living member that it
-  cannot reach was stopped (fenced), or while the old primary is isolated from everybody and will be stopped in time.
+* promoting a member of the newest set that can reach no other member, or no longer because that one died, **after**
+  every other living member that it cannot reach was stopped (fenced), or while those are isolated from everybody and
+  will be stopped before that ends.
 
 What is not: promoting on a side without any reachable member of the in-sync set while such members live elsewhere
 unfenced; leaving an isolated primary (a node without quorum) running for longer than `ha-isolation-wait`.  A manager
@@ -40,6 +41,7 @@ class Manager:
         self._wait = 0.0
         self._turn = 0
         self._isolated: dict[str, float] = {}
+        self._doomed: dict[str, int] = {}
         self.scheduler.at(self.rng.uniform(0.01, 0.05), self._poll)
 
     def _poll(self) -> None:
@@ -101,21 +103,44 @@ class Manager:
             return True
         if others and not self._counts(process, newest):
             return False
-        if not self.simulation.history.survivors([process, *(other for other in others if self._isolated_now(other))]):
+        # They live, and the candidate cannot ask them: be sure that they confirm nothing more.
+        isolated = [other for other in others if self._isolated_now(other) and self.rng.random() < 0.5]
+        running = [other for other in self.simulation.brokers if other not in others]
+        if not self.simulation.history.survivors(running):
             return False  # it would throw away the only copy
         for other in others:
-            # It lives, and the candidate cannot ask it: be sure that it confirms nothing more.
-            if not self._isolated_now(other) or self.rng.random() < 0.5:
+            if other in isolated:
+                self._doomed[other.name] = other.life
+            else:
                 self.scheduler.log("rm", f"fences {other.name}")
                 self.stop(other)
         return True
+
+    def witness_died(self) -> None:
+        """A broker has died while another was being promoted: on whom it could rely has to be decided again."""
+        for process in self.simulation.brokers:
+            if process.running and process.node.promoter is not None and self.simulation.settings.safety != "quorum":
+                self._may(process)
+
+    def fence_doomed(self) -> None:
+        """Somebody was promoted because these were isolated: that must not end while they run."""
+        for process in self.simulation.brokers:
+            life = self._doomed.pop(process.name, None)
+            # If it is the only one left, then nobody has been promoted over it.
+            if life == process.life and process.alive and self.simulation.history.survivors() != [process]:
+                self.scheduler.log("rm", f"fences {process.name}, which was isolated")
+                self.stop(process)
 
     def _counts(self, process: BrokerProcess, newest: InSync) -> bool:
         """In the newest set; in a fresh cluster everyone is."""
         return not newest.version or process.node.id in newest
 
     def _reaches(self, one: BrokerProcess, other: BrokerProcess) -> bool:
-        return other.running and self.network.connected(one.name, other.name)
+        if not other.running or not self.network.connected(one.name, other.name):
+            return False
+        # A path on which no answer comes within a step of a promotion is none.
+        round_trip = self.network.slowness(one.name, other.name) + self.network.slowness(other.name, one.name)
+        return round_trip < self.simulation.settings.promote_timeout / 2
 
     def stop(self, process: BrokerProcess) -> None:
         """Kill it; it comes back later."""

@@ -86,13 +86,7 @@ def union_on_rejoin() -> AbstractContextManager[None]:
     def keep(self: Backup, body: bytes) -> None:
         pass
 
-    old = Backup.__init__
-
-    def init(self: Backup, node: Any) -> None:
-        old(self, node)
-        self._handlers = {**self._handlers, 7: lambda body: None}
-
-    return _patched(Backup, _on_drop=keep, __init__=init)
+    return _patched(Backup, _on_drop=keep)
 
 
 def forget_votes() -> AbstractContextManager[None]:
@@ -113,23 +107,6 @@ def grant_and_follow_on() -> AbstractContextManager[None]:
     return _patched(Backup, follow=follow)
 
 
-def wake_up_confirming() -> AbstractContextManager[None]:
-    """After a pause the primary goes on as if nothing had happened, and forgets the backups that it misses."""
-
-    def resumed(self: Primary) -> None:
-        self._last_tick = self.env.now()
-
-    def lost(self: Losses, peer: Peer, silent: bool = False) -> None:
-        self._remove([peer])
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with _patched(Primary, _resumed=resumed), _patched(Losses, lost=lost):
-            yield
-
-    return both()
-
-
 def acknowledge_holes() -> AbstractContextManager[None]:
     """A backup counts as complete before the difference has arrived."""
 
@@ -143,6 +120,31 @@ def acknowledge_holes() -> AbstractContextManager[None]:
     return _patched(Primary, _begin=begin)
 
 
+def demote_before_closing() -> AbstractContextManager[None]:
+    """Clients are sent away only after the engine has given back what they held.  (It was so once.)"""
+
+    def close_clients(self: BrokerProcess, code: int, text: str) -> None:
+        self.after(0.0, lambda: _close_clients(self, code, text))
+
+    _close_clients = BrokerProcess.close_clients
+    return _patched(BrokerProcess, close_clients=close_clients)
+
+
+def ignore_silence() -> AbstractContextManager[None]:
+    """Who has answered the question need not answer the claim.  (It was so once.)"""
+    return _patched(promoter, fell_silent=lambda survey, answers: "")
+
+
+def expect_everything() -> AbstractContextManager[None]:
+    """A new primary takes it that the expected backups hold all that it holds.  (It was so once.)"""
+
+    def init(self: Primary, node: Any, expected: Any, positions: Any = None) -> None:
+        old(self, node, expected := list(expected), {member.id: node.engine.position for member in expected})
+
+    old = Primary.__init__
+    return _patched(Primary, __init__=init)
+
+
 MUTANTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "confirm-at-once": confirm_at_once,
     "shrink-at-once": shrink_at_once,
@@ -150,6 +152,8 @@ MUTANTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "union-on-rejoin": union_on_rejoin,
     "forget-votes": forget_votes,
     "grant-and-follow-on": grant_and_follow_on,
-    "wake-up-confirming": wake_up_confirming,
     "acknowledge-holes": acknowledge_holes,
+    "demote-before-closing": demote_before_closing,
+    "ignore-silence": ignore_silence,
+    "expect-everything": expect_everything,
 }

@@ -141,6 +141,7 @@ class Network:
         self.cuts: set[tuple[str, str]] = set()
         self.slow: dict[tuple[str, str], float] = {}
         self.waiting: list[End] = []
+        self.before_heal: Call = lambda: None
         self._late: list[tuple[tuple[str, str], Call]] = []
         self._base = scheduler.rng.uniform(0.0002, 0.002)
 
@@ -150,6 +151,10 @@ class Network:
     def delay(self, source: Host, target: Host) -> float:
         extra = self.slow.get((source.name, target.name), 0.0)
         return (self._base + extra) * (0.5 + self.scheduler.rng.random())
+
+    def slowness(self, source: str, target: str) -> float:
+        """Seconds that a slow path adds, at least."""
+        return self.slow.get((source, target), 0.0)
 
     def connect(self, source: Host, target: Host) -> End:
         """The new connection's near end; `on_closed("refused")` when nobody listens there."""
@@ -175,6 +180,7 @@ class Network:
         self.cuts |= pairs
 
     def heal(self, pairs: set[tuple[str, str]]) -> None:
+        self.before_heal()
         self.cuts -= pairs
         waiting, self.waiting = self.waiting, []
         for end in waiting:

@@ -19,7 +19,7 @@ from ha.settings import NodeSettings
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
-from qpidd_py.core import Connection, Engine, Queue
+from qpidd_py.core import Connection, Engine
 from qpidd_py.errors import AmqpError
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
@@ -171,9 +171,8 @@ class BrokerProcess:
         if not power:
             for refuse in unanswered.values():
                 refuse()
-        # Sessions and links point at each other: let the memory go at once.
-        self.engine.schedule = None
         self.simulation.history.crashed(self)
+        self.simulation.manager.witness_died()
 
     def pause(self) -> None:
         self.scheduler.log(self.name, "is stopped (SIGSTOP)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ha.settings import NodeSettings
@@ -16,7 +17,7 @@ from tests.simulator.scheduler import Scheduler, Violation
 
 FAULT_TIME = 4.0
 """Virtual seconds in which faults begin."""
-REPAIR_TIME = 60.0
+REPAIR_TIME = 20.0
 """Virtual seconds after the last fault in which the cluster must be active, everything delivered."""
 
 SETTINGS = NodeSettings(
@@ -33,7 +34,8 @@ SETTINGS = NodeSettings(
 class Simulation:
     """`run` raises Violation; `schedule()` then says how it came to it."""
 
-    def __init__(self, seed: int, safety: str = "") -> None:
+    def __init__(self, seed: int, safety: str = "", faults: Sequence[str] = ()) -> None:
+        """`safety` and the kinds of `faults` are the seed's choice by default."""
         self.seed = seed
         self.scheduler = Scheduler(seed)
         rng = self.scheduler.rng
@@ -61,7 +63,10 @@ class Simulation:
             *self.consumers,
         ]
         self.manager = Manager(self)
-        self.faults = Faults(self, FAULT_TIME)
+        self.network.before_heal = self.manager.fence_doomed
+        self.faults = Faults(self, FAULT_TIME, faults)
+        self.repair_time = 0.0
+        """Virtual seconds from the repair until everything was done."""
         for process in self.brokers:
             self.scheduler.at(rng.uniform(0.0, 0.02), process.boot)
 
@@ -77,13 +82,15 @@ class Simulation:
         while scheduler.now < FAULT_TIME and scheduler.step():
             pass
         self.faults.stop()
-        end = scheduler.now + REPAIR_TIME
+        began = scheduler.now
+        end = began + REPAIR_TIME
         while (why := self._unfinished()) and scheduler.now < end:
             wait = scheduler.now + 0.05
             while scheduler.now < wait:
                 scheduler.step()
         if why:
             raise Violation(f"liveness: {REPAIR_TIME:g} s after the repair {why}")
+        self.repair_time = scheduler.now - began
         (primary,) = [process for process in self.brokers if process.is_primary]
         self.history.check_end(primary)
 
@@ -113,13 +120,3 @@ class Simulation:
 
     def schedule(self) -> str:
         return self.scheduler.schedule()
-
-
-def failure(seed: int, safety: str = "") -> str:
-    """The empty text, or what went wrong with this seed."""
-    try:
-        simulation = Simulation(seed, safety)
-        simulation.run()
-    except Violation as violation:
-        return f"seed {seed}: {violation}"
-    return ""

@@ -1,10 +1,12 @@
 """The cluster file: what is read, and that every fault names the wrong value."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ha.cluster_file import Watch, duration, load, parse
+from ha.processes import config_path, write_config
 from qpidd_py.errors import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "cluster.yaml"
@@ -84,6 +86,15 @@ def test_every_fault_is_named(text, expected):
 def test_ports_zero_are_no_double():
     spec = parse("nodes: [{name: a, port: 0}, {name: b, port: 0}]")
     assert len(spec.nodes) == 2
+
+
+def test_the_file_written_for_a_broker(tmp_path):
+    spec = replace(parse(SMALL), directory=tmp_path)
+    write_config(spec, spec.node("a"))
+    lines = config_path(spec, spec.node("a")).read_text().splitlines()
+    assert {"broker-name=a", "port=5001", "ha-cluster=yes", "auth=yes", f"data-dir={tmp_path}/a"} <= set(lines)
+    assert "ha-brokers-url=127.0.0.1:5001,127.0.0.1:0" in lines
+    assert config_path(spec, spec.node("a")).stat().st_mode & 0o077 == 0
 
 
 def test_an_unknown_node_is_answered_with_the_known_ones():

@@ -53,7 +53,9 @@ def test_ready_member_claims_the_next_epoch_without_the_dead_primary() -> None:
 
 
 def test_silent_old_primary_is_not_expected_but_a_silent_backup_is() -> None:
-    found = claim(view("b"), survey(a=Outcome.SILENT, c=Outcome.SILENT))
+    pair = survey(a=Outcome.SILENT, c=Outcome.SILENT)
+    assert "no majority" in refusal(view("b"), pair)
+    found = claim(view("b"), survey(a=Outcome.SILENT, c=Outcome.SILENT), force=True)
     assert {member.name for member in found.members} == {"b", "c"}
 
 
@@ -106,9 +108,22 @@ def test_deposed_primary_that_holds_everything_may_return() -> None:
     assert isinstance(verdict(view("b", State.JOINING), survey(view("c", sequence=90))), Claim)
 
 
-def test_fresh_cluster_needs_nobody() -> None:
-    found = claim(view("b", State.JOINING, 0, False, InSync()), survey(a=Outcome.SILENT, c=Outcome.REFUSED))
+def test_fresh_cluster_needs_a_majority_accounted_for() -> None:
+    me = view("b", State.JOINING, 0, False, InSync())
+    found = claim(me, survey(a=Outcome.SILENT, c=Outcome.REFUSED))
     assert (found.epoch, [member.name for member in found.members]) == (1, ["b"])
+    alone = survey(a=Outcome.SILENT, c=Outcome.SILENT)
+    assert "a:1, c:1 may hold more" in refusal(me, alone)
+    assert isinstance(verdict(me, alone, "availability"), Claim)
+    assert isinstance(verdict(me, alone, force=True), Claim)
+
+
+def test_granted_claim_of_a_silent_broker_counts() -> None:
+    fresh = replace(view("b", State.JOINING, 0, False, InSync()), epoch=1, leader="id-a")
+    assert "has claimed epoch 1 but does not answer" in refusal(fresh, survey(a=Outcome.SILENT, c=Outcome.REFUSED))
+    ready = replace(view("b"), epoch=2, leader="id-c", doubt=True)
+    assert "c, which may have gone on without it" in refusal(ready, survey(a=Outcome.REFUSED, c=Outcome.SILENT))
+    assert isinstance(verdict(ready, survey(a=Outcome.REFUSED, c=Outcome.REFUSED)), Claim)
 
 
 def test_quorum_needs_a_majority_heard() -> None:

@@ -1,0 +1,72 @@
+"""What the simulator has found, as small as it gets."""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from ha.environment import Answer, Outcome
+from ha.promotion import Survey, fell_silent
+from qpidd_py.broker.broker import Broker
+from qpidd_py.core import Engine
+from tests.support.memory import MemoryClient, confirms, deliveries
+
+
+def test_a_transaction_confirms_what_it_consumes_only_when_it_is_safe() -> None:
+    """Until commit-ok the consumer has not said that it is done: the message may be needed again."""
+    engine = Engine(segment_size=1 << 16)
+    engine.on_batch = lambda batch: None  # a backup that does not answer
+    work = engine.create_queue(1, "work", True)
+    producer = MemoryClient(engine, work=work)
+    producer.channel.confirm_select()
+    worker = MemoryClient(engine)
+    worker.channel.tx_select()
+    worker.channel.consume(work, "w", False, 1)
+    producer.publish(b"job", "work", delivery_mode=2)
+    assert confirms(producer.turn()) == []
+    ((tag, body, _),) = deliveries(worker.turn())
+    assert body == b"job"
+    worker.send(commands.Basic.Ack(tag))
+    position = worker.channel.tx_commit()
+    engine.end_turn()
+    assert confirms(producer.turn()) == []
+    engine.advance_safe(position)
+    assert confirms(producer.turn()) == [(1, False)]
+
+
+def test_an_acknowledgement_outside_of_a_transaction_confirms_at_once() -> None:
+    engine = Engine(segment_size=1 << 16)
+    engine.on_batch = lambda batch: None
+    work = engine.create_queue(1, "work", True)
+    producer = MemoryClient(engine, work=work)
+    producer.channel.confirm_select()
+    worker = MemoryClient(engine)
+    worker.channel.consume(work, "w", False, 1)
+    producer.publish(b"job", "work")
+    assert confirms(producer.turn()) == []
+    ((tag, _, _),) = deliveries(worker.turn())
+    worker.send(commands.Basic.Ack(tag))
+    assert confirms(producer.turn()) == [(1, False)]
+
+
+def test_who_answered_the_question_must_answer_the_claim() -> None:
+    """Between the two it may have agreed to a set without the claimant."""
+    survey = Survey((), {"a:1": Outcome.SILENT, "c:1": Outcome.ANSWERED})
+    silent, gone = Answer(Outcome.SILENT), Answer(Outcome.REFUSED)
+    granted = Answer(Outcome.ANSWERED, {"granted": True, "id": "id-c"})
+    assert fell_silent(survey, {"a:1": silent, "c:1": granted}) == ""
+    assert fell_silent(survey, {"a:1": silent, "c:1": gone}) == ""
+    assert "c:1" in fell_silent(survey, {"a:1": silent, "c:1": silent})
+
+
+def test_two_objects_of_one_position_are_told_apart() -> None:
+    """Two brokers that claimed one epoch may both have declared something at one position."""
+    one, other = Broker("b"), Broker("c")
+    for broker in (one, other):
+        broker.vhost.default_replicate = "all"
+        broker.engine.on_batch = lambda batch: None
+        broker.engine.begin_epoch(1)
+    one.vhost.declare_queue(None, "work", True, False, False, {})
+    other.vhost.declare_queue(None, "main", True, False, False, {})
+    assert one.vhost.queues["work"].position == other.vhost.queues["main"].position
+    one.vhost.adopt(other.vhost.snapshot())
+    assert list(one.vhost.queues) == ["main"]
