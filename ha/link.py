@@ -306,7 +306,7 @@ class ClusterEnvironment:
 
     def close_clients(self, code: int, text: str) -> None:
         for session in list(self._broker.sessions):
-            if session.link is None and not session.admin:
+            if session.link is None and (not session.admin or session.holds_messages):
                 session.close(code, text)
 
     def event(self, kind: str, **fields: Any) -> None:

@@ -100,6 +100,12 @@ class Session:
         return bool(self.client_properties.get("qpid.ha-admin"))
 
     @property
+    def holds_messages(self) -> bool:
+        """Whether something of what it holds or waits for would end with this broker's time as primary."""
+        cores = [channel.core for channel in self.channels.values()]
+        return any(core.consumers or core.unacked_count or core.confirming or core.transactional for core in cores)
+
+    @property
     def opened(self) -> bool:
         return self.state is State.OPENED
 

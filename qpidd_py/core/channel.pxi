@@ -366,7 +366,13 @@ cdef class Channel:
         cdef uint8_t* body = self.body
         self.body = NULL
         self.drop_assembly()
+        if publication.generation != self.connection.engine.generation:
+            # While the body arrived, a queue of the old route may have gone: nothing may enter it, least of all the log.
+            publication = self.connection.publication(self, <const uint8_t*>PyBytes_AS_STRING(publication.method),
+                                                      <uint32_t>PyBytes_GET_SIZE(publication.method))
         try:
+            if publication is None:
+                return 0
             self.publish(publication, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
                          body, self.body_got)
         finally:

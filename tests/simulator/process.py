@@ -300,7 +300,7 @@ class BrokerProcess:
 
     def close_clients(self, code: int, text: str) -> None:
         for session in list(self.broker.sessions):
-            if session.link is None and not session.admin:
+            if session.link is None and (not session.admin or session.holds_messages):
                 session.close(code, text)
 
     def event(self, kind: str, **fields: object) -> None:

@@ -268,6 +268,21 @@ def test_a_slow_reader_bounds_the_output(client: MemoryClient, queue: Queue) -> 
     assert got == 100
 
 
+def test_a_queue_that_goes_while_the_body_arrives_gets_nothing(
+    engine: Engine, client: MemoryClient, queue: Queue
+) -> None:
+    """Else the log would name a queue that no backup knows any more."""
+    batches: list[bytes] = []
+    engine.on_batch = lambda batch: batches.append(bytes(batch))
+    octets = publish_octets(b"x" * 9000, "a", frame_max=4096)
+    client.connection.feed(octets[:5000])
+    engine.delete_queue(queue)
+    del client.owner.routes[b"a"]
+    client.connection.feed(octets[5000:])
+    client.turn()
+    assert (batches, client.owner.failures) == ([], [])
+
+
 class TestTransactions:
     def test_nothing_happens_before_commit(self, client: MemoryClient, queue: Queue) -> None:
         client.publish(b"old", "a")
