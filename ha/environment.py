@@ -131,7 +131,7 @@ class Environment(Protocol):
         ...
 
     def close_clients(self, code: int, text: str) -> None:
-        """Close every client connection with `connection.close`; links stay, and administrators who hold no messages."""
+        """Close every client connection with `connection.close`; links stay, and administrators without messages."""
         ...
 
     def event(self, kind: str, **fields: object) -> None:
