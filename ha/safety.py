@@ -42,12 +42,14 @@ class Safety:
         """Seconds to wait before a shrink after this survey.
 
         A broker that answers, or whose host says that it is gone, is accounted for. A primary that cannot account for a
-        majority (of two: for the other one) is probably the one that is cut off.
+        majority (of two: for the other one) is probably the one that is cut off.  A host without a broker is accounted
+        for, but it is no witness: it cannot tell of a promotion, so somebody must have answered while another is silent.
         """
         if self.mode == "availability":
             return 0.0
         outcomes = list(survey.outcomes.values()) or [survey.outcome(member) for member in others]
         silent = outcomes.count(Outcome.SILENT)
         accounted = 1 + len(outcomes) - silent
-        isolated = silent > 0 and accounted <= (1 + len(outcomes)) // 2
+        majority = accounted > (1 + len(outcomes)) // 2
+        isolated = silent > 0 and not (majority and Outcome.ANSWERED in outcomes)
         return self.isolation_wait if isolated else 0.0
