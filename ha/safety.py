@@ -43,7 +43,7 @@ class Safety:
 
         A broker that answers, or whose host says that it is gone, is accounted for. A primary that cannot account for a
         majority (of two: for the other one) is probably the one that is cut off.  A host without a broker is accounted
-        for, but it is no witness: it cannot tell of a promotion, so somebody must have answered while another is silent.
+        for, but it is no witness: it cannot tell of a promotion, so while one is silent another must have answered.
         """
         if self.mode == "availability":
             return 0.0
