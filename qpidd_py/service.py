@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -133,6 +134,7 @@ class Service:
         self._broker.tick(now)
         if now >= self._core_tick_due:
             self._core_tick_due = now + CORE_TICK
+            self._broker.engine.now = time.time_ns() // 1_000_000
             self._broker.engine.tick()
         self._broker.engine.end_turn()
 

@@ -13,6 +13,11 @@ from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
 REPLICATE: Final = "qpid.replicate"
 LEVELS: Final = ("none", "configuration", "all")
 EXPIRES: Final = "x-expires"  # milliseconds
+MAX_LENGTH: Final = "x-max-length"  # messages that are ready
+MAX_BYTES: Final = "x-max-length-bytes"  # octets of their bodies
+OVERFLOW: Final = "x-overflow"
+MAX_PRIORITY: Final = "x-max-priority"
+MESSAGE_TTL: Final = "x-message-ttl"  # milliseconds
 ALTERNATE: Final = "alternate-exchange"
 
 _MAX_EXPIRES = 0xFFFFFFFF  # milliseconds, as RabbitMQ
@@ -49,13 +54,13 @@ def _one_of(*words: str) -> Callable[[Any], str]:
 
 _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     EXPIRES: _positive,
-    "x-message-ttl": _natural,
-    "x-max-length": _natural,
-    "x-max-length-bytes": _natural,
-    "x-max-priority": _priority,
+    MESSAGE_TTL: _natural,
+    MAX_LENGTH: _natural,
+    MAX_BYTES: _natural,
+    MAX_PRIORITY: _priority,
     "x-dead-letter-exchange": _text,
     "x-dead-letter-routing-key": _text,
-    "x-overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
+    OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     "x-single-active-consumer": _flag,
     "x-queue-type": _one_of("classic", "quorum", "stream"),
     "x-queue-mode": _one_of("default", "lazy"),
@@ -63,13 +68,9 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
-    "x-message-ttl": lambda _: True,
-    "x-max-length": lambda _: True,
-    "x-max-length-bytes": lambda _: True,
-    "x-max-priority": lambda value: bool(value > 0),
     "x-dead-letter-exchange": lambda _: True,
     "x-dead-letter-routing-key": lambda _: True,
-    "x-overflow": lambda value: bool(value != "drop-head"),
+    "x-overflow": lambda value: bool(value == "reject-publish-dlx"),
     "x-single-active-consumer": bool,
     "x-queue-type": lambda value: bool(value == "stream"),
 }

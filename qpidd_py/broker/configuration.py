@@ -18,7 +18,7 @@ from typing import Any, Final
 from qpidd_py.amqp.fields import FieldError, decode_table, encode_table
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.exchange import PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
-from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue
+from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
 
@@ -53,6 +53,7 @@ class Configuration:
         """`operation` as of "queue.declare"; `position` 0 makes it local."""
         arguments = operation["arguments"]
         core = self.engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
+        limit(core, arguments)
         queue = DeclaredQueue(core, operation["durable"], operation["exclusive"], operation["auto_delete"], arguments)
         queue.position, queue.payload = position, payload
         core.owner = queue

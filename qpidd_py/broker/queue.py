@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qpidd_py.broker.arguments import EXPIRES, REPLICATE
+from qpidd_py.broker.arguments import (
+    EXPIRES,
+    MAX_BYTES,
+    MAX_LENGTH,
+    MAX_PRIORITY,
+    MESSAGE_TTL,
+    OVERFLOW,
+    REPLICATE,
+)
 from qpidd_py.core.queue import Queue
 
 if TYPE_CHECKING:
@@ -11,6 +19,19 @@ if TYPE_CHECKING:
 
 LOCAL_NUMBERS: Final = 1 << 31
 """Numbers from here on are of queues that are not replicated: a primary's numbers never collide with them."""
+
+
+def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
+    """Gives a new queue its limits, priorities and time to live; on a backup too, for the day of its promotion."""
+    if MAX_LENGTH in arguments:
+        core.max_count = arguments[MAX_LENGTH]
+    if MAX_BYTES in arguments:
+        core.max_bytes = arguments[MAX_BYTES]
+    if MESSAGE_TTL in arguments:
+        core.ttl = arguments[MESSAGE_TTL]
+    if arguments.get(MAX_PRIORITY):
+        core.add_levels(arguments[MAX_PRIORITY])
+    core.rejects = arguments.get(OVERFLOW) == "reject-publish"
 
 
 class DeclaredQueue:

@@ -57,6 +57,7 @@ class BrokerThread:
                     self._serve(key.data)
                 if self.ticking:
                     self.broker.tick(time.monotonic())
+                self.broker.engine.now = time.time_ns() // 1_000_000
                 self.broker.engine.tick()
                 self.broker.engine.end_turn()
 
