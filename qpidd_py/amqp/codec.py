@@ -6,7 +6,7 @@ is checked against the frame, nothing may be left over, and pamqp's own checks (
 constructor) would answer with exceptions that carry no reply code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
 from typing import Any, Final, TypeVar
 
@@ -221,14 +221,38 @@ def decode_properties(header: bytes) -> dict[str, Any]:
 
 
 def _properties(header: bytes) -> dict[str, Any]:
+    return {name: value for name, value, _, _ in _walk(header)}
+
+
+def _walk(header: bytes) -> Iterator[tuple[str, Any, int, int]]:
+    """Each property that is present: name, value, where it begins and ends."""
     if len(header) < _HEADER_HEAD.size:
         raise FieldError("cut off")
     flags: int = _HEADER_HEAD.unpack_from(header)[3]
-    offset, found = _HEADER_HEAD.size, {}
+    offset = _HEADER_HEAD.size
     for mask, name, kind in _PROPERTIES:
         if flags & mask:
-            found[name], offset = _READERS[kind](header, offset)
-    return found
+            start = offset
+            value, offset = _READERS[kind](header, start)
+            yield name, value, start, offset
+
+
+def split_properties(header: bytes) -> dict[str, bytes]:
+    """As `decode_properties`, but the values as the octets that they are.  Raises `ConnectionException` 502."""
+    try:
+        return {name: header[start:end] for name, _, start, end in _walk(header)}
+    except ValueError as error:
+        raise ConnectionException(ReplyCode.SYNTAX_ERROR, f"content header: {error}", BASIC_CLASS, 0) from error
+
+
+def join_properties(properties: Mapping[str, bytes], body_size: int) -> bytes:
+    """The payload of a content header frame of what `split_properties` has taken apart."""
+    flags, parts = 0, []
+    for mask, name, _ in _PROPERTIES:
+        if name in properties:
+            flags |= mask
+            parts.append(properties[name])
+    return _HEADER_HEAD.pack(BASIC_CLASS, 0, body_size, flags) + b"".join(parts)
 
 
 def decode_headers(header: bytes) -> FieldTable:

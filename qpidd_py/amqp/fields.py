@@ -28,6 +28,10 @@ class Timestamp(int):
     """Seconds since 1970, 64 bits, as they stood on the wire (`datetime` ends with the year 9999)."""
 
 
+class Int64(int):
+    """A number that is written with 64 bits however small it is."""
+
+
 _U8 = Struct(">B")
 _U16 = Struct(">H")
 _U32 = Struct(">I")
@@ -44,19 +48,46 @@ def decode_table(data: bytes, offset: int = 0, limit: int | None = None, depth: 
     return decode_pairs(data, start, end, depth), end
 
 
+def decode_value(data: bytes) -> Any:
+    """Read one value with its type letter, as `split_table` has it."""
+    return _decode_value(data, 0, len(data), 0)[0]
+
+
+def split_table(data: bytes) -> dict[str, bytes]:
+    """The fields of a table (with its length prefix), in their order, their values as the octets that they are."""
+    offset, end = _extent(data, 0, len(data), 0)
+    fields = {}
+    while offset < end:
+        start, name = _name(data, offset, end)
+        _, offset = _decode_value(data, start, end, 0)
+        fields[name] = data[start:offset]
+    return fields
+
+
+def join_table(fields: Mapping[str, bytes]) -> bytes:
+    """What `split_table` has taken apart."""
+    inside = b"".join(encode_shortstr(name) + value for name, value in fields.items())
+    return _U32.pack(len(inside)) + inside
+
+
 def decode_pairs(data: bytes, offset: int, end: int, depth: int = 0) -> FieldTable:
     """Read the inside of a table (AMQPLAIN sends it without the length prefix)."""
     table: FieldTable = {}
     while offset < end:
-        stop = offset + 1 + data[offset]
-        if stop >= end:
-            raise FieldError("the name of a field reaches beyond its table")
-        try:
-            name = data[offset + 1 : stop].decode()
-        except UnicodeDecodeError as error:
-            raise FieldError("the name of a field is not UTF-8") from error
-        table[name], offset = _decode_value(data, stop, end, depth)
+        offset, name = _name(data, offset, end)
+        table[name], offset = _decode_value(data, offset, end, depth)
     return table
+
+
+def _name(data: bytes, offset: int, end: int) -> tuple[int, str]:
+    """Where the value of the field at `offset` begins, and its name."""
+    stop = offset + 1 + data[offset]
+    if stop >= end:
+        raise FieldError("the name of a field reaches beyond its table")
+    try:
+        return stop, data[offset + 1 : stop].decode()
+    except UnicodeDecodeError as error:
+        raise FieldError("the name of a field is not UTF-8") from error
 
 
 def _extent(data: bytes, offset: int, limit: int, depth: int) -> tuple[int, int]:
@@ -273,6 +304,7 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
     float: lambda value: b"d" + _DOUBLE.pack(value),
     Decimal: _encode_decimal,
     Timestamp: lambda value: b"T" + _U64.pack(value),
+    Int64: lambda value: b"l" + _I64.pack(value),
     datetime.datetime: _encode_datetime,
     dict: lambda value: b"F" + encode_table(value),
     list: _encode_array,

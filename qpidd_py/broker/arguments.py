@@ -8,17 +8,21 @@ implemented is refused (540): silence would lose messages in ways that nobody as
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from qpidd_py.amqp.constants import SHORTSTR_MAX
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
 
 REPLICATE: Final = "qpid.replicate"
 LEVELS: Final = ("none", "configuration", "all")
 EXPIRES: Final = "x-expires"  # milliseconds
+AUTO_DELETE_TIMEOUT: Final = "qpid.auto_delete_timeout"  # seconds without a consumer, once there has been one
 MAX_LENGTH: Final = "x-max-length"  # messages that are ready
 MAX_BYTES: Final = "x-max-length-bytes"  # octets of their bodies
 OVERFLOW: Final = "x-overflow"
 MAX_PRIORITY: Final = "x-max-priority"
 MESSAGE_TTL: Final = "x-message-ttl"  # milliseconds
 ALTERNATE: Final = "alternate-exchange"
+DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 
 _MAX_EXPIRES = 0xFFFFFFFF  # milliseconds, as RabbitMQ
 
@@ -41,6 +45,10 @@ def _text(value: Any) -> str:
     return "" if isinstance(value, str) else "is not a string"
 
 
+def _name(value: Any) -> str:
+    return _text(value) or ("" if len(value.encode()) <= SHORTSTR_MAX else f"is longer than {SHORTSTR_MAX} octets")
+
+
 def _flag(value: Any) -> str:
     return "" if isinstance(value, bool) else "is not a boolean"
 
@@ -54,12 +62,14 @@ def _one_of(*words: str) -> Callable[[Any], str]:
 
 _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     EXPIRES: _positive,
+    AUTO_DELETE_TIMEOUT: _natural,
     MESSAGE_TTL: _natural,
     MAX_LENGTH: _natural,
     MAX_BYTES: _natural,
     MAX_PRIORITY: _priority,
-    "x-dead-letter-exchange": _text,
-    "x-dead-letter-routing-key": _text,
+    DEAD_LETTER_EXCHANGE: _name,
+    DEAD_LETTER_KEY: _name,
+    ALTERNATE: _name,
     OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     "x-single-active-consumer": _flag,
     "x-queue-type": _one_of("classic", "quorum", "stream"),
@@ -68,9 +78,6 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
-    "x-dead-letter-exchange": lambda _: True,
-    "x-dead-letter-routing-key": lambda _: True,
-    "x-overflow": lambda value: bool(value == "reject-publish-dlx"),
     "x-single-active-consumer": bool,
     "x-queue-type": lambda value: bool(value == "stream"),
 }
@@ -78,12 +85,10 @@ _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
 
 def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """Raises 406 for a wrong type, 540 for what is not implemented.  `what` names the queue in the text."""
-    for name, value in arguments.items():
-        check = _KNOWN.get(name)
-        problem = check(value) if check else ""
-        if problem:
-            text = f"invalid arg '{name}' for {what}: {value!r} {problem}"
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    _check(arguments, what, *(name for name in arguments if name in _KNOWN))
+    if DEAD_LETTER_KEY in arguments and DEAD_LETTER_EXCHANGE not in arguments:
+        text = f"invalid arg '{DEAD_LETTER_KEY}' for {what}: there is no '{DEAD_LETTER_EXCHANGE}'"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name, value in arguments.items():
         if name in _REFUSED and _REFUSED[name](value):
             raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"arg '{name}' for {what} is not implemented")
@@ -91,8 +96,17 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
 
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """As `check_queue_arguments`."""
-    for name, check in ((REPLICATE, _KNOWN[REPLICATE]), (ALTERNATE, _text)):
-        if name in arguments and (problem := check(arguments[name])):
+    _check(arguments, what, REPLICATE, ALTERNATE)
+
+
+def check_level(arguments: Mapping[str, Any], what: str) -> None:
+    """Raises 406 for an unknown level of replication."""
+    _check(arguments, what, REPLICATE)
+
+
+def _check(arguments: Mapping[str, Any], what: str, *names: str) -> None:
+    for name in names:
+        if name in arguments and (problem := _KNOWN[name](arguments[name])):
             text = f"invalid arg '{name}' for {what}: {arguments[name]!r} {problem}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
@@ -101,7 +115,8 @@ def queue_level(arguments: Mapping[str, Any], temporary: bool, default: str) -> 
     """How far a queue is replicated; temporary ones (exclusive, auto-delete, without a time limit) are not."""
     if REPLICATE in arguments:
         return str(arguments[REPLICATE])
-    return "none" if temporary and EXPIRES not in arguments else default
+    timed = EXPIRES in arguments or AUTO_DELETE_TIMEOUT in arguments
+    return "none" if temporary and not timed else default
 
 
 def first_difference(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.sasl import Authenticate, accept_all
+from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.session import Session
-from qpidd_py.broker.vhost import MANAGEMENT, VHost
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.engine import Engine
 from qpidd_py.hooks import HaHooks
 
@@ -50,7 +51,7 @@ class Broker:
         self.sessions: set[Session] = set()
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
-        self.blocked = ""  # the reason, while publishers are asked to pause
+        self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.server_properties = _server_properties(name, version)
         self.vhost.internal_exchanges[MANAGEMENT] = self._management_request
         self._rng = rng or random.Random()
@@ -80,16 +81,20 @@ class Broker:
             if session.link is None:
                 session.close(code, text)
 
-    def block(self, reason: str) -> None:
-        """Asks publishers to pause (`connection.blocked`)."""
-        if not self.blocked:
-            self.blocked = reason
-            for session in list(self.sessions):
-                session.block(reason)
+    @property
+    def blocked(self) -> str:
+        """Why publishers are asked to pause; empty while they are not."""
+        return next(iter(self._blocks.values()), "")
 
-    def unblock(self) -> None:
-        if self.blocked:
-            self.blocked = ""
+    def block(self, reason: str, cause: str = "") -> None:
+        """Asks publishers to pause (`connection.blocked`), until each `cause` for it has been taken back."""
+        self._blocks[cause] = reason
+        for session in list(self.sessions):
+            session.block(self.blocked)
+
+    def unblock(self, cause: str = "") -> None:
+        self._blocks.pop(cause, None)
+        if not self._blocks:
             for session in list(self.sessions):
                 session.unblock()
 

@@ -12,7 +12,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import encode_content, encode_method, ids, make
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.vhost import MANAGEMENT, refuse
+from qpidd_py.broker.routing import MANAGEMENT, refuse
 from qpidd_py.core.engine import Channel
 from qpidd_py.errors import ConnectionException, ReplyCode
 
@@ -33,6 +33,7 @@ class ChannelSession:
         self.last_queue = ""  # declared last; what an empty queue name means
         self.prefetch = 0  # of consumers to come
         self.management_tags: dict[str, int] = {}  # tag -> deliveries so far
+        self.flowing = True  # False once the client has answered that it has stopped publishing
         self._tags = 0
 
     def handle(self, command: Frame) -> None:
@@ -48,7 +49,8 @@ class ChannelSession:
         self.session.connection.write(encode_method(self.number, command))
 
     def reply_when_safe(self, position: int, command: Frame) -> None:
-        self.core.hold(position, encode_method(self.number, command))
+        # On a backup nothing becomes safe: what an administrator sees there is what there is.
+        self.core.hold(0 if self.vhost.passive else position, encode_method(self.number, command))
 
     def queue_name(self, name: str) -> str:
         """An empty name means the queue that this channel declared last."""
@@ -67,8 +69,14 @@ class ChannelSession:
         self.core.active = bool(command.active)
         self.reply(commands.Channel.FlowOk(command.active))
 
+    def ask_flow(self, active: bool) -> None:
+        """Asks the client to stop publishing on this channel, or to go on; see `pause.py`."""
+        self.flowing = True
+        self.reply(commands.Channel.Flow(active))
+
     def flow_ok(self, command: commands.Channel.FlowOk) -> None:
-        """We never ask for flow; an answer to nothing is harmless."""
+        """An answer to what was never asked is harmless."""
+        self.flowing = bool(command.active)
 
     # ------------------------------------------------------------ consumers
 
@@ -101,11 +109,12 @@ class ChannelSession:
         priority = (command.arguments or {}).get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
+        self.vhost.check_free(queue)
         if queue.consumed_exclusively or (command.exclusive and queue.core.consumer_count):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
             self.reply(Basic.ConsumeOk(tag))
-        self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch)
+        self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch, priority)
         queue.consumed_exclusively = bool(command.exclusive)
         self.vhost.consumer_added(queue)
 
@@ -131,6 +140,7 @@ class ChannelSession:
 
     def get(self, command: commands.Basic.Get) -> None:
         queue = self.find_queue(command.queue)
+        self.vhost.check_free(queue)
         queue.idle_since = None
         if not self.core.get(queue.core, bool(command.no_ack)):
             self.reply(Basic.GetEmpty())

@@ -203,6 +203,9 @@ class Configuration:
             self.drop_queue(queue)
         for exchange in [item for item in self.exchanges.values() if strange(item)]:
             self.drop_exchange(exchange)
+        for queue in self.queues.values():
+            if (queue.used_position, queue.used_payload) not in wanted:
+                queue.used_position, queue.used_payload = 0, b""
         here = set(self.snapshot())
         for position, payload in snapshot:
             if (position, payload) not in here:

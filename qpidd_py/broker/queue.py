@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from qpidd_py.broker.arguments import (
+    ALTERNATE,
+    AUTO_DELETE_TIMEOUT,
+    DEAD_LETTER_EXCHANGE,
+    DEAD_LETTER_KEY,
     EXPIRES,
     MAX_BYTES,
     MAX_LENGTH,
@@ -31,7 +35,8 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
         core.ttl = arguments[MESSAGE_TTL]
     if arguments.get(MAX_PRIORITY):
         core.add_levels(arguments[MAX_PRIORITY])
-    core.rejects = arguments.get(OVERFLOW) == "reject-publish"
+    core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx")
+    core.refused_die = arguments.get(OVERFLOW) == "reject-publish-dlx"
 
 
 class DeclaredQueue:
@@ -51,10 +56,12 @@ class DeclaredQueue:
         self.incoming: dict[BindingKey, Binding] = {}
         self.position = 0  # of its declaration, which is its unique id too; 0 if it is not replicated
         self.payload = b""
+        self.used = False  # whether it has had a consumer here
         self.used_position = 0  # of the operation that noted its first consumer
         self.used_payload = b""
         self.consumed_exclusively = False  # its one consumer wants no other
-        self.idle_since: float | None = None  # for x-expires: when the vhost first saw it without a consumer
+        self.reserved = ""  # why nobody may take messages out or put any in; empty = anybody may
+        self.idle_since: float | None = None  # when the vhost first saw it without a consumer, if it expires
 
     @property
     def number(self) -> int:
@@ -73,7 +80,35 @@ class DeclaredQueue:
     def expires(self) -> float | None:
         """Seconds without use after which it goes."""
         value = self.arguments.get(EXPIRES)
-        return value / 1000 if isinstance(value, int) else None
+        return value / 1000 if isinstance(value, int) else self.delay
+
+    @property
+    def delay(self) -> float | None:
+        """Seconds for which an auto-delete queue stays when its last consumer has gone; None: it goes at once."""
+        value = self.arguments.get(AUTO_DELETE_TIMEOUT)
+        return float(value) if value and self.auto_delete and isinstance(value, int) else None
+
+    @property
+    def waits_for_its_first_user(self) -> bool:
+        """Auto-delete queues that were never used stay; x-expires knows no such mercy."""
+        return EXPIRES not in self.arguments and not (self.used or self.used_position)
+
+    @property
+    def alternate(self) -> str | None:
+        """The exchange that gets what is rejected, and what is left when the queue is deleted."""
+        return self._text(ALTERNATE)
+
+    @property
+    def dead_letter_exchange(self) -> str | None:
+        return self._text(DEAD_LETTER_EXCHANGE)
+
+    @property
+    def dead_letter_key(self) -> str | None:
+        return self._text(DEAD_LETTER_KEY)
+
+    def _text(self, name: str) -> str | None:
+        value = self.arguments.get(name)
+        return value if isinstance(value, str) else None
 
     def properties(self) -> dict[str, Any]:
         """What a redeclaration must agree with."""

@@ -82,6 +82,7 @@ class Session:
         self.channels: dict[int, ChannelSession] = {}
         self.link: LinkHandler | None = None
         self.was_opened = False
+        self._told_blocked = False
         self._late: list[int] | None = None
         self._clock = _Clock()
         broker.sessions.add(self)
@@ -141,7 +142,10 @@ class Session:
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
 
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
-        return self.broker.vhost.route(exchange, routing_key)
+        route = self.broker.vhost.route(exchange, routing_key)
+        if self.broker.blocked and route.handler is None:
+            self._tell_blocked(self.broker.blocked)
+        return route
 
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
         if self.state is State.LINK:
@@ -214,8 +218,6 @@ class Session:
         self.state = State.OPENED
         self.was_opened = True
         log.info("%r: user %s, %s", self, self.user, self.client_properties.get("product", "no product named"))
-        if self.broker.blocked:
-            self.block(self.broker.blocked)
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK
 
@@ -310,13 +312,20 @@ class Session:
             self.channels[channel].answer(correlation_id, body)
 
     def block(self, reason: str) -> None:
-        """Tells a client that publishes to pause are read no more."""
-        if self.opened and self.handshake.capability("connection.blocked"):
-            self._send(0, commands.Connection.Blocked(reason))
+        """Asks a client that publishes to pause.  Others are asked when they begin to: a blocked consumer would only
+        run into its time limit for being blocked."""
+        if self.connection.publisher:
+            self._tell_blocked(reason)
 
     def unblock(self) -> None:
-        if self.opened and self.handshake.capability("connection.blocked"):
+        if self._told_blocked and self.opened:
             self._send(0, commands.Connection.Unblocked())
+        self._told_blocked = False
+
+    def _tell_blocked(self, reason: str) -> None:
+        if self.opened and not self._told_blocked and self.handshake.capability("connection.blocked"):
+            self._told_blocked = True
+            self._send(0, make(commands.Connection.Blocked, reason=_cut(reason)))
 
     def close(self, code: int, text: str) -> None:
         """Ends the connection from our side, with the closing handshake if there is something to close."""
@@ -413,4 +422,9 @@ def _reply_text(code: int, text: str) -> str:
     """The name of the code in front, as clients expect it; cut to a short string."""
     name = ReplyCode(code).name if code in ReplyCode.__members__.values() else str(code)
     whole = text if text.startswith(name) else f"{name} - {text}"
-    return whole.encode()[:SHORTSTR_MAX].decode("utf-8", "ignore")
+    return _cut(whole)
+
+
+def _cut(text: str) -> str:
+    """What of it fits a short string."""
+    return text.encode()[:SHORTSTR_MAX].decode("utf-8", "ignore")

@@ -8,7 +8,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import make, routing_key_octets
 from qpidd_py.broker.channel import HANDLERS, ChannelSession
-from qpidd_py.broker.vhost import MANAGEMENT, refuse
+from qpidd_py.broker.routing import MANAGEMENT, refuse
 from qpidd_py.errors import ReplyCode
 
 Exchange, Queue = commands.Exchange, commands.Queue
@@ -68,9 +68,9 @@ def _binding_key(channel: ChannelSession, queue: str, routing_key: str) -> bytes
 
 
 def queue_purge(channel: ChannelSession, command: commands.Queue.Purge) -> None:
-    count = channel.vhost.purge_queue(channel.session, channel.queue_name(command.queue))
+    count, position = channel.vhost.purge_queue(channel.session, channel.queue_name(command.queue))
     if not command.nowait:
-        channel.reply(Queue.PurgeOk(count))
+        channel.reply_when_safe(position, Queue.PurgeOk(count))
 
 
 def queue_delete(channel: ChannelSession, command: commands.Queue.Delete) -> None:

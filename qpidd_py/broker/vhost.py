@@ -1,4 +1,4 @@
-"""The virtual host "/": the rules of AMQP for exchanges, queues and bindings, and routing.
+"""The virtual host "/": the rules of AMQP for exchanges, queues and bindings.
 
 Every method that changes something answers the log position that its reply has to wait for; 0 = none.  A repeated
 declaration waits for the first one's position too: the object may not be safe yet.
@@ -7,21 +7,20 @@ declaration waits for the first one's position too: the object may not be safe y
 not replicated; what is replicated belongs to the log, and nothing is appended to it here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from qpidd_py.amqp.codec import decode_headers
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.arguments import (
     REPLICATE,
     check_exchange_arguments,
+    check_level,
     check_queue_arguments,
     first_difference,
     queue_level,
 )
 from qpidd_py.broker.configuration import (
     Cancelled,
-    Configuration,
     Operation,
     binding_operation,
     exchange_operation,
@@ -29,30 +28,19 @@ from qpidd_py.broker.configuration import (
 )
 from qpidd_py.broker.exchange import EXCHANGE_TYPES, Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.routing import MANAGEMENT, Routing, refuse
 from qpidd_py.core.engine import Engine, Route
 from qpidd_py.core.queue import Queue
-from qpidd_py.errors import ChannelException, ConnectionException, InvariantError, ReplyCode
-
-MANAGEMENT: Final = "qpid.management"
-"""The pseudo exchange and pseudo queue of management requests."""
-
-Handler = Callable[[Any, int, bytes, bytes, bytes, bytes], None]
+from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 
 
-def refuse(code: ReplyCode, text: str) -> ChannelException:
-    """A channel exception; its class and method are those of the method that is being handled."""
-    return ChannelException(code, text)
-
-
-class VHost(Configuration):
+class VHost(Routing):
     """What sessions call."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.default_replicate = "none"
-        self.passive = False
         self.changed = 0  # position of the newest operation of ours
-        self.internal_exchanges: dict[str, Handler] = {}
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by session
         self._expiring: dict[str, DeclaredQueue] = {}
 
@@ -75,10 +63,6 @@ class VHost(Configuration):
             raise refuse(ReplyCode.RESOURCE_LOCKED, text)
         self._check_ours(queue, f"queue '{name}'")
         return queue
-
-    def _check_ours(self, item: DeclaredQueue | Exchange, what: str) -> None:
-        if self.passive and item.position:
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} is replicated and this broker is a backup")
 
     def declare_queue(
         self,
@@ -145,8 +129,10 @@ class VHost(Configuration):
         if name not in self.queues:
             return 0, self.changed
         queue = self.find_queue(name, session)
+        self.check_free(queue)
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
+        self.engine.settle(queue.core)
         if if_empty and queue.core.ready + queue.core.unacked:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
         count = queue.core.ready
@@ -154,7 +140,13 @@ class VHost(Configuration):
         return count, self.changed if queue.position else 0
 
     def remove_queue(self, queue: DeclaredQueue) -> None:
-        """Deletes without asking; auto-delete exchanges that lose their last binding go too."""
+        """Deletes without asking; auto-delete exchanges that lose their last binding go too.
+
+        What is left in it goes to its alternate exchange first, each message in the batch that takes it from here."""
+        if queue.alternate is not None:
+            self.engine.drain(queue.core, self._router(queue.alternate, queue.core))
+        else:
+            self.engine.settle(queue.core)
         if queue.position:
             self._log({"op": "queue.delete", "name": queue.name, "number": queue.number})
         sources = {binding.source for binding in queue.incoming.values()}
@@ -171,17 +163,32 @@ class VHost(Configuration):
             session.consumer_cancelled(channel, tag)
         return cancelled
 
-    def purge_queue(self, session: object, name: str) -> int:
-        """How many messages went."""
+    def purge_queue(self, session: object, name: str) -> tuple[int, int]:
+        """How many messages went, and the position to wait for: what was purged must not come back."""
         queue = self.find_queue(name, session)
+        self.check_free(queue)
         count: int = self.engine.purge(queue.core)
-        return count
+        return count, self.engine.flush() if queue.core.replicated else 0
+
+    def move_messages(self, session: object, source: str, limit: int, target: str, exchange: str) -> int:
+        """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
+        early at a full queue.  How many were moved."""
+        queue = self.find_queue(source, session)
+        self.check_free(queue)
+        if target:
+            to = self.find_queue(target, session)
+            self.check_free(to)
+            route = Route([to.core])
+            return self.engine.move(queue.core, limit, lambda *_: route)
+        self.find_exchange(exchange)
+        return self.engine.move(queue.core, limit, self._router(exchange))
 
     # ------------------------------------------------------------ what consumers and connections do to queues
 
     def consumer_added(self, queue: DeclaredQueue) -> None:
         """After promotion an auto-delete queue that had been used goes, one that waits for its first user stays."""
         queue.idle_since = None
+        queue.used = True
         if queue.auto_delete and queue.position and not queue.used_position:
             queue.used_position, queue.used_payload = self._log({"op": "queue.used", "name": queue.name})
 
@@ -193,7 +200,7 @@ class VHost(Configuration):
                 continue
             queue.idle_since = None
             queue.consumed_exclusively = False
-            if queue.auto_delete and not (self.passive and queue.position):
+            if queue.auto_delete and queue.delay is None and not (self.passive and queue.position):
                 self.remove_queue(queue)
 
     def session_gone(self, session: object) -> None:
@@ -204,20 +211,24 @@ class VHost(Configuration):
                 self.remove_queue(queue)
 
     def on_promoted(self) -> None:
-        """This broker is primary now: the clients of the old one are gone, with what depended on them."""
+        """This broker is primary now: the clients of the old one are gone, with what depended on them.
+
+        Auto-delete queues with a time limit have it from now on, so that their users may come back to them."""
         for queue in list(self.queues.values()):
             orphan = queue.exclusive and queue.owner is None
-            used_up = queue.auto_delete and queue.used_position and not queue.core.consumer_count
+            used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
+            used_up = used and queue.expires is None
             if queue.position and (orphan or used_up) and self.queues.get(queue.name) is queue:
                 self.remove_queue(queue)
         self._expiring = {name: queue for name, queue in self.queues.items() if queue.expires is not None}
         self.engine.forget_routes()
 
     def tick(self, now: float) -> None:
-        """Deletes what was idle for its `x-expires`; `now` in seconds."""
+        """Deletes what was idle for its time; `now` in seconds."""
         for queue in list(self._expiring.values()):
             expires = queue.expires
-            if queue.core.consumer_count or expires is None or (self.passive and queue.position):
+            busy = queue.core.consumer_count or queue.waits_for_its_first_user
+            if busy or expires is None or (self.passive and queue.position):
                 queue.idle_since = None
             elif queue.idle_since is None:
                 queue.idle_since = now
@@ -225,13 +236,6 @@ class VHost(Configuration):
                 self.remove_queue(queue)
 
     # ------------------------------------------------------------ exchanges
-
-    def find_exchange(self, name: str) -> Exchange:
-        """Raises 404."""
-        exchange = self.exchanges.get(name)
-        if exchange is None:
-            raise refuse(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '/'")
-        return exchange
 
     def declare_exchange(
         self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
@@ -272,10 +276,14 @@ class VHost(Configuration):
         if exchange is None:
             return self.changed
         self._check_ours(exchange, f"exchange '{name}'")
-        if if_unused and exchange.bindings:
+        if if_unused and (exchange.bindings or self._is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
         self._remove_exchange(exchange)
         return self.changed if exchange.position else 0
+
+    def _is_alternate(self, name: str) -> bool:
+        users: Iterable[DeclaredQueue | Exchange] = (*self.exchanges.values(), *self.queues.values())
+        return any(user.alternate == name for user in users)
 
     def _remove_exchange(self, exchange: Exchange) -> None:
         if exchange.position:
@@ -298,6 +306,7 @@ class VHost(Configuration):
     ) -> int:
         """The position to wait for."""
         exchange = self._bindable(source, destination)
+        check_level(arguments, f"binding of exchange '{source}' in vhost '/'")
         binding = Binding(exchange, destination, routing_key, dict(arguments))
         existing = exchange.bindings.get(binding.key)
         if existing is not None:
@@ -329,81 +338,3 @@ class VHost(Configuration):
         if isinstance(destination, Exchange):
             self._check_ours(destination, f"exchange '{destination.name}'")
         return exchange
-
-    # ------------------------------------------------------------ routing
-
-    def route(self, exchange_name: bytes, routing_key: bytes) -> Route:
-        """Where a message goes; the core keeps the answer until `forget_routes`.  Raises 404, 403."""
-        if exchange_name == b"":
-            return self._default_route(routing_key)
-        name = exchange_name.decode("utf-8", "replace")
-        handler = self.internal_exchanges.get(name)
-        if handler is not None:
-            return Route([], handler=handler)
-        exchange = self.find_exchange(name)
-        if exchange.internal:
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '/'")
-        if self._needs_headers(exchange):
-            return Route([], by_header=lambda header: self._by_header(exchange, routing_key, header))
-        return Route(self._permitted(self._destinations(exchange, routing_key, {})))
-
-    def _default_route(self, routing_key: bytes) -> Route:
-        """The default exchange: the queue of that name."""
-        queue = self.queues.get(routing_key.decode("utf-8", "replace"))
-        if queue is None:
-            self.routes_missed = True
-            return Route([])
-        return Route(self._permitted([queue.core]))
-
-    def _permitted(self, queues: list[Queue]) -> list[Queue]:
-        if self.passive:
-            for queue in queues:
-                if isinstance(queue.owner, DeclaredQueue):
-                    self._check_ours(queue.owner, f"queue '{queue.name}'")
-        return queues
-
-    def _by_header(self, exchange: Exchange, routing_key: bytes, header: bytes) -> list[Queue]:
-        """Asked by the core for each message.  Raises 502 for a header that cannot be read."""
-        return self._permitted(self._destinations(exchange, routing_key, decode_headers(header)))
-
-    def _needs_headers(self, start: Exchange) -> bool:
-        """Whether a message to `start` can meet a headers exchange."""
-        return any(exchange.by_header for exchange in self._reachable(start))
-
-    def _reachable(self, start: Exchange) -> Iterator[Exchange]:
-        seen, waiting = {start.name}, [start]
-        while waiting:
-            exchange = waiting.pop()
-            yield exchange
-            following = [b.destination for b in exchange.bindings.values() if isinstance(b.destination, Exchange)]
-            alternate = self.exchanges.get(exchange.alternate) if exchange.alternate is not None else None
-            for item in (*following, *([alternate] if alternate else [])):
-                if item.name not in seen:
-                    seen.add(item.name)
-                    waiting.append(item)
-
-    def _destinations(self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]) -> list[Queue]:
-        """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
-        queues: dict[Queue, None] = {}
-        seen, waiting = {start.name}, [start]
-        while waiting:
-            exchange = waiting.pop()
-            for item in self._next(exchange, routing_key, headers):
-                if isinstance(item, DeclaredQueue):
-                    queues[item.core] = None
-                elif item.name not in seen:
-                    seen.add(item.name)
-                    waiting.append(item)
-        return list(queues)
-
-    def _next(
-        self, exchange: Exchange, routing_key: bytes, headers: Mapping[str, Any]
-    ) -> list[DeclaredQueue | Exchange]:
-        if exchange.name == "":  # as an alternate
-            queue = self.queues.get(routing_key.decode("utf-8", "replace"))
-            self.routes_missed = self.routes_missed or queue is None
-            return [queue] if queue else []
-        found = [binding.destination for binding in exchange.matching(routing_key, headers)]
-        if not found and exchange.alternate is not None and exchange.alternate in self.exchanges:
-            return [self.exchanges[exchange.alternate]]
-        return found

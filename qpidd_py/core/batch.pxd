@@ -60,6 +60,8 @@ cdef class LogWriter:
     cdef uint64_t first
     cdef uint64_t last
     cdef list sealed
+    cdef bint whole                         # what is appended now belongs to one batch
+    cdef int move_open(self, size_t need) except -1
     cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL
     cdef int ensure(self, size_t size) except -1
     cdef int seal(self) except -1

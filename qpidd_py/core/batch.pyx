@@ -6,7 +6,8 @@ length, last position and CRC-32C, then the records.  The same octets are the me
 the segment), the replication stream (links send them as they are) and, later, the journal's input.
 
 Rules.  A record never crosses segments.  Everything between two calls of `seal` is applied by a backup whole or not
-at all; a transaction calls `ensure` first so that it never crosses a seal.  A segment lives while a queue entry,
+at all; while `whole` is set nothing is sealed, and an open batch that outgrows its segment moves to a larger one
+(transactions, dead letters).  A segment lives while a queue entry,
 a batch or the writer refers to it; its memory is then recycled, because touching fresh memory costs as much as all
 other user-space work.
 
@@ -159,9 +160,21 @@ cdef class LogWriter:
         if self.records == 0:
             self.start = self.segment.used
         if self.segment.used + need > self.segment.capacity:
+            if self.whole and self.records:
+                return self.move_open(need)
             self.seal()
             self.segment = Segment(self.pool, need if need > self.pool.segment_size else self.pool.segment_size)
             self.start = 0
+        return 0
+
+    cdef int move_open(self, size_t need) except -1:
+        """The open batch goes on in a larger segment; queue entries keep to the old one, where its records stay."""
+        cdef Segment old = self.segment
+        cdef size_t length = old.used - self.start, room = 2 * (length + need)
+        self.segment = Segment(self.pool, room if room > self.pool.segment_size else self.pool.segment_size)
+        memcpy(self.segment.data, old.data + self.start, length)
+        self.segment.used = length
+        self.start = 0
         return 0
 
     cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL:
@@ -232,9 +245,14 @@ cdef int check_link_frame(const uint8_t* p, size_t length) noexcept:
     return crc32c_add(crc, p + 28, length - 28) == le32(p + 24)
 
 
+cdef inline int check_route(const uint8_t* p, size_t n) noexcept:
+    """True when `n` octets at `p` are two short strings: exchange and routing key."""
+    return n >= 2 and n >= 2 + <size_t>p[0] and n == 2 + <size_t>p[0] + p[1 + p[0]]
+
+
 cdef int check_record(const uint8_t* p, size_t left) noexcept:
     """True when the record at `p` lies within `left` octets and its inner lengths within the record."""
-    cdef size_t size, fixed
+    cdef size_t size, fixed, route
     if left < RECORD_HEADER:
         return False
     size = le32(p)
@@ -242,7 +260,11 @@ cdef int check_record(const uint8_t* p, size_t left) noexcept:
         return False
     if p[4] == OP_ENQUEUE:
         fixed = RECORD_HEADER + 4 * <size_t>le16(p + 6) + (24 if p[5] & FLAG_TIMED else 8)
-        return size >= fixed and size - fixed >= <size_t>le16(lengths_of(p)) + <size_t>le32(lengths_of(p) + 4)
+        if size < fixed + 2:
+            return False
+        route = le16(lengths_of(p))
+        return (size - fixed >= route + <size_t>le32(lengths_of(p) + 4) and le32(lengths_of(p) + 4) >= 14
+                and check_route(p + fixed, route))
     if p[4] == OP_DEQUEUE:
         return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 16 * <size_t>le32(p + RECORD_HEADER + 4)
     if p[4] == OP_DELIVERED:

@@ -29,7 +29,7 @@ cdef class Catchup:
 
     def drops(self):
         """The encoded ids that the backup holds and the queue does not: to be removed there."""
-        cdef Ranges mine = self.queue.ids()
+        cdef Ranges mine = self.queue.ids(0, UNLIMITED)
         cdef Ranges gone = Ranges(NULL, 0, 0)
         cdef size_t i, k = 0
         cdef uint64_t low

@@ -99,9 +99,10 @@ cdef class Channel:
 
     # ---------------------------------------------------------------- consumers
 
-    def consume(self, Queue queue, str tag, bint no_ack, uint32_t prefetch=0):
+    def consume(self, Queue queue, str tag, bint no_ack, uint32_t prefetch=0, int64_t priority=0):
         """A new subscription; deliveries start at the end of the turn.  `prefetch` 0 = no limit of its own."""
-        cdef Consumer c = Consumer.__new__(Consumer)
+        cdef Consumer c = Consumer.__new__(Consumer), other
+        cdef size_t before = 0
         cdef bytes name = tag.encode()
         c.channel = self
         c.queue = queue
@@ -110,8 +111,12 @@ cdef class Channel:
         c.prefetch = prefetch
         c.prefix = b"\0\x3c\0\x3c" + bytes((len(name),)) + name
         c.active = True
+        c.priority = priority
         self.consumers[tag] = c
-        queue.consumers.append(c)
+        queue.ranked = queue.ranked or priority != 0
+        for other in queue.consumers:
+            before += other.priority >= priority
+        queue.consumers.insert(before, c)
         self.connection.engine.mark_queue(queue)
         return c
 
@@ -248,7 +253,8 @@ cdef class Channel:
             self.unrouted(p, route, header, header_size, body, body_size)
             return self.confirm_now(tag) if tag else 0
         if route.limited:
-            route = self.accepting(route, body_size)
+            route = admitting(engine, route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, header,
+                              header_size, body, body_size)
             if route.refusing and tag:
                 self.nack(tag)
                 tag = 0
@@ -261,17 +267,6 @@ cdef class Channel:
                 return self.confirm_now(tag)
             engine.add_wait(self, tag, position, False)
         return 0
-
-    cdef Route accepting(self, Route route, size_t body_size):
-        """The route less the full queues that refuse (x-overflow reject-publish)."""
-        cdef Queue q
-        cdef Route rest
-        full = [q for q in route.queues if q.rejects and q.over(1, body_size)]
-        if not full:
-            return route
-        rest = Route([q for q in route.queues if q not in full])
-        rest.refusing = True
-        return rest
 
     cdef int nack(self, uint64_t tag) except -1:
         """basic.nack of a publish that a queue refused.  What was confirmed before it is said first; a later confirm with
@@ -486,7 +481,7 @@ cdef class Channel:
         cdef Engine engine = self.connection.engine
         cdef Publication p
         cdef bytes header, body
-        cdef uint64_t room = 4096, before = engine.position
+        cdef uint64_t before = engine.position
         cdef list publishes = self.commit_publications(self.publishes)
         acks = self.acks
         if publishes is None:
@@ -494,21 +489,20 @@ cdef class Channel:
         self.publishes = []
         self.acks = []
         engine.log_dequeues()
-        for p, header, body in publishes:
-            room += RECORD_HEADER + 72 + 4 * len(p.route.queues) + p.length + len(header) + len(body)
-        engine.log.ensure(room + len(acks) * (RECORD_HEADER + 24))
         self.transactional = False
         engine.withhold = True      # the client has no commit-ok yet: what it settles is not consumed until that is safe
+        engine.log.whole = True
         try:
             for p, header, body in publishes:
                 self.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
                              <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
             for tag, action in acks:
                 self.settle_one(tag, action)
+            send_letters(engine, -1)
+            engine.log_dequeues()
         finally:
             self.transactional = True
-            engine.withhold = False
-        engine.log_dequeues()
+            engine.withhold = engine.log.whole = False
         self.trim()
         return engine.position if engine.position > before else 0
 

@@ -164,7 +164,8 @@ cdef class Connection:
     # ---------------------------------------------------------------- replication link
 
     def switch_to_link(self, bint receives_batches=True):
-        """From here on both sides speak the replication protocol; ours may receive batches of the log or not."""
+        """From here on both sides speak the replication protocol.  Batches of the log that come are applied at once
+        (`receives_batches`, which may be changed at any time), or given to the owner as frames."""
         self.state = LINK
         self.receives_batches = receives_batches
         self.out = deque()
@@ -424,9 +425,11 @@ cdef class Connection:
         if len(self.publications) >= 1024:
             self.publications.clear()
         self.publications[method] = found
-        if not self.publisher:
+        if not self.publisher and found.route.handler is None:      # requests to the broker itself are always read
             self.publisher = True
             self.engine.publishers.add(self)
+            if self.engine.throttled:
+                self.pause_input(True)
         return found
 
     cdef int fail(self, int channel, int code, str text, int class_id, int method_id) except -1:
@@ -446,7 +449,7 @@ cdef class Connection:
         return 0
 
     cdef size_t parse_link(self, const uint8_t* p, size_t n) except? 0:
-        """Frames of the replication protocol; batches are applied here, the rest goes to the owner, all in order."""
+        """Frames of the replication protocol; batches may be applied here, the rest goes to the owner, all in order."""
         cdef size_t at = 0, length
         cdef uint64_t applied = 0
         cdef int kind

@@ -53,6 +53,7 @@ cdef class Consumer:
     cdef readonly bint no_ack
     cdef readonly uint32_t prefetch
     cdef readonly uint32_t unacked
+    cdef readonly int64_t priority
     cdef bytes prefix           # class, method and consumer tag of basic.deliver
     cdef bint active
     cdef bint ready(self) noexcept
@@ -111,7 +112,6 @@ cdef class Channel:
     cdef void advance_confirms(self) noexcept
     cdef int write_confirm(self) except -1
     cdef int nack(self, uint64_t tag) except -1
-    cdef Route accepting(self, Route route, size_t body_size)
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1
     cdef int body_frame(self, const uint8_t* p, size_t n) except -1
     cdef void drop_assembly(self) noexcept
@@ -139,7 +139,7 @@ cdef class Connection:
     cdef Transport transport
     cdef public int fd
     cdef public bint want_write
-    cdef bint receives_batches
+    cdef public bint receives_batches       # of the log, to be applied at once; else they are frames like others
     cdef uint8_t* room(self, size_t n) except NULL
     cdef int input_data(self, const uint8_t* p, size_t n) except -1
     cdef int input_grown(self) except -1
@@ -171,12 +171,15 @@ cdef class Engine:
     cdef LogWriter log
     cdef LogWriter local
     cdef readonly uint64_t position         # of the newest operation in the log
-    cdef uint64_t sequence                  # the newest message id; beyond position after local publishes
+    cdef readonly uint64_t sequence         # the newest message id; beyond position after local publishes
     cdef readonly uint64_t safe
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn
     cdef list expiring                      # queues with messages that may expire
+    cdef object letters                     # messages that leave unconsumed, not yet sent on (see letters.pxi)
+    cdef object refused                     # (queue, content) of publishes that a full queue has refused
+    cdef uint64_t inherited                 # expiry of a message that moves to another queue; 0 = by its properties
     cdef public uint64_t max_message_size
     cdef public object on_batch
     cdef public object on_config
@@ -188,6 +191,7 @@ cdef class Engine:
     cdef list dirty_queues, touched_queues, delivered_queues
     cdef list dirty_connections, dirty_links, confirm_channels
     cdef list held
+    cdef list awaited                       # (position, callback), see when_safe
     cdef bint safe_moved, in_turn, turn_wanted
     cdef bint withhold                      # a dequeue does not release the confirm of what it takes
     cdef readonly bint throttled
@@ -217,13 +221,15 @@ cdef class Engine:
     cdef void note_timed(self, Queue queue) noexcept
     cdef int expire_heads(self) except -1
     cdef int pump(self, Queue queue) except -1
+    cdef int pump_ranked(self, Queue queue) except -1
     cdef int pump_all(self) except -1
     cdef int release_confirms(self) except -1
     cdef int release_held(self) except -1
     cdef int replicate(self) except -1
     cdef int flush_connections(self) except -1
-    cdef int apply_records(self, const uint8_t* p, size_t n, bint side) except -1
+    cdef int apply_records(self, const uint8_t* p, size_t n, size_t start, bint side) except -1
     cdef int apply_batch(self, const uint8_t* p, size_t n) except -1
+    cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1
     cdef void want_turn(self) noexcept
     cdef inline void note_delivered(self, Queue queue) noexcept:
         if queue.replicated and not queue.delivery_noted:
@@ -234,5 +240,6 @@ cdef class Engine:
     cdef int apply_enqueue(self, Segment segment, const uint8_t* p, bint side) except -1
     cdef int turn(self) except -1
     cdef int log_delivered(self) except -1
+    cdef int log_delivered_of(self, Queue queue) except -1
     cdef int confirm_consumed(self) except -1
     cdef Queue find_queue(self, uint32_t number)

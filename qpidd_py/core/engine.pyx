@@ -13,7 +13,8 @@ Confirms.  The publishes of one channel that stand one after the other in the lo
 one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; a dequeue releases
 one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
 
-Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup).
+Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
+letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 
@@ -47,6 +48,7 @@ cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 include "channel.pxi"
 include "connection.pxi"
 include "catchup.pxi"
+include "letters.pxi"
 
 
 cdef class Engine:
@@ -66,8 +68,11 @@ cdef class Engine:
         self.dirty_links = []
         self.confirm_channels = []
         self.held = []
+        self.awaited = []
         self.sweeping = []
         self.expiring = []
+        self.letters = deque()
+        self.refused = deque()
         self.publishers = set()
         self.generation = 1
         self.waits_mask = 63
@@ -203,7 +208,8 @@ cdef class Engine:
         p += 8
         if timed:
             putle64(p, self.now)
-            putle64(p + 8, UNLIMITED if found.expiration == UNLIMITED else self.now + found.expiration)
+            putle64(p + 8, self.inherited if self.inherited else
+                    (UNLIMITED if found.expiration == UNLIMITED else self.now + found.expiration))
             p += 16
         memcpy(p, exrk, route_size)
         memcpy(p + route_size, header, header_size)
@@ -224,20 +230,38 @@ cdef class Engine:
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
-        """A message that the broker itself puts into queues (dead letters); its position, 0 without a queue."""
-        cdef bytes exrk = bytes((len(exchange),)) + exchange + bytes((len(routing_key),)) + routing_key
-        if not route.queues:
-            return 0
-        return self.enqueue(route, <const uint8_t*>PyBytes_AS_STRING(exrk), PyBytes_GET_SIZE(exrk),
-                            <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
-                            <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        """A message that the broker itself puts into queues; its position, 0 if no queue takes it."""
+        return put(self, route, exchange, routing_key, header, body)
+
+    def move(self, Queue queue, uint64_t limit, route):
+        """Moves up to `limit` of the messages that are ready now, in order; answers how many.
+
+        `route(exchange, routing key, header)` says where to, as a Route (without queues: the message goes for good), or
+        None to end it here; a full queue that refuses it ends it, too.  Each leaves in the batch that has its copy."""
+        return move_messages(self, queue, limit, route, True)
+
+    def drain(self, Queue queue, route):
+        """As `move` for all that is in a queue which is about to be deleted, handed out or not; its dead letters are
+        sent, too.  What a full queue refuses is gone."""
+        send_letters_of(self, queue)
+        self.log_dequeues()
+        queue.reset()
+        count = move_messages(self, queue, UNLIMITED, route, False)
+        send_letters_of(self, queue)
+        return count
+
+    def settle(self, Queue queue):
+        """Sends the dead letters of a queue which is about to be deleted."""
+        send_letters_of(self, queue)
 
     # ---------------------------------------------------------------- limits and expiry
 
     cdef int enforce(self, Queue queue) except -1:
-        """Drops the oldest until the queue is within its limits."""
+        """Drops the oldest until the queue is within its limits; consumers that can take them come first."""
         cdef Queue level
         cdef int64_t index
+        if queue.consumers and queue.over(0, 0):
+            self.pump(queue)
         while queue.ready and queue.over(0, 0):
             level = queue.tail()
             index = level.peek_ready()
@@ -246,16 +270,11 @@ cdef class Engine:
         return 0
 
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1:
-        """A message leaves without having been consumed: to the dead-letter exchange, or for good.
-
-        The copy is in the log before the dequeue: a crash between them can double it, never lose it."""
+        """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
         if queue.dead_letter is None or queue.deleted:
             return self.dequeue(level, index)
-        queue.dead_letter(reason, *content_at(level, index))
-        before = self.withhold
-        self.withhold = True        # nobody has consumed it: its confirm waits as that of any other
-        self.dequeue(level, index)
-        self.withhold = before
+        self.letters.append((queue, level, ring_at(&level.main, index).id, index, reason))
+        self.want_turn()
         return 0
 
     cdef int64_t next_message(self, Queue queue) except -2:
@@ -275,7 +294,7 @@ cdef class Engine:
             self.expiring.append(queue)
 
     cdef int expire_heads(self) except -1:
-        """Queues without consumers lose what has expired at their head, too."""
+        """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent."""
         cdef Queue queue, level
         cdef int64_t index
         for queue in list(self.expiring):
@@ -285,6 +304,8 @@ cdef class Engine:
             for level in queue.levels or (queue,):
                 index = level.peek_ready()
                 while index >= 0 and level.timed and level.expired(index, self.now):
+                    if len(self.letters) >= MAX_LETTERS:
+                        return 0
                     level.take(index)
                     self.drop_message(queue, level, index, "expired")
                     index = level.peek_ready()
@@ -339,19 +360,29 @@ cdef class Engine:
     cdef int log_delivered(self) except -1:
         """How far each queue has been handed out, for `redelivered` after a fail-over."""
         cdef Queue queue
-        cdef uint8_t* p
         queues = self.delivered_queues
         self.delivered_queues = []
         for queue in queues:
             queue.delivery_noted = False
             if queue.deleted or queue.delivered <= queue.delivered_logged or not queue.unacked:
                 continue
-            p = self.record(OP_DELIVERED, RECORD_HEADER + 16, 1)
-            putle32(p + RECORD_HEADER, queue.number)
-            putle32(p + RECORD_HEADER + 4, 0)
-            putle64(p + RECORD_HEADER + 8, queue.delivered)
-            queue.delivered_logged = queue.delivered
+            self.log_delivered_of(queue)
         return 0
+
+    cdef int log_delivered_of(self, Queue queue) except -1:
+        cdef uint8_t* p = self.record(OP_DELIVERED, RECORD_HEADER + 16, 1)
+        putle32(p + RECORD_HEADER, queue.number)
+        putle32(p + RECORD_HEADER + 4, 0)
+        putle64(p + RECORD_HEADER + 8, queue.delivered)
+        queue.delivered_logged = queue.delivered
+        return 0
+
+    def repeat_delivered(self):
+        """Says once more how far each queue was handed out: a backup that joins now has not heard it."""
+        cdef Queue queue
+        for queue in list(self.queues.values()):
+            if queue.replicated and queue.delivered and (queue.ready or queue.unacked):
+                self.log_delivered_of(queue)
 
     # ---------------------------------------------------------------- confirms
 
@@ -489,10 +520,23 @@ cdef class Engine:
             self.safe_moved = True
             self.want_turn()
 
+    def when_safe(self, uint64_t position, call):
+        """Calls `call(True)` as soon as `position` is safe, or `call(False)` when this broker is deposed before."""
+        if position <= self.safe:
+            call(True)
+        else:
+            self.awaited.append((position, call))
+            self.want_turn()
+
     cdef int release_held(self) except -1:
         cdef Channel channel
         cdef uint64_t position
         self.safe_moved = False
+        if self.awaited:
+            due = [call for awaited, call in self.awaited if <uint64_t>awaited <= self.safe]
+            self.awaited = [item for item in self.awaited if <uint64_t>item[0] > self.safe]
+            for call in due:
+                call(True)
         if not self.held:
             return 0
         held = self.held
@@ -533,6 +577,8 @@ cdef class Engine:
             self.schedule()
 
     cdef int turn(self) except -1:
+        if self.letters or self.refused:
+            send_letters(self, LETTERS)
         self.pump_all()
         self.log_dequeues()
         self.log_delivered()
@@ -579,6 +625,8 @@ cdef class Engine:
         cdef int64_t index
         cdef Consumer c
         cdef Queue level
+        if queue.ranked:
+            return self.pump_ranked(queue)
         while idle < n:
             if asked % n == 0:
                 share = queue.ready // n
@@ -599,6 +647,30 @@ cdef class Engine:
                 c.channel.deliver(c, level, index)
                 k -= 1
                 idle = 0
+        return 0
+
+    cdef int pump_ranked(self, Queue queue) except -1:
+        """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
+        cdef size_t n = len(queue.consumers), i = 0, last
+        cdef int64_t index
+        cdef Consumer c
+        cdef Queue level
+        while i < n:
+            c = <Consumer>queue.consumers[i]
+            if not c.ready():
+                i += 1
+                continue
+            index = self.next_message(queue)
+            if index < 0:
+                return 0
+            level = queue.head()
+            level.take(index)
+            c.channel.deliver(c, level, index)
+            last = i
+            while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
+                last += 1
+            queue.consumers.insert(last, queue.consumers.pop(i))
+            i = 0
         return 0
 
     cdef int flush_connections(self) except -1:
@@ -666,6 +738,8 @@ cdef class Engine:
         if epoch >> 16:
             raise InvariantError(f"epoch {epoch} is beyond 65535")
         self.flush()
+        self.letters.clear()
+        self.refused.clear()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
         for queue in self.queues.values():
             queue.reset()
@@ -686,11 +760,16 @@ cdef class Engine:
                 (<Channel>w.channel).closing = True
         self.waits_head = self.waits_tail
         self.held = []
+        awaited, self.awaited = self.awaited, []
+        for _, call in awaited:
+            call(False)
         self.confirm_channels = []
         self.touched_queues = []
         self.delivered_queues = []
         self.dirty_queues = []
         self.expiring = []
+        self.letters.clear()
+        self.refused.clear()
         self.log.take()
         for queue in self.queues.values():
             queue.delivery_noted = False
@@ -721,20 +800,27 @@ cdef class Engine:
         self.apply_batch(p, n)
 
     cdef int apply_batch(self, const uint8_t* p, size_t n) except -1:
-        cdef uint64_t last = le64(p + 8)
+        self.apply_to(le64(p + 8), p, n, LINK_HEADER)
+        return 0
+
+    def apply_held(self, uint64_t last, bytes records):
+        """Applies a batch that was held back: what came in its frame behind the header, and its position."""
+        self.apply_to(last, <const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0)
+
+    cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1:
         if last <= self.position:
             raise LinkError(f"batch ends at position {last}, the log is at {self.position} already")
-        self.apply_records(p, n, False)
+        self.apply_records(p, n, start, False)
         self.position = self.sequence = last
         return 0
 
     def apply_slice(self, bytes records):
         """Messages of the difference, older than the live stream, in order for each queue."""
-        self.apply_records(<const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), True)
+        self.apply_records(<const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0, True)
 
-    cdef int apply_records(self, const uint8_t* source, size_t n, bint side) except -1:
+    cdef int apply_records(self, const uint8_t* source, size_t n, size_t start, bint side) except -1:
         """Copies the records into a segment of ours and acts on each."""
-        cdef size_t at = 0 if side else LINK_HEADER, i
+        cdef size_t at = start, i
         cdef const uint8_t* p
         cdef Segment segment
         cdef size_t base
@@ -742,7 +828,7 @@ cdef class Engine:
             if not check_record(source + at, n - at):
                 raise LinkError(f"record at octet {at} of {n} has lengths that do not fit")
             at += le32(source + at)
-        at = 0 if side else LINK_HEADER
+        at = start
         base = self.local.adopt(source, n)
         segment = self.local.segment
         while at < n:

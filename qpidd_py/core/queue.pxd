@@ -62,7 +62,8 @@ cdef class Queue:
     cdef public uint64_t max_bytes
     cdef public uint64_t ttl                # milliseconds; UNLIMITED = none
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
-    cdef public object dead_letter          # called with (reason, exchange, routing key, header, body), or None
+    cdef public bint refused_die            # what it refuses goes to the dead letters
+    cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pxi)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire
@@ -80,6 +81,7 @@ cdef class Queue:
     cdef bint touched                       # has entries in `gone`
     cdef list consumers
     cdef size_t turn                        # whose turn it is
+    cdef bint ranked                        # some consumer has a priority; consumers stand in their order then
     cdef Queue level_for(self, const uint8_t* record)
     cdef Queue head(self)
     cdef Queue tail(self)
@@ -109,9 +111,9 @@ cdef class Queue:
     cdef int push_side(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int merge(self) except -1
     cdef int merge_rings(self) except -1
-    cdef Ranges ids_of_levels(self) except *
+    cdef Ranges ids_of_levels(self, uint64_t first, uint64_t last) except *
     cdef bint follows(self, uint64_t index, uint64_t id) noexcept
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0
-    cdef Ranges ids(self) except *
+    cdef Ranges ids(self, uint64_t low, uint64_t high) except *
 
 cdef tuple content_at(Queue queue, uint64_t index)

@@ -1,5 +1,7 @@
 from collections.abc import Callable, Iterable
 
+from qpidd_py.core.engine import Route
+
 NO_LIMIT: int
 
 class Queue:
@@ -18,16 +20,21 @@ class Queue:
     max_bytes: int
     ttl: int
     rejects: bool
-    dead_letter: Callable[[str, _octets, _octets, _octets, _octets], object] | None
+    refused_die: bool
+    dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None
     levels: list[Queue] | None
     def add_levels(self, highest: int) -> None: ...
     @property
     def consumer_count(self) -> int: ...
-    def held(self) -> _octets: ...
+    def held(self, low: int = 0, high: int = ...) -> _octets: ...
     def peek(self, limit: int) -> list[tuple[int, bool, _octets, _octets, _octets, _octets]]: ...
+    def read(
+        self, low: int, high: int, limit: int
+    ) -> list[tuple[int, bool, int, _octets, _octets, _octets, _octets]]: ...
     def check(self) -> None: ...
 
 _octets = bytes
+_Letter = tuple[Route, bytes, bytes, bytes]
 
 def encode_ids(ranges: Iterable[tuple[int, int]]) -> bytes: ...
 def decode_ids(data: bytes) -> list[tuple[int, int]]: ...

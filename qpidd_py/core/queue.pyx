@@ -194,13 +194,14 @@ cdef class Queue:
             self.parent.count(ready, unacked, octets, body)
 
     cdef bint expired(self, uint64_t index, uint64_t now) noexcept:
-        """`now` in milliseconds since 1970."""
+        """`now` in milliseconds since 1970.  With a time to live of 0 it has the turn in which it came, for a consumer
+        that is waiting."""
         cdef const uint8_t* p = record_of(ring_at(&self.main, index))
         cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl, arrival
         if not p[5] & FLAG_TIMED:
             return False
         arrival = le64(lengths_of(p) + 8)
-        return le64(lengths_of(p) + 16) <= now or (ttl != UNLIMITED and arrival + ttl <= now)
+        return le64(lengths_of(p) + 16) < now or (ttl != UNLIMITED and arrival + ttl < now)
 
     cdef void set_delivered(self, uint64_t id) noexcept:
         cdef Queue level
@@ -499,17 +500,19 @@ cdef class Queue:
         self.joining = False
         return 0
 
-    cdef Ranges ids(self) except *:
-        """The ids held, as ranges of consecutive numbers; the caller frees `items`."""
+    cdef Ranges ids(self, uint64_t low, uint64_t high) except *:
+        """The ids held in low..high, as ranges of consecutive numbers; the caller frees `items`."""
         cdef Ranges r = Ranges(NULL, 0, 0)
         cdef uint64_t i
         cdef Entry* e
         if self.levels is not None:
-            return self.ids_of_levels()
+            return self.ids_of_levels(low, high)
         if self.joining:
             self.merge()
-        for i in range(self.main.head, self.main.tail):
+        for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
+            if e.id > high:
+                break
             if e.state == GONE:
                 continue
             if r.count and r.items[r.count - 1].high + 1 == e.id:
@@ -518,13 +521,13 @@ cdef class Queue:
                 ranges_add(&r, e.id, e.id)
         return r
 
-    cdef Ranges ids_of_levels(self) except *:
+    cdef Ranges ids_of_levels(self, uint64_t first, uint64_t last) except *:
         cdef Ranges r = Ranges(NULL, 0, 0), part
         cdef Queue level
         cdef size_t k
         runs = []
         for level in self.levels:
-            part = level.ids()
+            part = level.ids(first, last)
             for k in range(part.count):
                 runs.append((part.items[k].low, part.items[k].high))
             free(part.items)
@@ -556,9 +559,9 @@ cdef class Queue:
             most -= 1
         return i
 
-    def held(self):
-        """The encoded set of the ids in this queue."""
-        cdef Ranges r = self.ids()
+    def held(self, uint64_t low=0, uint64_t high=NO_LIMIT):
+        """The encoded set of the ids in this queue, those in low..high."""
+        cdef Ranges r = self.ids(low, high)
         try:
             return ranges_encode(&r)
         finally:
@@ -580,6 +583,27 @@ cdef class Queue:
                 if len(found) == limit:
                     break
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + _content(e))
+        return found
+
+    def read(self, uint64_t low, uint64_t high, size_t limit):
+        """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
+        arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted."""
+        cdef uint64_t i
+        cdef Entry* e
+        cdef Queue level
+        found = []
+        if self.levels is not None:
+            for level in self.levels:
+                found += level.read(low, high, limit)
+            return sorted(found)[:limit]
+        if self.joining:
+            self.merge()
+        for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
+            e = ring_at(&self.main, i)
+            if e.id > high or len(found) == limit:
+                break
+            if e.state != GONE:
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e)) + _content(e))
         return found
 
     def check(self):
@@ -618,6 +642,12 @@ cdef class Queue:
             if self.returned.items[k].low == index:
                 return True
         return False
+
+
+cdef uint64_t _arrival(const Entry* e) noexcept:
+    """Milliseconds since 1970, 0 where it was not noted."""
+    cdef const uint8_t* p = record_of(e)
+    return le64(lengths_of(p) + 8) if p[5] & FLAG_TIMED else 0
 
 
 cdef tuple _content(const Entry* e):

@@ -14,7 +14,8 @@ from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.errors import InvariantError
-from qpidd_py.management.model import Json, Management
+from qpidd_py.management.model import Management
+from qpidd_py.management.request import Json
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class AmqpDoor:
             reply({"ok": False, "error": f"{method}: {error}"})
             return
         try:
-            self._management.request(method, arguments, reply)
+            self._management.request(method, arguments, reply, session.user)
         except InvariantError:
             raise
         except Exception as error:

@@ -3,10 +3,13 @@
 A request is a method name and a JSON object; the answer is `{"ok": true, "result": ...}` or
 `{"ok": false, "error": text}`, given to a callback, because what HA is asked for may take a while.
 
-    broker.info   {}                        name, version, counters, positions of the log
+    broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue, sorted by name
     queue.peek    {queue, limit=10}         the first messages, which stay where they are
+    exchange.list {}                        one object per exchange, sorted by name
+    binding.list  {}                        one object per binding, by source, destination and key
     session.list  {}                        one object per connection, oldest first
+    queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     ha.*          passed on to the HA plug-in
 
 Octet strings that are UTF-8 text are shown as text, others as {"base64": ...}.
@@ -22,23 +25,19 @@ from typing import Any
 
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.session import Session
 from qpidd_py.errors import AmqpError
+from qpidd_py.management.changes import Changes
+from qpidd_py.management.request import Json, Reply, RequestError
 
 log = logging.getLogger(__name__)
-
-Json = dict[str, Any]
-Reply = Callable[[Json], None]
 
 PEEK_LIMIT = 1000
 """Messages in one answer."""
 PEEK_BODY = 64 << 10
 """Octets of a body that are shown; the rest is cut off and `cut` says so."""
-
-
-class RequestError(Exception):
-    """The request cannot be answered; the text is for the one who asked."""
 
 
 class Management:
@@ -51,26 +50,43 @@ class Management:
             "broker.info": self._broker_info,
             "queue.list": self._queue_list,
             "queue.peek": self._queue_peek,
+            "exchange.list": self._exchange_list,
+            "binding.list": self._binding_list,
             "session.list": self._session_list,
         }
+        self._changes = Changes(broker).methods
 
-    def request(self, method: str, arguments: Json, reply: Reply) -> None:
-        """Calls `reply` once, now or later; never raises because of what the request says."""
+    def request(self, method: str, arguments: Json, reply: Reply, user: str) -> None:
+        """A request of `user`.  Calls `reply` once, now or later; never raises because of what the request says."""
         try:
             if method.startswith("ha."):
-                self._ha_request(method, arguments, reply)
+                self._ha_request(method, arguments, reply, user)
             elif method in self._methods:
                 reply({"ok": True, "result": self._methods[method](arguments)})
+            elif method in self._changes:
+                self._change(method, arguments, reply)
             else:
                 raise RequestError(f"unknown method {method!r}")
         except RequestError as error:
             reply({"ok": False, "error": str(error)})
 
-    def _ha_request(self, method: str, arguments: Json, reply: Reply) -> None:
+    def _change(self, method: str, arguments: Json, reply: Reply) -> None:
+        try:
+            result, position = self._changes[method](arguments)
+        except AmqpError as error:
+            raise RequestError(error.reply_text) from error
+
+        def answer(safe: bool) -> None:
+            doubt = f"{method}: this broker has been deposed meanwhile; the change may be lost"
+            reply({"ok": True, "result": result} if safe else {"ok": False, "error": doubt})
+
+        self.broker.engine.when_safe(position, answer)
+
+    def _ha_request(self, method: str, arguments: Json, reply: Reply, user: str) -> None:
         hooks = self.broker.hooks
         if hooks is None:
             raise RequestError(f"HA module is not loaded on broker at {self.broker.name}")
-        if not hooks.request(method, arguments, reply):
+        if not hooks.request(method, arguments, reply, user):
             raise RequestError(f"unknown method {method!r}")
 
     # ---- the methods
@@ -90,6 +106,7 @@ class Management:
             "published": engine.published,
             "delivered": engine.delivered,
             "waiting_confirms": engine.waiting_confirms,
+            "blocked": self.broker.blocked,
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),
             "sessions": len(self.broker.sessions),
@@ -106,6 +123,13 @@ class Management:
             raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
         found = self.broker.vhost.queues[name].core.peek(min(limit, PEEK_LIMIT))
         return [_show_message(*message) for message in found]
+
+    def _exchange_list(self, _: Json) -> list[Json]:
+        return [_show_exchange(exchange) for _, exchange in sorted(self.broker.vhost.exchanges.items())]
+
+    def _binding_list(self, _: Json) -> list[Json]:
+        bindings = sorted(self.broker.vhost.bindings(), key=lambda binding: binding.key)
+        return [_show_binding(binding) for binding in bindings]
 
     def _session_list(self, _: Json) -> list[Json]:
         return [_show_session(session) for session in sorted(self.broker.sessions, key=lambda session: session.number)]
@@ -127,6 +151,31 @@ def _show_queue(queue: DeclaredQueue) -> Json:
         "enqueued": core.enqueued,
         "dequeued": core.dequeued,
         "arguments": to_json(queue.arguments),
+    }
+
+
+def _show_exchange(exchange: Exchange) -> Json:
+    return {
+        "name": exchange.name,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "predeclared": exchange.predeclared,
+        "replicate": exchange.level,
+        "bindings": len(exchange.bindings),
+        "arguments": to_json(exchange.arguments),
+    }
+
+
+def _show_binding(binding: Binding) -> Json:
+    return {
+        "source": binding.source.name,
+        "destination": binding.destination.name,
+        "destination_type": "exchange" if isinstance(binding.destination, Exchange) else "queue",
+        "routing_key": to_json(binding.routing_key),
+        "replicated": binding.position > 0,
+        "arguments": to_json(dict(binding.arguments)),
     }
 
 

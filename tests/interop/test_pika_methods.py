@@ -93,8 +93,10 @@ def test_broker_closes_clients(server, connection, channel):
     wait_for(lambda: not server.broker.sessions)
 
 
-def test_blocked(server, connection):
+def test_blocked(server, connection, channel):
     seen = []
+    channel.basic_publish("", "nowhere", b"this one publishes")
+    wait_for(lambda: any(session.connection.publisher for session in server.broker.sessions), connection)
     connection.add_on_connection_blocked_callback(lambda _, frame: seen.append(frame.method.reason))
     connection.add_on_connection_unblocked_callback(lambda *_: seen.append("unblocked"))
     server.call(lambda: server.broker.block("memory"))
@@ -312,13 +314,21 @@ def test_queue_declare_rules(server, connection):
 
 
 def test_bad_arguments(connection):
-    for arguments in ({"qpid.replicate": "some"}, {"x-expires": 0}, {"x-message-ttl": "soon"}):
+    for arguments in (
+        {"qpid.replicate": "some"},
+        {"x-expires": 0},
+        {"x-message-ttl": "soon"},
+        {"x-dead-letter-exchange": 1},
+        {"x-dead-letter-exchange": "x" * 256},
+        {"x-dead-letter-routing-key": "without an exchange"},
+        {"alternate-exchange": True},
+    ):
         with closed_with(406):
             connection.channel().queue_declare("q", arguments=arguments)
     with pytest.raises(ConnectionClosedByBroker) as info:
-        connection.channel().queue_declare("q", arguments={"x-dead-letter-exchange": ""})
+        connection.channel().queue_declare("q", arguments={"x-single-active-consumer": True})
     assert info.value.reply_code == 540
-    assert "x-dead-letter-exchange" in info.value.reply_text
+    assert "x-single-active-consumer" in info.value.reply_text
 
 
 def test_server_named_queue(channel):

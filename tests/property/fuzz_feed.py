@@ -62,17 +62,25 @@ class Peer:
         return self.session.connection.take_output()
 
 
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "fuzz-a": {"x": [1, {"y": "z"}]},
+    "fuzz-b": {"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "k.y", "x-max-length": 3},
+    "fuzz-c": {"x-max-length": 2, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.topic"},
+    "fuzz-d": {"alternate-exchange": "amq.topic", "x-max-priority": 3, "x-max-length-bytes": 9000},
+}
+
+
 def conversation(rng: random.Random) -> list[bytes]:
     """What a busy client says after the handshake, as pieces that can be reordered."""
-    names = ["fuzz-a", "fuzz-b"]
+    names = rng.sample(list(ARGUMENTS), 2)
     pieces = [method_octets(Channel.Open(), number) for number in (1, 2, 3)]
     for name in names:
-        pieces.append(method_octets(Queue.Declare(queue=name, arguments={"x": [1, {"y": "z"}]}), 1))
+        pieces.append(method_octets(Queue.Declare(queue=name, arguments=ARGUMENTS[name]), 1))
         pieces.append(method_octets(Queue.Bind(queue=name, exchange="amq.topic", routing_key="k.*"), 1))
     choices = [
         lambda: publish_octets(rng.randbytes(rng.choice([0, 1, 50, 5000])), rng.choice(names), message_id="m"),
         lambda: publish_octets(b"t", "k.x", exchange="amq.topic", headers={"h": 1}, mandatory=True),
-        lambda: publish_octets(rng.randbytes(3000), "fuzz-a", channel=rng.choice([2, 3]), frame_max=1024),
+        lambda: publish_octets(rng.randbytes(3000), names[0], channel=rng.choice([2, 3]), frame_max=1024),
         lambda: method_octets(Basic.Consume(queue=rng.choice(names), consumer_tag=f"c{rng.randrange(5)}"), 1),
         lambda: method_octets(Basic.Cancel(consumer_tag=f"c{rng.randrange(5)}"), 1),
         lambda: method_octets(Basic.Ack(rng.randrange(1, 6), rng.random() < 0.5), 1),
@@ -155,6 +163,7 @@ def one_round(broker: Broker, victim: Victim, rng: random.Random) -> None:
     victim.check()
     if not peer.transport.disconnected:
         peer.session.closed("end of the round")
+    broker.engine.end_turn()
     for queue in list(broker.engine.queues.values()):
         queue.check()
         if queue.unacked:

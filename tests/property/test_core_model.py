@@ -5,12 +5,14 @@ primary holds.  A second backup joins in the middle, by difference, while comman
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pamqp.commands import Basic
 
-from qpidd_py.core import Catchup, Engine, Queue
+from qpidd_py.core import Catchup, Engine, Queue, Route
 from tests.support.memory import MemoryClient, confirms, deliveries
 
 NAMES = ("a", "b")
@@ -40,11 +42,16 @@ class Joiner:
 
 
 class EngineMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
+    @initialize(buries=st.booleans())
+    def start(self, buries: bool) -> None:
+        """With `buries`, what is discarded from queue a goes to queue b."""
+        self.buries = buries
         self.engine = Engine(segment_size=8192)
         self.queues = [self.engine.create_queue(n + 1, name, True) for n, name in enumerate(NAMES)]
         self.backup = self.make_backup()
+        if buries:
+            to = Route([self.queues[1]])
+            self.queues[0].dead_letter = lambda reason, exchange, key, header, body: (to, exchange, key, header)
         self.joiner: Joiner | None = None
         self.late: Engine | None = None
         self.engine.on_batch = self.replicate
@@ -118,6 +125,21 @@ class EngineMachine(RuleBasedStateMachine):
             body, name = self.tags.pop(t), self.home.pop(t)
             if how != "requeue":
                 self.expected[name].remove(body)
+            if how == "discard" and name == "a" and self.buries:
+                self.expected["b"].append(body)
+        self.turn()
+
+    @rule(source=st.sampled_from(NAMES), to=st.sampled_from(NAMES), limit=st.integers(1, 9))
+    def move(self, source: str, to: str, limit: int) -> None:
+        self.turn()
+        queue, target = (self.queues[NAMES.index(name)] for name in (source, to))
+        before = Counter(message[5] for message in queue.peek(1 << 30))
+        ready = queue.ready
+        assert self.engine.move(queue, limit, lambda *_: Route([target])) == min(limit, ready)
+        if source != to:
+            for body in (before - Counter(message[5] for message in queue.peek(1 << 30))).elements():
+                self.expected[source].remove(body)
+                self.expected[to].append(body)
 
     @rule(name=st.sampled_from(NAMES))
     def purge(self, name: str) -> None:

@@ -65,7 +65,9 @@ class FakeHa:
     def session_closed(self, session: Session) -> None:
         pass
 
-    def request(self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> bool:
+    def request(
+        self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str
+    ) -> bool:
         self.asked.append((method, arguments, reply))
         return method != "ha.nonsense"
 
@@ -109,7 +111,9 @@ def test_info_tells_name_version_and_counts(wire: Wire) -> None:
     declare(wire, "q")
     result = ask(wire, "broker.info").result
     assert (result["name"], result["version"], result["product"]) == ("tester", "1.2", "qpidd-py")
-    assert (result["queues"], result["sessions"], result["ha"]) == (1, 1, False)
+    assert (result["queues"], result["sessions"], result["ha"], result["blocked"]) == (1, 1, False, "")
+    wire.broker.block("backup b is slow", "throttle")
+    assert ask(wire, "broker.info").result["blocked"] == "backup b is slow"
 
 
 def test_queues_are_listed_by_name(wire: Wire) -> None:
@@ -194,7 +198,7 @@ def test_an_answer_after_the_end_of_the_connection_is_dropped(broker: Broker, wi
 
 def test_a_defect_costs_one_answer(broker: Broker, wire: Wire) -> None:
     class Broken(FakeHa):
-        def request(self, method: str, arguments: Any, reply: Any) -> bool:
+        def request(self, method: str, arguments: Any, reply: Any, user: str) -> bool:
             raise ZeroDivisionError("oops")
 
     broker.hooks = Broken()

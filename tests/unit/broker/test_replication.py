@@ -1,5 +1,7 @@
 """The configuration on a backup: by the log, by a snapshot, and after promotion."""
 
+from typing import Any
+
 import pamqp.commands as commands
 import pytest
 from hypothesis import given, settings
@@ -234,6 +236,20 @@ def test_adopt_keeps_what_is_the_same_and_what_is_local():
     assert "mine" in backup.vhost.queues
 
 
+def test_adopt_forgets_that_a_queue_was_used_where_the_primary_does_not_know_of_it():
+    broker = Replicated()
+    peer = Peer(broker)
+    peer.open_channel()
+    peer.send(1, Queue.Declare(queue="q", auto_delete=True))
+    broker.advance()
+    backup = broker.backup()
+    before = broker.vhost.snapshot()
+    backup.vhost.apply(broker.engine.position + 1, encode_table({"op": "queue.used", "name": "q"}))
+    assert backup.vhost.snapshot() != before
+    backup.vhost.adopt(before)
+    assert backup.vhost.snapshot() == before
+
+
 def test_numbers_are_never_used_twice():
     broker = Replicated()
     peer = declared(broker, "a", "b")
@@ -275,6 +291,24 @@ def test_a_backup_lets_nobody_touch_what_is_replicated():
     admin.publish(b"x", "t", channel=101)
     assert admin.call(101, Queue.Purge(queue="t")).message_count == 1
     assert state(backup.vhost) == state(broker.vhost)
+
+
+def test_a_backup_answers_at_once():
+    """Nothing becomes safe there: a reply that waited for that would never come, and block its channel."""
+    broker = Replicated()
+    peer = declared(broker, "q")
+    peer.send(1, Exchange.Declare(exchange="e"))
+    broker.advance()
+    broker.engine.flush()
+    backup = Broker()
+    backup.passive = True
+    backup.engine.on_batch = lambda batch: None  # a member of a cluster: `safe` is moved from outside
+    for batch in broker.batches:
+        backup.engine.apply(batch)
+    admin = Peer(backup)
+    admin.open_channel()
+    assert admin.call(1, Exchange.Declare(exchange="e", passive=True)).name == "Exchange.DeclareOk"
+    assert admin.call(1, Queue.Delete(queue="unknown")).message_count == 0
 
 
 def test_promotion_deletes_what_belonged_to_the_clients_of_the_old_primary():
@@ -333,3 +367,39 @@ def test_demotion_logs_nothing():
     assert set(broker.vhost.queues) == {"mine", "auto"}
     broker.vhost.adopt(Broker().vhost.snapshot())
     assert not broker.vhost.queues
+
+
+@pytest.mark.parametrize("level", ["some", "ALL", "", 1, True])
+def test_an_unknown_level_is_refused_and_nothing_is_made(level):
+    broker = Replicated()
+    declared(broker, "q").send(1, Exchange.Declare(exchange="e"))
+    broker.advance()
+    before = state(broker.vhost)
+    arguments = {"qpid.replicate": level}
+    for method in (
+        Queue.Declare(queue="new", arguments=arguments),
+        Exchange.Declare(exchange="new", arguments=arguments),
+        Queue.Bind(queue="q", exchange="e", routing_key="k", arguments=arguments),
+        Exchange.Bind(destination="e", source="amq.direct", arguments=arguments),
+    ):
+        peer = Peer(broker)
+        peer.open_channel()
+        assert peer.call(1, method).reply_code == 406, method.name
+    assert state(broker.vhost) == before == state(broker.backup().vhost)
+    assert not list(broker.vhost.bindings())
+
+
+def test_a_binding_of_level_none_is_gone_after_a_fail_over():
+    broker = Replicated()
+    peer = declared(broker, "q")
+    peer.send(1, Queue.Bind(queue="q", exchange="amq.direct", routing_key="both"))
+    broker.advance()
+    arguments: dict[str, Any] = {"qpid.replicate": "none"}
+    peer.send(1, Queue.Bind(queue="q", exchange="amq.direct", routing_key="here", arguments=arguments))
+    broker.advance()
+    assert {binding.routing_key for binding in broker.vhost.bindings()} == {b"both", b"here"}
+    heir = broker.backup()
+    heir.engine.begin_epoch(1)
+    heir.passive = False
+    heir.vhost.on_promoted()
+    assert {binding.routing_key for binding in heir.vhost.bindings()} == {b"both"}

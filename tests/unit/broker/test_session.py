@@ -36,7 +36,7 @@ class Hooks:
     def session_closed(self, session):
         self.calls.append(("session_closed", session))
 
-    def request(self, method, arguments, reply):
+    def request(self, method, arguments, reply, user):
         return False
 
     def tick(self, now):

@@ -22,13 +22,23 @@ Basic, Channel, Confirm, Exchange, Queue, Tx = (
 QUEUES = ("a", "b", "c")
 EXCHANGES = ("amq.direct", "amq.topic", "amq.headers", "amq.fanout", "e")
 KINDS = ("direct", "topic", "fanout", "headers")
+ARGUMENTS = (
+    None,
+    {"qpid.replicate": "none"},
+    {"x-expires": 1000},
+    {"a": 1},
+    {"x-max-length": 2, "x-dead-letter-exchange": "amq.direct"},
+    {"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"},
+    {"x-message-ttl": 20, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b", "x-max-priority": 2},
+    {"alternate-exchange": "amq.fanout", "qpid.auto_delete_timeout": 1},
+)
 STEPS = 120
 
 
 def random_method(rng):
     queue, exchange, key = rng.choice(QUEUES), rng.choice(EXCHANGES), rng.choice(("a", "b", "a.*", "#"))
     yes = rng.random() < 0.3
-    arguments = rng.choice((None, {"qpid.replicate": "none"}, {"x-expires": 1000}, {"a": 1}))
+    arguments = rng.choice(ARGUMENTS)
     make = rng.choice(
         (
             lambda: Queue.Declare(queue=queue, exclusive=yes, auto_delete=rng.random() < 0.4, arguments=arguments),
@@ -126,6 +136,8 @@ def test_storm(seed):
         if rng.random() < 0.5:
             broker.advance()
         broker.tick(step / 10)
+        broker.engine.now += 5
+        broker.engine.tick()
         for queue in broker.vhost.queues.values():
             queue.core.check()
     for client in clients:
@@ -135,7 +147,7 @@ def test_storm(seed):
     for queue in broker.vhost.queues.values():
         queue.core.check()
         assert not queue.exclusive and queue.core.unacked == 0 and queue.core.consumer_count == 0
-        assert not (queue.auto_delete and queue.used_position)
+        assert not (queue.auto_delete and queue.used_position) or queue.delay
     backup = broker.backup()
     names = {queue.name for queue in broker.vhost.queues.values() if queue.position}
     assert set(backup.vhost.queues) == names

@@ -539,6 +539,21 @@ class TestLimits:
         client.turn()
         assert [len(m[5]) for m in queue.peek(9)] == [90, 40, 30]
 
+    @pytest.mark.parametrize("rejects", [False, True])
+    def test_consumers_that_wait_take_what_a_limit_would_cost(
+        self, engine: Engine, client: MemoryClient, queue: Queue, rejects: bool
+    ) -> None:
+        """However many arrive with one read."""
+        queue.max_count, queue.rejects = 2, rejects
+        client.channel.confirm_select()
+        client.channel.consume(queue, "c", False, 30)
+        client.connection.feed(b"".join(publish_octets(b"%d" % i, "a") for i in range(40)))
+        frames = client.turn()
+        assert [d[1] for d in deliveries(frames)] == [b"%d" % i for i in range(30)]
+        assert [m[5] for m in queue.peek(99)[30:]] == ([b"30", b"31"] if rejects else [b"38", b"39"])
+        assert sum(frame.name == "Basic.Nack" for _, frame in frames) == (8 if rejects else 0)
+        queue.check()
+
     def test_a_full_queue_refuses(self, engine: Engine, client: MemoryClient, queue: Queue) -> None:
         queue.max_count, queue.rejects = 2, True
         client.channel.confirm_select()
@@ -572,12 +587,21 @@ class TestExpiry:
         client.publish(b"short", "a", expiration="50")
         client.publish(b"long", "a", expiration="5000")
         client.turn()
-        engine.now = 1049
-        engine.tick()
-        assert queue.ready == 2
         engine.now = 1050
         engine.tick()
+        assert queue.ready == 2
+        engine.now = 1051
+        engine.tick()
         assert [m[5] for m in queue.peek(9)] == [b"long"]
+
+    def test_without_time_to_live_it_goes_to_who_waits(self, client: MemoryClient, queue: Queue) -> None:
+        client.channel.consume(queue, "c", False, 1)
+        client.publish(b"taken", "a", expiration="0")
+        client.publish(b"late", "a", expiration="0")
+        assert [d[1] for d in deliveries(client.turn())] == [b"taken"]
+        client.engine.now += 1
+        client.send(Basic.Ack(1))
+        assert deliveries(client.turn()) == [] and queue.ready == 0
 
     def test_by_the_queue_and_on_the_backup_that_is_promoted(self, engine: Engine, client: MemoryClient) -> None:
         queue = engine.create_queue(2, "t", True)
@@ -613,24 +637,27 @@ class TestExpiry:
 
 def test_dead_letters_say_why(engine: Engine, client: MemoryClient, queue: Queue) -> None:
     dead: list[tuple[str, bytes, bytes]] = []
-    queue.dead_letter = lambda reason, exchange, key, header, body: dead.append((reason, key, body))
+
+    def note(reason: str, exchange: bytes, key: bytes, header: bytes, body: bytes) -> None:
+        dead.append((reason, key, body))
+
+    queue.dead_letter = note
     queue.max_count = 2
     for body in (b"over", b"old", b"refused"):
         client.publish(body, "a", expiration="10" if body == b"old" else "1000")
     client.turn()
-    engine.now = 10
+    engine.now = 11
     engine.tick()
     client.channel.consume(queue, "c", False, 0)
     client.turn()
     client.send(Basic.Reject(1, requeue=False))
+    client.turn()
     assert dead == [("maxlen", b"a", b"over"), ("expired", b"a", b"old"), ("rejected", b"a", b"refused")]
 
 
 def test_a_dead_letter_is_confirmed_no_sooner_than_its_copy(engine: Engine, client: MemoryClient, queue: Queue) -> None:
     letters = engine.create_queue(2, "letters", True)
-    queue.dead_letter = lambda reason, exchange, key, header, body: engine.publish(
-        Route([letters]), exchange, key, header, body
-    )
+    queue.dead_letter = lambda reason, exchange, key, header, body: (Route([letters]), exchange, key, header)
     engine.on_batch = lambda batch: None
     queue.max_count = 1
     client.channel.confirm_select()

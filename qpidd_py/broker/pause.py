@@ -1,0 +1,64 @@
+"""A pause of all clients, so that a planned switch-over leaves nothing half done.
+
+Publishers get `connection.blocked`; consumers get no deliveries more, so that what they hold is soon acknowledged.
+`connection.blocked` has no answer, so a client may say at `connection.open` that it knows `channel.flow` as well
+(client property `qpid.channel_flow`): it stops publishing on the channel, writes what it has decided to acknowledge,
+and answers with flow-ok.  Everything that it has sent before has then been read.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from qpidd_py.broker.channel import ChannelSession
+
+if TYPE_CHECKING:
+    from qpidd_py.broker.broker import Broker
+
+FLOW: Final = "qpid.channel_flow"
+CAUSE: Final = "pause"
+
+
+class Pause:
+    """Lasts from the constructor to `end`; channels that are opened meanwhile are not asked."""
+
+    def __init__(self, broker: "Broker", reason: str) -> None:
+        self._broker = broker
+        broker.block(reason, CAUSE)
+        self._held: list[ChannelSession] = []
+        self._asked: list[ChannelSession] = []
+        for session in broker.sessions:
+            if session.opened:
+                answers = bool(session.client_properties.get(FLOW))
+                for channel in session.channels.values():
+                    self._begin(channel, answers)
+
+    def _begin(self, channel: ChannelSession, answers: bool) -> None:
+        if channel.core.active and channel.core.consumers:
+            channel.core.active = False
+            self._held.append(channel)
+        if answers and not channel.core.closing:
+            channel.ask_flow(False)
+            self._asked.append(channel)
+
+    def end(self) -> None:
+        """Everybody goes on; channels that are gone by now are left alone."""
+        self._broker.unblock(CAUSE)
+        for channel in self._live(self._asked):
+            channel.ask_flow(True)
+        for channel in self._live(self._held):
+            channel.core.active = True
+        self._asked, self._held = [], []
+
+    @property
+    def unanswered(self) -> int:
+        """Channels that can say that they have stopped, and have not yet."""
+        return sum(channel.flowing for channel in self._live(self._asked))
+
+    @property
+    def unacknowledged(self) -> int:
+        """Deliveries that consumers still hold."""
+        channels = (channel for session in self._broker.sessions for channel in session.channels.values())
+        return sum(channel.core.unacked_count for channel in channels)
+
+    @staticmethod
+    def _live(channels: list[ChannelSession]) -> list[ChannelSession]:
+        return [channel for channel in channels if channel.session.channels.get(channel.number) is channel]

@@ -1,0 +1,197 @@
+"""Where messages go: by exchange and routing key, by their headers, and when nobody consumes them.
+
+Everything here answers questions; nothing is changed.  The core keeps the answers for publishers (`Route`) until
+`forget_routes`.  For dead letters it asks each time (`Queue.dead_letter`), on the primary only: the outcome is logged.
+
+`passive` is True while this broker is a backup: see `vhost.py`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from qpidd_py.amqp.codec import decode_headers, routing_key_octets
+from qpidd_py.broker.configuration import Configuration, Operation
+from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_headers
+from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.core.engine import Engine, Route
+from qpidd_py.core.queue import Queue
+from qpidd_py.errors import ChannelException, ReplyCode
+
+MANAGEMENT: Final = "qpid.management"
+"""The pseudo exchange and pseudo queue of management requests."""
+
+Handler = Callable[[Any, int, bytes, bytes, bytes, bytes], None]
+Router = Callable[[bytes, bytes, bytes], Route]
+"""(exchange, routing key, content header) -> where to"""
+Letter = tuple[Route, bytes, bytes, bytes]
+"""What the core asks for when a message dies: where to; exchange, routing key and content header of what goes there."""
+
+
+def refuse(code: ReplyCode, text: str) -> ChannelException:
+    """A channel exception; its class and method are those of the method that is being handled."""
+    return ChannelException(code, text)
+
+
+class Routing(Configuration):
+    """The configuration, asked where messages go."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.passive = False
+        self.internal_exchanges: dict[str, Handler] = {}
+
+    def create_queue(self, operation: Operation, number: int, position: int, payload: bytes) -> DeclaredQueue:
+        queue = super().create_queue(operation, number, position, payload)
+        if queue.dead_letter_exchange is not None or queue.alternate is not None:
+            queue.core.dead_letter = partial(self._dead_letter, queue)
+        return queue
+
+    def find_exchange(self, name: str) -> Exchange:
+        """Raises 404."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise refuse(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '/'")
+        return exchange
+
+    def _check_ours(self, item: DeclaredQueue | Exchange, what: str) -> None:
+        if self.passive and item.position:
+            raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} is replicated and this broker is a backup")
+
+    def check_free(self, queue: DeclaredQueue) -> None:
+        """Raises 403 while a plug-in keeps the queue's messages to itself."""
+        if queue.reserved:
+            raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' {queue.reserved}")
+
+    # ------------------------------------------------------------ routing
+
+    def route(self, exchange_name: bytes, routing_key: bytes) -> Route:
+        """Where a message goes; the core keeps the answer until `forget_routes`.  Raises 404, 403."""
+        if exchange_name == b"":
+            return self._default_route(routing_key)
+        name = exchange_name.decode("utf-8", "replace")
+        handler = self.internal_exchanges.get(name)
+        if handler is not None:
+            return Route([], handler=handler)
+        exchange = self.find_exchange(name)
+        if exchange.internal:
+            raise refuse(ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '/'")
+        if self._needs_headers(exchange):
+            return Route([], by_header=lambda header: self._by_header(exchange, routing_key, header))
+        return Route(self._permitted(self._destinations(exchange, routing_key, {})))
+
+    def _default_route(self, routing_key: bytes) -> Route:
+        """The default exchange: the queue of that name."""
+        queue = self.queues.get(routing_key.decode("utf-8", "replace"))
+        if queue is None:
+            self.routes_missed = True
+            return Route([])
+        return Route(self._permitted([queue.core]))
+
+    def _permitted(self, queues: list[Queue]) -> list[Queue]:
+        for queue in queues:
+            owner = queue.owner
+            if isinstance(owner, DeclaredQueue) and (self.passive or owner.reserved):
+                self._check_ours(owner, f"queue '{queue.name}'")
+                self.check_free(owner)
+        return queues
+
+    def _by_header(self, exchange: Exchange, routing_key: bytes, header: bytes) -> list[Queue]:
+        """Asked by the core for each message.  Raises 502 for a header that cannot be read."""
+        return self._permitted(self._destinations(exchange, routing_key, decode_headers(header)))
+
+    def _needs_headers(self, start: Exchange) -> bool:
+        """Whether a message to `start` can meet a headers exchange."""
+        return any(exchange.by_header for exchange in self._reachable(start))
+
+    def _reachable(self, start: Exchange) -> Iterator[Exchange]:
+        seen, waiting = {start.name}, [start]
+        while waiting:
+            exchange = waiting.pop()
+            yield exchange
+            following = [b.destination for b in exchange.bindings.values() if isinstance(b.destination, Exchange)]
+            alternate = self.exchanges.get(exchange.alternate) if exchange.alternate is not None else None
+            for item in (*following, *([alternate] if alternate else [])):
+                if item.name not in seen:
+                    seen.add(item.name)
+                    waiting.append(item)
+
+    def _destinations(self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]) -> list[Queue]:
+        """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
+        queues: dict[Queue, None] = {}
+        seen, waiting = {start.name}, [start]
+        while waiting:
+            exchange = waiting.pop()
+            for item in self._next(exchange, routing_key, headers):
+                if isinstance(item, DeclaredQueue):
+                    queues[item.core] = None
+                elif item.name not in seen:
+                    seen.add(item.name)
+                    waiting.append(item)
+        return list(queues)
+
+    def _next(
+        self, exchange: Exchange, routing_key: bytes, headers: Mapping[str, Any]
+    ) -> list[DeclaredQueue | Exchange]:
+        if exchange.name == "":  # as an alternate
+            queue = self.queues.get(routing_key.decode("utf-8", "replace"))
+            self.routes_missed = self.routes_missed or queue is None
+            return [queue] if queue else []
+        found = [binding.destination for binding in exchange.matching(routing_key, headers)]
+        if not found and exchange.alternate is not None and exchange.alternate in self.exchanges:
+            return [self.exchanges[exchange.alternate]]
+        return found
+
+    # ------------------------------------------------------------ what is not consumed
+
+    def _dead_letter(
+        self, queue: DeclaredQueue, reason: str, exchange: bytes, routing_key: bytes, header: bytes, _: bytes
+    ) -> Letter | None:
+        """From the core, for a message that left `queue` unconsumed; None drops it."""
+        if queue.dead_letter_exchange is not None:
+            death = Death(queue.name, reason, exchange, routing_key, self.engine.now // 1000)
+            return self._bury(queue, queue.dead_letter_exchange, death, header)
+        if reason == REJECTED and queue.alternate is not None:
+            return Route(self._queues_for(queue.alternate, routing_key, header)), exchange, routing_key, header
+        return None
+
+    def _bury(self, queue: DeclaredQueue, exchange: str, death: Death, header: bytes) -> Letter:
+        key = death.routing_key
+        if queue.dead_letter_key is not None:
+            key = routing_key_octets(queue.dead_letter_key)
+        marked, deaths = mark(header, death)
+        queues = self._queues_for(exchange, key, marked)
+        if death.reason != REJECTED:
+            queues = [core for core in queues if not goes_round(core.name, deaths)]
+        return Route(queues), exchange.encode(), key, marked
+
+    def _router(self, exchange: str, excluded: Queue | None = None) -> Router:
+        """For many messages at one time: where headers do not matter, each routing key is looked up once.
+
+        Nothing goes to the queue `excluded`."""
+        source = self.exchanges.get(exchange)
+        by_header = source is not None and self._needs_headers(source)
+        known: dict[bytes, Route] = {}
+
+        def route(_: bytes, routing_key: bytes, header: bytes) -> Route:
+            if by_header or routing_key not in known:
+                queues = self._queues_for(exchange, routing_key, header)
+                known[routing_key] = Route([core for core in queues if core is not excluded])
+            return known[routing_key]
+
+        return route
+
+    def _queues_for(self, exchange: str, routing_key: bytes, header: bytes) -> list[Queue]:
+        """Where the broker's own publish goes; nowhere if there is no such exchange.  Never raises."""
+        source = self.exchanges.get(exchange)
+        if source is None:
+            return []
+        headers = readable_headers(header) if self._needs_headers(source) else {}
+        queues = self._destinations(source, routing_key, headers)
+        return [core for core in queues if not self._takes_none(core)]
+
+    def _takes_none(self, core: Queue) -> bool:
+        """Its content comes from elsewhere: the log of the primary, or another broker's queue."""
+        owner = core.owner
+        return isinstance(owner, DeclaredQueue) and bool(owner.reserved or (self.passive and owner.position))

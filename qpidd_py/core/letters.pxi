@@ -1,0 +1,165 @@
+# Messages that leave a queue for another: dead letters, moved ones, what a deleted queue leaves.  Included by engine.pyx.
+#
+# Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it keeps its
+# place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn, so many in each
+# turn.  Hence no recursion, however queues push messages into one another, and no loop of letters stops the broker.
+# `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing key, header) of what to
+# publish, or None to drop the message.  The copy and the removal stand in one batch of the log: after a fail-over the
+# message is in its queue or where it was sent to, never in both, never in none.  A backup applies both and decides nothing.
+# A role change empties `letters`: the messages are still in their queues.
+# What a full queue refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere
+# else.  If it is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.
+
+cdef uint64_t LETTERS = 128             # sent in one turn
+cdef size_t MAX_LETTERS = 20000         # waiting, before what has expired waits in its queue instead
+
+
+cdef int send_letters(Engine engine, size_t most) except -1:
+    """Sends up to `most` letters that wait, of each kind; what these cause in turn waits for the next time."""
+    cdef size_t n = min(most, <size_t>len(engine.letters))
+    send_refused(engine, most)
+    while n:
+        n -= 1
+        send_letter(engine, engine.letters.popleft())
+    if engine.letters or engine.refused:
+        engine.want_turn()
+    return 0
+
+
+cdef int send_refused(Engine engine, size_t most) except -1:
+    """Sends what full queues have refused; ends, because nothing comes to a queue twice that way."""
+    cdef Queue queue
+    while engine.refused and most:
+        most -= 1
+        queue, content = engine.refused.popleft()
+        letter = None if queue.deleted else queue.dead_letter("maxlen", *content)
+        if letter is not None:
+            route, exchange, routing_key, header = letter
+            put(engine, route, exchange, routing_key, header, content[3])
+    return 0
+
+
+cdef int send_letters_of(Engine engine, Queue queue) except -1:
+    """Sends the letters of one queue, before it is deleted."""
+    waiting = [letter for letter in engine.letters if letter[0] is queue]
+    if waiting:
+        engine.letters = deque([letter for letter in engine.letters if letter[0] is not queue])
+    for letter in waiting:
+        send_letter(engine, letter)
+    return 0
+
+
+cdef int send_letter(Engine engine, tuple note) except -1:
+    cdef Queue queue, level
+    cdef int64_t index
+    queue, level, id, hint, reason = note
+    if queue.deleted:
+        return 0
+    index = level.locate(id, hint)
+    if index < 0:
+        raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
+    content = content_at(level, index)
+    letter = queue.dead_letter(reason, *content)
+    if letter is None:
+        return engine.dequeue(level, index)
+    route, exchange, routing_key, header = letter
+    return transfer(engine, level, index, route, exchange, routing_key, header, content[3])
+
+
+cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes exchange, bytes routing_key,
+                  bytes header, bytes body) except -1:
+    """Publishes the copy and removes the message, in one batch."""
+    cdef bint withhold = engine.withhold, whole = engine.log.whole
+    cdef uint64_t before = engine.sequence, id = ring_at(&level.main, index).id
+    cdef size_t room = (4 * RECORD_HEADER + 128 + 4 * len(route.queues) + len(exchange) + len(routing_key) + len(header)
+                        + len(body) + 16 * level.gone.count)
+    engine.log.ensure(room)
+    engine.log.whole = True
+    try:
+        put(engine, route, exchange, routing_key, header, body)
+        send_refused(engine, -1)
+        engine.withhold = engine.withhold or engine.sequence > before   # not consumed: its confirm waits as any other
+        engine.dequeue(level, level.locate(id, index))      # a copy pushed to this very queue may have moved it
+        if level.gone.count:
+            engine.log_queue_dequeues(level)
+            level.gone.count = 0
+    finally:
+        engine.withhold = withhold
+        engine.log.whole = whole
+    return 0
+
+
+cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key, bytes header, bytes body) except? 0:
+    """A publish by the broker itself; its position, 0 when no queue takes it."""
+    cdef bytes exrk = bytes((len(exchange),)) + exchange + bytes((len(routing_key),)) + routing_key
+    cdef const uint8_t* e = <const uint8_t*>PyBytes_AS_STRING(exrk)
+    cdef const uint8_t* h = <const uint8_t*>PyBytes_AS_STRING(header)
+    cdef const uint8_t* b = <const uint8_t*>PyBytes_AS_STRING(body)
+    if route.limited:
+        route = admitting(engine, route, e, h, len(header), b, len(body))
+    if not route.queues:
+        return 0
+    return engine.enqueue(route, e, len(exrk), h, len(header), b, len(body))
+
+
+cdef bint refuses(Engine engine, Queue queue, size_t body_size) except -1:
+    """Whether it is full and says so; consumers that can take something make room first."""
+    if queue.rejects and queue.over(1, body_size) and queue.consumers:
+        engine.pump(queue)
+    return queue.rejects and queue.over(1, body_size)
+
+
+cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint8_t* header, size_t header_size,
+                     const uint8_t* body, size_t body_size):
+    """The route less the full queues that refuse (x-overflow reject-publish); what they refuse may be a dead letter."""
+    cdef Queue queue
+    cdef Route rest
+    full = [queue for queue in route.queues if refuses(engine, queue, body_size)]
+    if not full:
+        return route
+    for queue in full:
+        if queue.refused_die and queue.dead_letter is not None:
+            content = (exrk[1:1 + exrk[0]], exrk[2 + exrk[0]:2 + exrk[0] + exrk[1 + exrk[0]]],
+                       PyBytes_FromStringAndSize(<const char*>header, header_size),
+                       PyBytes_FromStringAndSize(<const char*>body, body_size))
+            engine.refused.append((queue, content))
+            engine.want_turn()
+    rest = Route([queue for queue in route.queues if queue not in full])
+    rest.refusing = True
+    return rest
+
+
+cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful) except? 0:
+    """See Engine.move; `careful`: no message is lost to a full queue.  What comes back to the queue is not moved again."""
+    cdef uint64_t moved = 0, last = engine.sequence
+    cdef int64_t index
+    cdef Queue level
+    for level in list(reversed(queue.levels)) if queue.levels is not None else [queue]:
+        while moved < limit:
+            index = level.peek_ready()
+            if index < 0 or ring_at(&level.main, index).id > last:
+                break
+            if level.timed and level.expired(index, engine.now):
+                level.take(index)
+                engine.drop_message(queue, level, index, "expired")
+                continue
+            content = content_at(level, index)
+            to = route(content[0], content[1], content[2])
+            if to is None or (careful and [full for full in to.queues if refuses(engine, full, len(content[3]))]):
+                return moved
+            if level.peek_ready() != index:     # a consumer took it, to make room
+                continue
+            level.take(index)
+            engine.inherited = expiry_of(level, index)
+            try:
+                transfer(engine, level, index, to, content[0], content[1], content[2], content[3])
+            finally:
+                engine.inherited = 0
+            moved += 1
+    return moved
+
+
+cdef uint64_t expiry_of(Queue level, uint64_t index) noexcept:
+    """Milliseconds since 1970; 0 if the record has none."""
+    cdef const uint8_t* record = (<Segment>ring_at(&level.main, index).segment).data + ring_at(&level.main, index).offset
+    return le64(lengths_of(record) + 16) if record[5] & FLAG_TIMED else 0

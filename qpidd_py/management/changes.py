@@ -1,0 +1,49 @@
+"""Requests that change something: each answers its result and the position of the log that has to be safe before the
+result may be told, as a reply to `queue.declare` has it.
+
+    queue.move    {source, target | exchange, limit=all}    moves ready messages, in order   -> {"moved": number}
+    queue.purge   {queue}                                                                    -> {"purged": number}
+    queue.delete  {queue, if_unused=false, if_empty=false}                                   -> {"deleted": messages}
+
+On a backup they are refused for what is replicated.
+"""
+
+from collections.abc import Callable, Mapping
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.management.request import Json, RequestError, flag, text
+
+
+class Changes:
+    """For one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.methods: Mapping[str, Callable[[Json], tuple[Json, int]]] = {
+            "queue.move": self._move,
+            "queue.purge": self._purge,
+            "queue.delete": self._delete,
+        }
+
+    def _move(self, arguments: Json) -> tuple[Json, int]:
+        target, exchange = text(arguments, "target", ""), text(arguments, "exchange", "")
+        if bool(target) == bool(exchange):
+            raise RequestError("wanted a target (a queue) or an exchange")
+        limit = arguments.get("limit", 1 << 62)
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise RequestError(f"limit {limit!r}, wanted a number above 0")
+        moved = self._broker.vhost.move_messages(None, text(arguments, "source"), limit, target, exchange)
+        return {"moved": moved}, self._broker.engine.flush()
+
+    def _purge(self, arguments: Json) -> tuple[Json, int]:
+        purged, position = self._broker.vhost.purge_queue(None, text(arguments, "queue"))
+        return {"purged": purged}, position
+
+    def _delete(self, arguments: Json) -> tuple[Json, int]:
+        name = text(arguments, "queue")
+        if name not in self._broker.vhost.queues:
+            raise RequestError(f"no queue {name!r}")
+        if_unused, if_empty = flag(arguments, "if_unused"), flag(arguments, "if_empty")
+        count, position = self._broker.vhost.delete_queue(None, name, if_unused, if_empty)
+        return {"deleted": count}, position
+

@@ -1,0 +1,27 @@
+"""The form of requests and answers, for all who serve them."""
+
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+Reply = Callable[[Json], None]
+
+
+class RequestError(Exception):
+    """The request cannot be answered; the text is for the one who asked."""
+
+
+def text(arguments: Json, name: str, default: str | None = None) -> str:
+    """Raises RequestError unless it is a string."""
+    value: Any = arguments.get(name, default)
+    if not isinstance(value, str):
+        raise RequestError(f"{name} is {value!r}, wanted a string")
+    return value
+
+
+def flag(arguments: Json, name: str) -> bool:
+    """Raises RequestError unless it is a boolean; false if it is absent."""
+    value: Any = arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise RequestError(f"{name} is {value!r}, wanted true or false")
+    return value

@@ -1,0 +1,189 @@
+"""Requests that change queues, and the listings of exchanges and bindings."""
+
+from typing import Any
+
+import pytest
+from pamqp.commands import Basic, Exchange, Queue
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.management.model import Management
+from tests.unit.broker.peer import Peer, Replicated
+
+
+class Asker:
+    """Asks a broker whose log is safe when the test says so."""
+
+    def __init__(self, broker):
+        self.broker = broker
+        self.management = Management(broker)
+        self.peer = Peer(broker)
+        self.peer.open_channel()
+
+    def declare(self, name, *bodies, exclusive=False, priorities=None, **arguments):
+        arguments = {key.replace("_", "-"): value for key, value in arguments.items()}
+        self.peer.send(1, Queue.Declare(queue=name, exclusive=exclusive, arguments=arguments))
+        self.broker.advance()
+        for number, body in enumerate(bodies):
+            self.peer.publish(body, name, priority=priorities[number] if priorities else 0)
+        self.broker.advance()
+
+    def begin(self, method, **arguments):
+        replies = []
+        self.management.request(method, arguments, replies.append, "guest")
+        return replies
+
+    def ask(self, method, **arguments):
+        replies = self.begin(method, **arguments)
+        self.broker.advance()
+        (answer,) = replies
+        return answer["result"] if answer["ok"] else answer["error"]
+
+    def bodies(self, name, broker=None):
+        return [message[5] for message in (broker or self.broker).vhost.queues[name].core.peek(1 << 20)]
+
+
+@pytest.fixture
+def asker():
+    return Asker(Replicated())
+
+
+def test_move_keeps_the_order_on_both_sides(asker):
+    asker.declare("a", *[b"%d" % i for i in range(5)])
+    asker.declare("b", b"first")
+    assert asker.ask("queue.move", source="a", target="b", limit=3) == {"moved": 3}
+    backup = asker.broker.backup()
+    for broker in (asker.broker, backup):
+        assert asker.bodies("b", broker) == [b"first", b"0", b"1", b"2"]
+        assert asker.bodies("a", broker) == [b"3", b"4"]
+    assert asker.ask("queue.move", source="a", target="b") == {"moved": 2}
+
+
+def test_only_what_is_ready_moves(asker):
+    asker.declare("a", b"0", b"1")
+    asker.declare("b")
+    asker.peer.send(1, Basic.Get(queue="a"))
+    assert asker.ask("queue.move", source="a", target="b") == {"moved": 1}
+    assert (asker.bodies("a"), asker.bodies("b")) == ([b"0"], [b"1"])
+
+
+@pytest.mark.parametrize("through", [{"target": "p"}, {"exchange": "amq.fanout"}])
+def test_a_hundred_messages_of_a_priority_queue_to_itself(asker, through):
+    """Row 27 of the original's tests."""
+    bodies = [b"%d" % (i * 7 % 10) for i in range(100)]
+    asker.declare("p", *bodies, priorities=[i * 7 % 10 for i in range(100)], x_max_priority=9)
+    asker.peer.send(1, Queue.Bind(queue="p", exchange="amq.fanout", routing_key=""))
+    asker.broker.advance()
+    assert asker.ask("queue.move", source="p", **through) == {"moved": 100}
+    assert asker.bodies("p") == sorted(bodies, reverse=True) == asker.bodies("p", asker.broker.backup())
+    asker.broker.vhost.queues["p"].core.check()
+
+
+def test_a_full_queue_ends_it(asker):
+    asker.declare("a", *[b"%d" % i for i in range(5)])
+    asker.declare("b", x_max_length=2, x_overflow="reject-publish")
+    assert asker.ask("queue.move", source="a", target="b") == {"moved": 2}
+    assert (asker.bodies("a"), asker.bodies("b")) == ([b"2", b"3", b"4"], [b"0", b"1"])
+
+
+def test_purge_and_delete(asker):
+    asker.declare("a", b"0", b"1")
+    asker.declare("b", b"0")
+    assert asker.ask("queue.purge", queue="a") == {"purged": 2}
+    assert asker.ask("queue.delete", queue="b", if_empty=True) == "queue 'b' in vhost '/' not empty"
+    assert asker.ask("queue.delete", queue="b") == {"deleted": 1}
+    backup = asker.broker.backup()
+    assert list(backup.vhost.queues) == ["a"] and backup.vhost.queues["a"].core.ready == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("queue.purge", {"queue": "a"}),
+        ("queue.delete", {"queue": "a"}),
+        ("queue.move", {"source": "a", "target": "b"}),
+    ],
+)
+def test_the_answer_waits_until_it_is_safe(asker, method, arguments):
+    asker.declare("a", b"0")
+    asker.declare("b")
+    replies = asker.begin(method, **arguments)
+    asker.broker.engine.end_turn()
+    assert replies == []
+    asker.broker.advance()
+    assert [reply["ok"] for reply in replies] == [True]
+
+
+def test_a_deposed_broker_does_not_know(asker):
+    asker.declare("a", b"0")
+    replies = asker.begin("queue.purge", queue="a")
+    asker.broker.engine.demote()
+    asker.broker.advance()
+    assert [reply["ok"] for reply in replies] == [False] and "deposed" in replies[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "text"),
+    [
+        ("queue.move", {"source": "none", "target": "a"}, "no queue 'none' in vhost '/'"),
+        ("queue.move", {"source": "a", "target": "none"}, "no queue 'none' in vhost '/'"),
+        ("queue.move", {"source": "a", "exchange": "none"}, "no exchange 'none' in vhost '/'"),
+        ("queue.move", {"source": "a"}, "wanted a target (a queue) or an exchange"),
+        ("queue.move", {"source": "a", "target": "a", "exchange": "e"}, "wanted a target (a queue) or an exchange"),
+        ("queue.move", {"source": "a", "target": "a", "limit": 0}, "limit 0, wanted a number above 0"),
+        ("queue.move", {"source": 1, "target": "a"}, "source is 1, wanted a string"),
+        ("queue.purge", {}, "queue is None, wanted a string"),
+        ("queue.delete", {"queue": "none"}, "no queue 'none'"),
+        ("queue.delete", {"queue": "a", "if_empty": "yes"}, "if_empty is 'yes', wanted true or false"),
+    ],
+)
+def test_what_is_wrong_is_said(asker, method, arguments, text):
+    asker.declare("a")
+    assert asker.ask(method, **arguments) == text
+
+
+def test_a_backup_refuses(asker):
+    asker.declare("a", b"0")
+    backup = asker.broker.backup()
+    management, replies = Management(backup), []
+    for method, arguments in (
+        ("queue.purge", {"queue": "a"}),
+        ("queue.delete", {"queue": "a"}),
+        ("queue.move", {"source": "a", "target": "a"}),
+    ):
+        management.request(method, arguments, replies.append, "guest")
+    assert ["is replicated and this broker is a backup" in reply["error"] for reply in replies] == [True] * 3
+    assert asker.bodies("a", backup) == [b"0"]
+
+
+def test_exchanges_and_bindings_are_listed(asker):
+    asker.declare("q")
+    arguments: dict[str, Any] = {"alternate-exchange": "amq.fanout"}
+    asker.peer.send(1, Exchange.Declare(exchange="e", exchange_type="topic", arguments=arguments))
+    asker.broker.advance()
+    asker.peer.send(1, Queue.Bind(queue="q", exchange="e", routing_key="a.*", arguments={"x": 1}))
+    asker.broker.advance()
+    asker.peer.send(1, Exchange.Bind(destination="e", source="amq.direct", arguments={"qpid.replicate": "none"}))
+    found = {exchange["name"]: exchange for exchange in asker.ask("exchange.list")}
+    assert list(found) == ["", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic", "e"]
+    assert found["e"] == {
+        "name": "e",
+        "type": "topic",
+        "durable": False,
+        "auto_delete": False,
+        "internal": False,
+        "predeclared": False,
+        "replicate": "all",
+        "bindings": 1,
+        "arguments": {"alternate-exchange": "amq.fanout", "qpid.replicate": "all"},
+    }
+    shown = [
+        (item["source"], item["destination_type"], item["destination"], item["routing_key"], item["replicated"])
+        for item in asker.ask("binding.list")
+    ]
+    assert shown == [("amq.direct", "exchange", "e", "", False), ("e", "queue", "q", "a.*", True)]
+
+
+def test_without_replication_the_answer_comes_at_once():
+    replies = []
+    Management(Broker()).request("queue.delete", {"queue": "none"}, replies.append, "guest")
+    assert replies == [{"ok": False, "error": "no queue 'none'"}]
