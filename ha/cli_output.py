@@ -1,9 +1,9 @@
-"""What `qpid-ha` prints: lines, tables of at most 80 columns, JSON.  Takes the broker's answers as they come."""
+"""What `qpid-ha` prints.  Takes the broker's answers as they come."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-WIDTH = 80
+from qpidd_py.cli.output import WIDTH, clip, describe, print_table
 
 QUERY_LINES = (
     ("Status", "status"),
@@ -37,64 +37,116 @@ def print_query(answer: Mapping[str, Any], verbose: bool) -> None:
         print_line(name, format_position(value) if name.endswith("osition") else value)
     in_sync = answer.get("in_sync") or {}
     print_line("In-sync version", in_sync.get("version", ""))
-    print_members(answer.get("members") or [], {member_id(member) for member in in_sync.get("members") or []})
+    print_troubles(answer)
+    print_members(answer.get("members") or [], in_sync_ids(answer))
 
 
-def member_id(member: Any) -> str:
-    return str(member.get("id", "")) if isinstance(member, Mapping) else str(member)
+def print_troubles(answer: Mapping[str, Any]) -> None:
+    """A line for each, or several: a sentence is worth more than a column."""
+    for name, text in troubles(answer):
+        print(wrapped(f"{name + ':':<20} {text}", 21))
 
 
-def member_state(member: Mapping[str, Any]) -> str:
-    """With how far it has come, while it catches up: queues done / queues to do."""
-    state, progress = str(member.get("state") or ""), member.get("catchup")
-    if not isinstance(progress, Mapping):
-        return state
-    queues, left = progress.get("queues", 0), progress.get("left", 0)
-    return f"{state} {queues - left}/{queues}"
+def wrapped(text: str, indent: int) -> str:
+    import textwrap
+
+    return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def troubles(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is wrong with a broker, each with the name of its line."""
+    stalled, found = answer.get("stalled"), []
+    if isinstance(stalled, Mapping):
+        text = f"{stalled.get('why')}, for {stalled.get('seconds', 0):.1f} s; until {stalled.get('until')}"
+        found.append(("Confirms wait", text))
+    elif stalled:
+        found.append(("Confirms wait", str(stalled)))
+    if answer.get("isolated"):
+        found.append(("Isolated", "clients are closed and refused, see ha-isolation-timeout"))
+    if answer.get("advice"):
+        found.append(("Advice", str(answer["advice"])))
+    return found
+
+
+def in_sync_ids(answer: Mapping[str, Any]) -> set[str]:
+    members = (answer.get("in_sync") or {}).get("members") or []
+    return {str(member.get("id", "")) for member in members if isinstance(member, Mapping)}
 
 
 def print_members(members: Sequence[Mapping[str, Any]], in_sync: set[str]) -> None:
-    heads = ("Member", "Address", "State", "In sync", "Lag")
-    rows = [
-        (
-            str(member.get("name") or member.get("id", "")),
-            str(member.get("address", "")),
-            member_state(member),
-            "yes" if str(member.get("id")) in in_sync else "no",
-            str(member["lag"]) if member.get("lag") is not None else "",
-        )
-        for member in members
-    ]
+    heads = ("Member", "Address", "State", "In sync", "Lag", "Octets", "Seconds")
+    rows = []
+    for member in members:
+        name = str(member.get("name") or member.get("id", ""))
+        synced = "yes" if str(member.get("id")) in in_sync else "no"
+        rows.append((name, str(member.get("address", "")), str(member.get("state") or ""), synced, *lag_cells(member)))
     print_table(heads, rows)
+    for member, row in zip(members, rows, strict=True):
+        if isinstance(member.get("catchup"), Mapping):
+            print(f"{clip(row[0], 24).strip()}: {catchup_text(member['catchup'])}")
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Two blanks between columns; what would make lines longer than 80 is cut from the widest column."""
-    if not rows:
-        return
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
-    while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > 8:
-        widths[widths.index(max(widths))] -= 1
-    print()
-    for row in (heads, ["=" * width for width in widths], *rows):
-        print("  ".join(clip(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def lag_cells(member: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Operations, octets and seconds that a member lacks; empty where that is not known."""
+    lag = member.get("lag")
+    if not isinstance(lag, Mapping):
+        return "", "", ""
+    positions, octets, seconds = lag.get("positions"), lag.get("octets"), lag.get("seconds")
+    return (
+        "" if positions is None else str(positions),
+        "" if octets is None else format_octets(octets),
+        "" if seconds is None else f"{seconds:.2f}",
+    )
 
 
-def clip(text: str, width: int) -> str:
-    return f"{text:<{width}}" if len(text) <= width else text[: width - 1] + "~"
+def catchup_text(progress: Mapping[str, Any]) -> str:
+    """How far a joining backup has come."""
+    queues, left = progress.get("queues", 0), progress.get("left", 0)
+    remaining = progress.get("remaining")
+    return (
+        f"{queues - left} of {queues} queues, {format_octets(progress.get('octets_left', 0))} left, "
+        f"{format_octets(progress.get('rate', 0))}/s" + ("" if remaining is None else f", {remaining:.0f} s to go")
+    )
+
+
+def format_octets(count: float) -> str:
+    for unit in ("", "K", "M", "G"):
+        if count < 1024 or unit == "G":
+            break
+        count /= 1024
+    return f"{count:.0f}{unit}" if not unit or count >= 10 else f"{count:.1f}{unit}"
+
+
+def print_status_table(answers: Sequence[tuple[str, Mapping[str, Any] | Exception]]) -> None:
+    """One row for each broker of a cluster, then a line for everything that is wrong."""
+    found = {address: answer for address, answer in answers if isinstance(answer, Mapping)}
+    newest = max(found.values(), key=_set_key, default={})
+    primary = next((answer for answer in found.values() if answer.get("status") in ("recovering", "active")), {})
+    members = primary.get("members") or []
+    lags = {str(member.get("id")): lag_cells(member) for member in members}
+    names = {str(member.get("address")): str(member.get("name", "")) for member in members}
+    rows, notes = [], []
+    for address, answer in answers:
+        if isinstance(answer, Mapping):
+            id = str(answer.get("broker_id"))
+            synced = "yes" if id in in_sync_ids(newest) else "no"
+            cells = (str(answer.get("name", "")), address, str(answer.get("status", "unknown")), synced)
+            rows.append((*cells, *lags.get(id, ("", "", ""))))
+            notes += [f"{answer.get('name') or address}: {name}: {text}" for name, text in troubles(answer)]
+        else:
+            rows.append((names.get(address, ""), address, type(answer).__name__, "", "", "", ""))
+            notes.append(describe(answer))
+    print_table(("Member", "Address", "Status", "In sync", "Lag", "Octets", "Seconds"), rows)
+    for note in ["", *notes] if notes else []:
+        print(wrapped(note, 4))
+
+
+def _set_key(answer: Mapping[str, Any]) -> tuple[int, str, int]:
+    """Newer sets are greater, see `membership.InSync.key`."""
+    in_sync = answer.get("in_sync") or {}
+    return in_sync.get("epoch", 0), in_sync.get("leader", ""), in_sync.get("version", 0)
 
 
 def format_position(position: Any) -> str:
     """EPOCH.SEQUENCE, as the broker's log has it."""
     return f"{position >> 48}.{position & (1 << 48) - 1}" if isinstance(position, int) else ""
-
-
-def print_json(value: Any) -> None:
-    import json
-
-    print(json.dumps(value, indent=2))
-
-
-def describe(error: BaseException) -> str:
-    """One line, `ClassName: text`."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

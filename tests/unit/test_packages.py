@@ -20,7 +20,7 @@ def test_packages_are_ours(name: str) -> None:
 
 def test_programs_and_the_plug_in_are_declared() -> None:
     ours = {point.name: point for point in distribution("qpidd-py").entry_points}
-    assert {"qpidd", "qpid-ha", "qpid-cluster", "ha"} <= ours.keys()
+    assert {"qpidd", "qpid-ha", "qpid-cluster", "qpid-config", "ha"} <= ours.keys()
     plugin = next(point for point in entry_points(group="qpidd.plugins") if point.name == "ha")
     assert plugin.value == "ha.plugin:load"
 

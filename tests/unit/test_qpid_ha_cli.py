@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from ha import cli
-from ha.cli_config import ToolConfig, interpret, read_tool_config
-from ha.client_socket import Deadline, split_host_port
+from ha import cli, cli_parser
 from ha.status import State
 from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.sasl import password_check
+from qpidd_py.cli import target as cli_target
+from qpidd_py.cli.client_socket import Deadline, split_host_port
+from qpidd_py.cli.tool_config import ToolConfig, interpret, read_tool_config
 from qpidd_py.errors import ConfigError
 from qpidd_py.hooks import Refusal
 from tests.support.socket_broker import SocketBroker
@@ -46,7 +47,7 @@ class FakeHa:
     def tick(self, now: float) -> None:
         pass
 
-    def request(self, method: str, arguments: dict[str, Any], reply: Reply) -> bool:
+    def request(self, method: str, arguments: dict[str, Any], reply: Reply, user: str) -> bool:
         if not self.silent:
             reply(self.answer(method))
         return True
@@ -73,13 +74,14 @@ class FakeHa:
             "primary": "127.0.0.1:1",
             "in_sync": {"version": 4, "members": [{"id": "aa", "name": "node2"}]},
             "members": [
-                {"id": "aa", "name": "node2", "address": "10.0.0.2:5672", "state": "ready", "lag": 10},
+                {"id": "aa", "name": "node2", "address": "10.0.0.2:5672", "state": "ready",
+                 "lag": {"positions": 10, "octets": 4321, "seconds": 0.125}},
                 {
                     "id": "bb",
                     "name": "a-node-with-a-long-name" * 4,
                     "address": "10.0.0.3:5672",
                     "state": "catchup",
-                    "catchup": {"queues": 40, "left": 28, "octets": 9},
+                    "catchup": {"queues": 40, "left": 28, "octets_left": 3 << 20, "rate": 1536, "remaining": 2048.0},
                     "lag": None,
                 },
             ],
@@ -202,9 +204,10 @@ class TestCommands:
         assert "Position:            3.70\nSafe position:       3.60\n" in out
         lines = out.splitlines()
         assert max(map(len, lines)) <= 80
-        assert lines[-2].split() == ["node2", "10.0.0.2:5672", "ready", "yes", "10"]
-        assert lines[-1].split()[1:] == ["10.0.0.3:5672", "catchup", "12/40", "no"]
-        assert "~" in lines[-1].split()[0]
+        assert lines[-3].split() == ["node2", "10.0.0.2:5672", "ready", "yes", "10", "4.2K", "0.12"]
+        assert lines[-2].split()[1:] == ["10.0.0.3:5672", "catchup", "no"]
+        assert "~" in lines[-2].split()[0]
+        assert lines[-1] == "a-node-with-a-long-name~: 12 of 40 queues, 3.0M left, 1.5K/s, 2048 s to go"
 
     def test_query_of_all(self, run: Run, server: SocketBroker, hooks: FakeHa) -> None:
         dead = f"127.0.0.1:{unused_port()}"
@@ -243,7 +246,7 @@ class TestJson:
             return json.loads(out)
 
         assert read("ping") == {"address": server.address, "ok": True}
-        assert read("status") == {"address": server.address, "status": "ready"}
+        assert read("status") == {"address": server.address, "status": "ready", "state": "ready", "name": "n"}
         assert read("query") == {"address": server.address, **hooks.query()}
         assert read("promote", "--cluster-manager")["status"] == "active"
         dead = f"127.0.0.1:{unused_port()}"
@@ -332,7 +335,7 @@ class TestArguments:
         ],
     )
     def test_the_command_may_stand_anywhere(self, words: str, command: str) -> None:
-        found, rest = cli.find_command(words.split())
+        found, rest = cli_parser.find_command(words.split())
         assert found == command
         assert len(rest) == len(words.split()) - bool(command)
 
@@ -364,13 +367,13 @@ class TestArguments:
         ],
     )
     def test_broker_address(self, broker: str | None, host: str, port: int, user: str, password: str) -> None:
-        options = cli.command_parser("ping").parse_args(["-b", broker] if broker else [])
-        target = cli.target_of(options, None)
+        options = cli_parser.command_parser("ping").parse_args(["-b", broker] if broker else [])
+        target = cli_target.target_of(options, None)
         assert (target.host, target.port, target.login.user, target.login.password) == (host, port, user, password)
 
     def test_zero_means_for_ever(self) -> None:
-        options = cli.command_parser("ping").parse_args(["--timeout", "0"])
-        assert cli.timeout_of(options, ToolConfig(timeout=5)) == 0
+        options = cli_parser.command_parser("ping").parse_args(["--timeout", "0"])
+        assert cli_target.timeout_of(options, ToolConfig(timeout=5)) == 0
         assert Deadline(0).remaining() is None
 
 
@@ -394,11 +397,12 @@ class TestConfiguration:
         assert read_tool_config(file, environment) == ToolConfig("other", "p=w", "PLAIN", "10.0.0.5", 8888, 2.0)
 
     def test_the_command_line_overrides_both(self, file: str) -> None:
-        options = cli.command_parser("ping").parse_args(["-b", "me/pw@node2", "--timeout", "1", "--config", file])
-        config = cli.config_of(options)
-        target = cli.target_of(options, config)
+        words = ["-b", "me/pw@node2", "--timeout", "1", "--config", file]
+        options = cli_parser.command_parser("ping").parse_args(words)
+        config = cli_target.config_of(options)
+        target = cli_target.target_of(options, config)
         assert (target.host, target.port, target.login) == ("node2", 7777, Login("me", "pw", "PLAIN"))
-        assert cli.timeout_of(options, config) == 1
+        assert cli_target.timeout_of(options, config) == 1
 
     def test_wildcards_and_port_0_tell_nothing(self) -> None:
         assert interpret({"interface": "0.0.0.0", "port": "0"}) == ToolConfig()

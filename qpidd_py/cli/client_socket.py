@@ -1,4 +1,4 @@
-"""A blocking management connection for command-line tools.  Shell.
+"""Blocking connections for command-line tools: for management requests, and in general.  Shell.
 
 One deadline covers everything from connect to the last answer; what comes after it is a `TimeoutError`.  Only name
 resolution is out of its reach, so cluster configurations should use numeric addresses.  All that can go wrong is an
@@ -7,9 +7,9 @@ resolution is out of its reach, so cluster configurations should use numeric add
 
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from qpidd_py.amqp.client import CloseAnswered, Closed, Login, VersionRefused
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
@@ -94,23 +94,36 @@ def telling(target: Target, deadline: Deadline) -> Iterator[None]:
         raise located from None
 
 
-class ManagementSocket:
+class Client(Protocol):
+    """The pure side of a connection, as in `qpidd_py.amqp.management_client`."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def feed(self, data: bytes) -> Sequence[object]: ...
+
+    def take_output(self) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class ClientSocket:
     """Connected and logged in when the constructor returns; to be used as a context manager."""
 
-    def __init__(self, target: Target, deadline: Deadline, *, manage: bool = True) -> None:
-        """`manage=False` opens the connection and a channel only, and so works where management is off."""
+    def __init__(self, target: Target, deadline: Deadline, client: Client, ready: type) -> None:
+        """`ready`: the event of the client with which it can be used."""
         self.target = target
         self._deadline = deadline
-        self._client = ManagementClient(target.login, consume=manage)
+        self._client = client
         self._events: list[object] = []
         self._socket = self._connect()
         try:
-            self._expect(Ready)
+            self._expect(ready)
         except BaseException:
             self._socket.close()
             raise
 
-    def __enter__(self) -> "ManagementSocket":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,14 +136,6 @@ class ManagementSocket:
             pass
         self._socket.close()
 
-    def request(self, method: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """The result; raises `RequestRefused` with the broker's reason."""
-        self._client.request(method, arguments)
-        answer: Answer = self._expect(Answer)
-        if not answer.ok:
-            raise RequestRefused(answer.error)
-        return answer.result
-
     def _connect(self) -> socket.socket:
         host, port = self.target.host, self.target.port
         with telling(self.target, self._deadline):
@@ -140,8 +145,8 @@ class ManagementSocket:
                 return connection
             return self.target.tls.wrap_socket(connection, server_hostname=host)
 
-    def _expect(self, wanted: type) -> Any:
-        """The next event of this kind; any other event ends the connection."""
+    def _expect(self, wanted: type | tuple[type, ...]) -> Any:
+        """The next event of this kind, or of these; the end of the connection is an exception."""
         while True:
             event = self._event()
             if isinstance(event, wanted):
@@ -186,6 +191,23 @@ class ManagementSocket:
     def _closed(self, event: Closed) -> BrokerError:
         kind = AuthenticationFailure if event.reply_code == ReplyCode.ACCESS_REFUSED else ConnectionClosed
         return kind(f"{self.target.address}: {event.reply_code} {event.reply_text}")
+
+
+class ManagementSocket(ClientSocket):
+    """For management requests."""
+
+    def __init__(self, target: Target, deadline: Deadline, *, manage: bool = True) -> None:
+        """`manage=False` opens the connection and a channel only, and so works where management is off."""
+        self._management = ManagementClient(target.login, consume=manage)
+        super().__init__(target, deadline, self._management, Ready)
+
+    def request(self, method: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """The result; raises `RequestRefused` with the broker's reason."""
+        self._management.request(method, arguments)
+        answer: Answer = self._expect(Answer)
+        if not answer.ok:
+            raise RequestRefused(answer.error)
+        return answer.result
 
 
 def split_host_port(text: str) -> tuple[str, int | None]:

@@ -1,0 +1,80 @@
+"""Requests of `qpid-ha` to one broker, to all of a cluster, or to the primary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.cli.output import describe
+
+Answer = dict[str, Any] | Exception
+Answers = list[tuple[str, Answer]]
+
+
+def ask(
+    target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One request on a connection of its own; the answer always is a JSON object, `address` added."""
+    with ManagementSocket(target, deadline) as broker:
+        return ask_on(broker, method, arguments)
+
+
+def ask_on(broker: ManagementSocket, method: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    result = broker.request(method, arguments) or {}
+    if not isinstance(result, dict):
+        raise BrokerError(f"{broker.target.address}: {method} answered {type(result).__name__}, wanted an object")
+    answer = {"address": broker.target.address, **result}
+    if "state" in answer:
+        # What brokers call it among themselves; the tool has always said status.
+        answer.setdefault("status", answer["state"])
+    return answer
+
+
+def primary_of(target: Target, deadline: Deadline) -> Target:
+    """The primary of the cluster that `target` is a member of."""
+    found = ask(target, deadline, "ha.query")
+    if found.get("status") in ("recovering", "active"):
+        return target
+    address = found.get("primary")
+    if not address:
+        status = found.get("status", "unknown")
+        raise BrokerError(f"{target.address} is {status} and knows no primary; --broker ADDRESS names another member")
+    return target.at(str(address))
+
+
+def ask_all(
+    target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None
+) -> Answers:
+    """The first broker says which there are; then all are asked at once, so that dead ones cost the time of one."""
+    with ManagementSocket(target, deadline) as broker:
+        first = ask_on(broker, "ha.query")
+        addresses = brokers_of(first.get("brokers_url", ""))
+        if not addresses:
+            return [(target.address, ask_on(broker, method, arguments))]
+    import threading
+
+    answers: dict[str, Answer] = {}
+
+    def work(address: str) -> None:
+        try:
+            answers[address] = ask(target.at(address), deadline, method, arguments)
+        except Exception as error:  # each line tells its own
+            answers[address] = error
+
+    threads = [threading.Thread(target=work, args=(address,), daemon=True) for address in addresses]
+    for thread in threads:
+        thread.start()
+    late = TimeoutError(deadline.text)
+    for thread in threads:
+        # The sockets keep the deadline by themselves; a resolver of names may not.
+        thread.join(deadline.seconds + 0.5 if deadline.seconds else None)
+    return [(address, answers.get(address, late)) for address in addresses]
+
+
+def brokers_of(url: Any) -> list[str]:
+    """`ha-brokers-url` as text or as a list; each address as `host:port`."""
+    parts = url.removeprefix("amqp:").split(",") if isinstance(url, str) else [str(part) for part in url or ()]
+    return [Target("").at(part.strip()).address for part in parts if part.strip() and part.strip() != "none"]
+
+
+def as_object(address: str, answer: Answer) -> dict[str, Any]:
+    return answer if isinstance(answer, dict) else {"address": address, "error": describe(answer)}

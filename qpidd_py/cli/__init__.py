@@ -1,0 +1,1 @@
+"""Command-line tools, and what they share: where to ask, as whom, how to print."""

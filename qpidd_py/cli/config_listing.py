@@ -1,0 +1,140 @@
+"""What `qpid-config` shows: overview, exchanges, queues, bindings.  Pure: the broker's answers in, lines out.
+
+Settings are shown as the options that make them.  Lines fit 80 columns, unless a single name or option is longer: names
+are never cut, since scripts read them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from qpidd_py.cli.output import WIDTH
+
+Json = Mapping[str, Any]
+
+OPTION_OF = {
+    "qpid.replicate": "--replicate",
+    "x-max-length": "--max-queue-count",
+    "x-max-length-bytes": "--max-queue-size",
+    "alternate-exchange": "--alternate-exchange",
+}
+POLICIES = {"reject": "reject-publish", "ring": "drop-head"}
+"""--limit-policy as `x-overflow` has it."""
+
+_WIDEST_NAME = 40
+
+
+def overview(exchanges: Sequence[Json], queues: Sequence[Json]) -> list[str]:
+    kinds = Counter(str(exchange["type"]) for exchange in exchanges)
+    durable = sum(bool(queue["durable"]) for queue in queues)
+    lines = [f"Total Exchanges: {len(exchanges)}"]
+    lines += [f"{kind:>15}: {count}" for kind, count in sorted(kinds.items())]
+    lines += ["", f"{'Total Queues':>15}: {len(queues)}"]
+    return [*lines, f"{'durable':>15}: {durable}", f"{'non-durable':>15}: {len(queues) - durable}"]
+
+
+def exchange_table(exchanges: Iterable[Json]) -> list[str]:
+    rows = [(str(item["type"]), shown_name(item["name"]), exchange_attributes(item)) for item in exchanges]
+    return table(("Type", "Exchange Name", "Attributes"), rows)
+
+
+def queue_table(queues: Iterable[Json]) -> list[str]:
+    rows = [(shown_name(item["name"]), queue_attributes(item)) for item in queues]
+    return table(("Queue Name", "Attributes"), rows)
+
+
+def exchange_bindings(exchanges: Iterable[Json], bindings: Sequence[Json]) -> list[str]:
+    """Each exchange with what is bound to it."""
+    lines = []
+    for exchange in exchanges:
+        lines.append(f"Exchange {shown_name(exchange['name'])} ({exchange['type']})")
+        found = [binding for binding in bindings if binding["source"] == exchange["name"]]
+        lines += [_binding(binding, _destination(binding)) for binding in found]
+    return lines
+
+
+def queue_bindings(queues: Iterable[Json], bindings: Sequence[Json]) -> list[str]:
+    """Each queue with what it is bound to; to the default exchange it always is."""
+    lines = []
+    for queue in queues:
+        lines.append(f"Queue {shown_name(queue['name'])}")
+        lines.append(f"    bind [{queue['name']}] => ''")
+        for binding in bindings:
+            if binding["destination_type"] == "queue" and binding["destination"] == queue["name"]:
+                lines.append(_binding(binding, shown_name(binding["source"])))
+    return lines
+
+
+def _destination(binding: Json) -> str:
+    name = shown_name(binding["destination"])
+    return name if binding["destination_type"] == "queue" else f"exchange {name}"
+
+
+def _binding(binding: Json, to: str) -> str:
+    arguments = " ".join(f"{name}={value}" for name, value in sorted(binding["arguments"].items()))
+    return f"    bind [{shown_octets(binding['routing_key'])}] => {to}" + (f" {arguments}" if arguments else "")
+
+
+def shown_octets(value: Any) -> str:
+    """Text, or what the broker makes of octets that are none."""
+    return f"base64:{value['base64']}" if isinstance(value, Mapping) and "base64" in value else str(value)
+
+
+def shown_name(name: Any) -> str:
+    return shown_octets(name) or "''"
+
+
+# ---- attributes ------------------------------------------------------------------------------------------------------
+
+
+def queue_attributes(queue: Json) -> list[str]:
+    flags = [("--durable", "durable"), ("excl", "exclusive"), ("auto-del", "auto_delete")]
+    return [flag for flag, name in flags if queue[name]] + _arguments(queue)
+
+
+def exchange_attributes(exchange: Json) -> list[str]:
+    flags = [("--durable", "durable"), ("internal", "internal"), ("auto-del", "auto_delete")]
+    return [flag for flag, name in flags if exchange[name]] + _arguments(exchange)
+
+
+def _arguments(item: Json) -> list[str]:
+    """The arguments as options; the level of replication is always an option, "none" is not worth a word."""
+    arguments = {name: value for name, value in item["arguments"].items() if name != "qpid.replicate"}
+    level = item.get("replicate", "none")
+    found = [f"--replicate={level}"] if level != "none" else []
+    return found + [_argument(name, value) for name, value in sorted(arguments.items())]
+
+
+def _argument(name: str, value: Any) -> str:
+    policy = next((word for word, overflow in POLICIES.items() if (name, value) == ("x-overflow", overflow)), "")
+    if policy:
+        return f"--limit-policy={policy}"
+    option = OPTION_OF.get(name)
+    return f"{option}={value}" if option else f"--argument {name}={value}"
+
+
+# ---- layout ----------------------------------------------------------------------------------------------------------
+
+
+def table(heads: Sequence[str], rows: Sequence[tuple[str | list[str], ...]]) -> list[str]:
+    """The last column is a list of words, which go on in further lines when one is full."""
+    names = [[str(cell) for cell in row[:-1]] for row in rows]
+    widths = [max([len(head), *(len(row[at]) for row in names)]) for at, head in enumerate(heads[:-1])]
+    widths = [min(width, _WIDEST_NAME) for width in widths]
+    indent = sum(widths) + 2 * len(widths)
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(heads, [*widths, 0], strict=True)).rstrip()]
+    lines.append("=" * min(WIDTH, max(indent + 30, len(lines[0]))))
+    for row, cells in zip(rows, names, strict=True):
+        head = "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
+        lines += _filled(head, list(row[-1]), indent)
+    return lines
+
+
+def _filled(line: str, words: list[str], indent: int) -> list[str]:
+    lines = []
+    for word in words:
+        if len(line) > indent and len(line.rstrip()) + 1 + len(word) > WIDTH:
+            lines.append(line.rstrip())
+            line = " " * indent
+        line += f"{word} "
+    return [*lines, line.rstrip()]

@@ -1,0 +1,277 @@
+"""`qpid-config`: look at and change the exchanges, queues and bindings of a broker.  Shell.
+
+Words and options follow Apache Qpid's tool of the same name.  Changes are AMQP methods, so they are as safe as those of
+any client when the tool returns; listings are management requests, which backups answer too.  Errors are one line
+`Failed: Class: text` on standard output, with exit code 1.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from qpidd_py.amqp.management_client import ADMIN_PROPERTIES
+from qpidd_py.cli import config_listing as listing
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
+from qpidd_py.cli.method_socket import MethodSocket
+from qpidd_py.cli.output import describe, print_json
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_login_options,
+    config_of,
+    target_of,
+    timeout_of,
+)
+
+PROGRAM = "qpid-config"
+LEVELS = ("none", "configuration", "all")
+KINDS = ("direct", "fanout", "headers", "topic")
+
+USAGE = """\
+qpid-config [OPTIONS]                                    overview
+qpid-config [OPTIONS] exchanges [SUBSTRING] [-r]
+qpid-config [OPTIONS] queues [SUBSTRING] [-r]
+qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS]
+qpid-config [OPTIONS] add queue NAME [ADD-OPTIONS] [QUEUE-OPTIONS]
+qpid-config [OPTIONS] del exchange NAME
+qpid-config [OPTIONS] del queue NAME [--force | --force-if-not-empty | --force-if-used]
+qpid-config [OPTIONS] bind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]
+qpid-config [OPTIONS] unbind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]"""
+
+
+def make_parser() -> Parser:
+    parser = Parser(prog=PROGRAM, usage="\n" + USAGE, add_help=False, allow_abbrev=False)
+    parser.add_argument("words", nargs="*", metavar="COMMAND")
+    add = parser.add_argument_group("options").add_argument
+    add("-h", "--help", action="store_true", help="show this help")
+    add("-a", "--broker-addr", dest="broker", metavar="ADDRESS", help="the same as --broker")
+    add_address_options(add)
+    add("-t", dest="timeout", metavar="SECONDS", help="the same as --timeout")
+    add("--json", action="store_true", help="print JSON")
+    add("--ha-admin", action="store_true", help="be let in by a backup, for what is not replicated")
+    add("-r", "--recursive", action="store_true", help="with the bindings")
+    add_login_options(add)
+    _add_options(parser.add_argument_group("add-options").add_argument)
+    _queue_options(parser.add_argument_group("queue-options").add_argument)
+    _deletion_options(parser.add_argument_group("options of del queue").add_argument)
+    return parser
+
+
+def _add_options(add: Callable[..., Any]) -> None:
+    add("--durable", action="store_true", help="survives a restart, where the broker keeps a journal")
+    add("--replicate", choices=LEVELS, metavar="LEVEL", help="none, configuration (no messages) or all")
+    add("--alternate-exchange", metavar="NAME", help="gets messages that cannot be routed, or are rejected")
+    add("--argument", action="append", default=[], metavar="N=V", help="any other: a number, true, false, text")
+
+
+def _queue_options(add: Callable[..., Any]) -> None:
+    add("--max-queue-size", type=int, metavar="OCTETS", help="limit, of the bodies of messages that are ready")
+    add("--max-queue-count", type=int, metavar="N", help="limit, in messages that are ready")
+    add("--limit-policy", choices=("none", *listing.POLICIES), help="reject the newest (default), or drop the oldest")
+    add("--start-replica", metavar="BROKER-URL", help="follow the queue of this name there, see `qpid-ha replicate`")
+
+
+def _deletion_options(add: Callable[..., Any]) -> None:
+    add("--force", action="store_true", help="even if it is used or holds messages")
+    add("--force-if-not-empty", action="store_true", help="even if it holds messages")
+    add("--force-if-used", action="store_true", help="even if it has consumers")
+
+
+class Tool:
+    """One call of the program."""
+
+    def __init__(self, options: Options, target: Target, deadline: Deadline) -> None:
+        self._options, self._target, self._deadline = options, target, deadline
+
+    def run(self, words: list[str]) -> int:
+        """The exit code; raises what goes wrong."""
+        match words:
+            case []:
+                return self._overview()
+            case ["exchanges" | "queues" as what, *rest] if len(rest) <= 1:
+                return self._list(what, rest[0] if rest else "")
+            case ["add", "exchange", kind, name]:
+                return self._add_exchange(kind, name)
+            case ["add", "queue", name]:
+                return self._add_queue(name)
+            case ["del", "exchange" | "queue" as what, name]:
+                return self._delete(what, name)
+            case ["bind" | "unbind" as what, exchange, queue, *rest]:
+                return self._bind(what, exchange, queue, rest)
+        raise UsageError(f"unexpected arguments: {' '.join(words)}; see --help")
+
+    # ---- listings
+
+    def _ask(self, *methods: str) -> list[list[dict[str, Any]]]:
+        with ManagementSocket(self._target, self._deadline) as broker:
+            return [broker.request(method) for method in methods]
+
+    def _overview(self) -> int:
+        exchanges, queues = self._ask("exchange.list", "queue.list")
+        if self._options.json:
+            print_json({"exchanges": exchanges, "queues": queues})
+        else:
+            print("\n".join(listing.overview(exchanges, queues)))
+        return 0
+
+    def _list(self, what: str, substring: str) -> int:
+        """Exit code 1 when nothing has that in its name."""
+        method = "exchange.list" if what == "exchanges" else "queue.list"
+        all_items, bindings = self._ask(method, "binding.list")
+        items = [item for item in all_items if substring in str(item["name"])]
+        if self._options.json:
+            print_json(items if not self._options.recursive else {what: items, "bindings": bindings})
+        elif items or not substring:
+            print("\n".join(self._lines(what, items, bindings)))
+        if substring and not items:
+            raise RequestRefused(f"no {what[:-1]} has {substring!r} in its name")
+        return 0
+
+    def _lines(self, what: str, items: list[dict[str, Any]], bindings: list[dict[str, Any]]) -> list[str]:
+        if self._options.recursive:
+            show = listing.exchange_bindings if what == "exchanges" else listing.queue_bindings
+            return show(items, bindings)
+        return listing.exchange_table(items) if what == "exchanges" else listing.queue_table(items)
+
+    # ---- changes
+
+    def _call(self, *methods: Frame) -> int:
+        properties = ADMIN_PROPERTIES if self._options.ha_admin else {}
+        with MethodSocket(self._target, self._deadline, properties) as broker:
+            for method in methods:
+                broker.call(method)
+        if self._options.json:
+            print_json({})
+        return 0
+
+    def _add_exchange(self, kind: str, name: str) -> int:
+        if kind not in KINDS:
+            raise UsageError(f"exchange type {kind!r}, wanted {', '.join(KINDS)}")
+        options = self._options
+        return self._call(
+            with_fields(
+                commands.Exchange.Declare(),
+                exchange=name,
+                exchange_type=kind,
+                durable=options.durable,
+                arguments=common_arguments(options),
+            )
+        )
+
+    def _add_queue(self, name: str) -> int:
+        arguments = {**common_arguments(self._options), **limit_arguments(self._options)}
+        declare = with_fields(
+            commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments
+        )
+        code = self._call(declare)
+        if self._options.start_replica:
+            with ManagementSocket(self._target, self._deadline) as broker:
+                broker.request("ha.replicate", {"broker": self._options.start_replica, "queue": name})
+        return code
+
+    def _delete(self, what: str, name: str) -> int:
+        """For a broker a deletion of what is not there is no error; for the one who typed the name it is."""
+        if what == "exchange":
+            present = with_fields(commands.Exchange.Declare(), exchange=name, passive=True)
+            return self._call(present, with_fields(commands.Exchange.Delete(), exchange=name))
+        options = self._options
+        delete = with_fields(
+            commands.Queue.Delete(),
+            queue=name,
+            if_unused=not (options.force or options.force_if_used),
+            if_empty=not (options.force or options.force_if_not_empty),
+        )
+        return self._call(with_fields(commands.Queue.Declare(), queue=name, passive=True), delete)
+
+    def _bind(self, what: str, exchange: str, queue: str, rest: list[str]) -> int:
+        key = rest.pop(0) if rest and rest[0] not in ("all", "any") and "=" not in rest[0] else ""
+        method = commands.Queue.Bind() if what == "bind" else commands.Queue.Unbind()
+        arguments = header_arguments(rest)
+        return self._call(with_fields(method, exchange=exchange, queue=queue, routing_key=key, arguments=arguments))
+
+
+def with_fields(command: Frame, **fields: Any) -> Frame:
+    """Set past pamqp's constructors, which refuse names that brokers allow."""
+    for name, value in fields.items():
+        setattr(command, name, value)
+    return command
+
+
+def common_arguments(options: Options) -> dict[str, Any]:
+    arguments = dict(parse_argument(text) for text in options.argument)
+    if options.replicate:
+        arguments["qpid.replicate"] = options.replicate
+    if options.alternate_exchange is not None:
+        arguments["alternate-exchange"] = options.alternate_exchange
+    return arguments
+
+
+def limit_arguments(options: Options) -> dict[str, Any]:
+    """A limit without a policy rejects, as in the original: nothing is dropped that nobody asked to drop."""
+    sizes = {"x-max-length-bytes": options.max_queue_size, "x-max-length": options.max_queue_count}
+    arguments: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    policy = options.limit_policy or ("reject" if arguments else "none")
+    if policy != "none":
+        arguments["x-overflow"] = listing.POLICIES[policy]
+    return arguments
+
+
+def header_arguments(words: Sequence[str]) -> dict[str, Any]:
+    """`all|any NAME=VALUE...` of a headers binding."""
+    if not words:
+        return {}
+    if words[0] not in ("all", "any"):
+        raise UsageError(f"binding to headers begins with {words[0]!r}, wanted all or any")
+    return {"x-match": words[0], **dict(parse_argument(word) for word in words[1:])}
+
+
+def parse_argument(text: str) -> tuple[str, Any]:
+    """NAME=VALUE; quotes around the value make a text of a number."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"argument {text!r}, wanted NAME=VALUE")
+    words: Mapping[str, bool] = {"true": True, "false": False}
+    if value in words:
+        return name, words[value]
+    if value.removeprefix("-").isdecimal() and value.isascii():
+        return name, int(value)
+    quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
+    return name, value[1:-1] if quoted else value
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises whatever goes wrong; `main` turns it into a line."""
+    parser = make_parser()
+    if {"-h", "--help"} & set(arguments):
+        print(parser.format_help().rstrip())
+        return 0
+    options = parser.parse_intermixed_args(arguments)
+    config = config_of(options)
+    tool = Tool(options, target_of(options, config), Deadline(timeout_of(options, config)))
+    return tool.run(options.words)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = run(words)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print("Failed: KeyboardInterrupt: interrupted")
+    except BrokenPipeError:
+        # Whoever read our output has gone; writing again at exit would only add a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        print_json({"error": describe(error)}) if "--json" in words else print(f"Failed: {describe(error)}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Where a tool asks, as whom, and how long it waits: command line, configuration file, environment."""
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from qpidd_py.amqp.client import Login
+from qpidd_py.cli.client_socket import Target, split_host_port
+
+if TYPE_CHECKING:
+    from qpidd_py.cli.tool_config import ToolConfig
+
+DEFAULT_HOST = "127.0.0.1"
+
+DEFAULT_TIMEOUT = 10.0
+"""Seconds, when neither the command line nor a configuration file says another."""
+
+Options = argparse.Namespace
+
+
+class UsageError(Exception):
+    """The command line makes no sense."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def add_address_options(add: Callable[..., Any]) -> None:
+    """`add` is `add_argument` of a parser or a group."""
+    add("-b", "--broker", metavar="ADDRESS", help="[user/password@]host[:port] (default: the local broker)")
+    add("--timeout", metavar="SECONDS", help=f"limit for the whole command, 0 = none (default {DEFAULT_TIMEOUT:g})")
+    add("--config", metavar="FILE", help="take credentials, port and timeout from this qpidd.conf")
+
+
+def add_login_options(add: Callable[..., Any]) -> None:
+    """As `add_address_options`."""
+    add("--sasl-mechanism", metavar="NAME", help="PLAIN, AMQPLAIN or EXTERNAL")
+    add("--sasl-service-name", metavar="NAME", help="accepted for compatibility, not used")
+    add("--ssl", action="store_true", help="use TLS")
+    add("--ssl-certificate", metavar="FILE", help="our certificate (PEM); turns TLS on")
+    add("--ssl-key", metavar="FILE", help="its private key (PEM), if it is not in the same file")
+    add("--ssl-ca", metavar="FILE", help="authorities to trust (PEM; default: those of the system); turns TLS on")
+
+
+def target_of(options: Options, config: "ToolConfig | None") -> Target:
+    """The command line first, then the configuration (file and `QPID_*`), then the defaults."""
+    user = password = host = ""
+    port: int | None = None
+    if options.broker:
+        credentials, _, address = options.broker.rpartition("@")
+        user, _, password = credentials.partition("/")
+        host, port = split_host_port(address)
+    mechanism = options.sasl_mechanism or ""
+    if config is not None:
+        if not user:
+            user, password = config.user, config.password
+        mechanism = mechanism or config.mechanism
+        host, port = host or config.host, port or config.port
+    tls = tls_context(options)
+    login = Login(user or "guest", password if user else "guest", mechanism)
+    return Target(host or DEFAULT_HOST, port or (5671 if tls else 5672), login, tls)
+
+
+def timeout_of(options: Options, config: "ToolConfig | None", patience: float = 0.0) -> float:
+    """Seconds; `patience` is the least that a command needs, if the command line does not say another."""
+    if options.timeout is None:
+        return max(patience, config.timeout if config is not None and config.timeout else DEFAULT_TIMEOUT)
+    try:
+        seconds = float(options.timeout)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < 1e9:
+        raise UsageError(f"argument --timeout: found {options.timeout!r}, wanted seconds, 0 or more")
+    return seconds
+
+
+def config_of(options: Options) -> "ToolConfig | None":
+    """None if neither a file nor the environment has a say; then nothing is imported for it either."""
+    installed = "/etc/qpid/qpidd.conf"
+    file = options.config or os.environ.get("QPID_CONFIG")
+    if not file and not options.broker and os.path.exists(installed):
+        file = installed
+    if not file and not any(name.startswith("QPID_") for name in os.environ):
+        return None
+    from qpidd_py.cli.tool_config import read_tool_config
+
+    return read_tool_config(file, os.environ)
+
+
+def tls_context(options: Options) -> Any:
+    if options.ssl_key and not options.ssl_certificate:
+        raise UsageError("argument --ssl-key: needs --ssl-certificate")
+    if not (options.ssl or options.ssl_certificate or options.ssl_ca):
+        return None
+    import ssl
+
+    context = ssl.create_default_context(cafile=options.ssl_ca)
+    if options.ssl_certificate:
+        context.load_cert_chain(options.ssl_certificate, options.ssl_key)
+    return context
