@@ -1,100 +1,68 @@
-"""A backup: finds the primary, follows it, and keeps what it sends.
+"""A backup: follows the primary, and keeps and acknowledges what it sends.
 
-    SEARCHING ──asks all, or has a hint──▶ CONNECTING ──link open──▶ GREETING ──cut──▶ SYNCING ──caught-up──▶ FOLLOWING
-        ▲                                                                                                        │
-        └──────────────────────────── the link is lost, or a claim was granted ──────────────────────────────────┘
+    Finder                     ──link──▶  Joining                                           ──joined──▶  we follow
+    SEARCHING ─▶ CONNECTING               GREETING ─▶ SYNCING ─▶ APPLYING ─▶ FOLLOWING
+        ▲                                                                      │
+        └── the link is lost, or a claim was granted ──────────────────────────┘
 
-`position` is how far this broker is *whole*: it stands still from the loss of the link until it is caught up again,
+`finder.py` finds the primary and opens a link; `joining.py` is the conversation on one link.  Here is what outlives a
+link: how far we are whole, whether we may have been removed without knowing, and when a link is given up.
+
+`position` is how far this broker is *whole*: it stands still from the loss of the link until we have joined again,
 because live batches from the cut on do not help while what lies before the cut has holes.
 
-Invariants: nothing is acknowledged to a primary whose ballot is below ours; the in-sync set and the ballot are on disk
-before anything that depends on them is sent; what is acknowledged was applied.
+*Doubt* (`view.View.doubt`) begins when the link was closed, when we stood still, and when we have granted a claim; it
+ends when we have joined, after a pause also when the primary says that we still count.
+
+Invariants: there is a `Joining` exactly while there is a link, and while there is one the finder rests; what is
+acknowledged was applied (or, by a whole member that joins, kept as a whole); frames of an earlier link are dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ha.difference import foreign_epochs, normalise, of_epochs
-from ha.environment import Answer, Json, Link, Outcome
-from ha.membership import InSync, Member
+from ha.environment import Json, Link
+from ha.finder import Finder, Stage
+from ha.joining import Joining, Step
+from ha.membership import Member
 from ha.operations import Membership
 from ha.peer import Pulse
 from ha.position import text
-from ha.promotion import Survey, View
-from ha.protocol import (
-    VERSION,
-    Kind,
-    decode_control,
-    decode_drop,
-    decode_merge,
-    decode_snapshot,
-    encode_control,
-    encode_held,
-    need,
-)
+from ha.protocol import Kind, decode_control, encode_control
 from ha.role import Role
+from ha.salvager import Known
 from ha.status import State
-from ha.survey import Round
-from qpidd_py.core import decode_ids, encode_ids
+from ha.view import Survey
 from qpidd_py.errors import LinkError
 
-FIRST_DELAY = 0.004
-"""Seconds before a second attempt; a claimant is primary some milliseconds after we have granted its claim."""
-HINT_ATTEMPTS = 6
-"""A claimant that is no primary after that many attempts has failed: ask around instead."""
-
-
-class Step(Enum):
-    """How far this life of the role has come."""
-
-    SEARCHING = "searching"
-    CONNECTING = "connecting"
-    GREETING = "greeting"
-    SYNCING = "syncing"
-    FOLLOWING = "following"
+if TYPE_CHECKING:
+    from ha.node import Node
 
 
 class Backup(Role):
     """The role of every broker that is not primary."""
 
-    def __init__(self, node: Any, doubt: bool = False) -> None:
+    def __init__(self, node: Node, doubt: bool = False) -> None:
         super().__init__(node)
         now = self.env.now()
-        self.step = Step.SEARCHING
         self.leader: Member | None = None
         """The primary that we follow or have followed last."""
-        self._link: Link | None = None
+        self._finder = Finder(node, self._found)
+        self._joining: Joining | None = None
         self._pulse = Pulse(now, now)
         self._position: int = self.engine.position
-        self._live = 0
-        self._cut = 0
-        self._slices = 0
-        self._hint = ""
-        self._hint_attempts = 0
-        self._attempt = 0
-        self._delay = FIRST_DELAY
-        self._round: Round | None = None
-        self._paused = False
+        self._aside: Known = {}
         self._doubt = doubt
+        self._stood = False
+        """Have we stood still since we were complete the last time?"""
         self._checks = 0
-        self._complaint = ""
-        self._started = now
         self._last_tick = now
-        self._handlers: dict[int, Callable[[bytes], None]] = {
-            Kind.CONTROL: self._on_control,
-            Kind.SNAPSHOT: self._on_snapshot,
-            Kind.SLICE: self._on_slice,
-            Kind.DROP: self._on_drop,
-            Kind.MERGE: self._on_merge,
-        }
 
     # ---- begin and end --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.search()
+        self._finder.search()
 
     def stop(self) -> None:
         self.stopped = True
@@ -102,17 +70,36 @@ class Backup(Role):
 
     def pause(self) -> None:
         """Follow nobody: a promotion is under way."""
-        self._paused = True
         self._drop_link()
-        self._attempt += 1
-        if self._round:
-            self._round.cancel()
-            self._round = None
+        self._finder.pause()
 
     def resume(self) -> None:
         """The promotion has failed."""
-        self._paused = False
-        self.search()
+        if not self.stopped:
+            self._finder.resume()
+
+    def follow(self, address: str) -> None:
+        """We have granted a claim: stop listening to the old primary in this instant, go to the new one.  Until we are
+        complete there we are in doubt: it may get tired of waiting for us."""
+        self._doubt = True
+        self._drop_link()
+        self._finder.follow(address)
+
+    def expect(self, address: str) -> None:
+        """We have stepped down so that this broker can be promoted: clients are told so, and we look there first."""
+        self._finder.expect(address)
+
+    # ---- what others see ------------------------------------------------------------------------------------------
+
+    @property
+    def link(self) -> Link | None:
+        """To the primary."""
+        return self._joining.link if self._joining is not None else None
+
+    @property
+    def step(self) -> Step | None:
+        """How far we have come with the primary; None while there is no link."""
+        return self._joining.step if self._joining is not None else None
 
     @property
     def position(self) -> int:
@@ -120,13 +107,22 @@ class Backup(Role):
 
     @property
     def primary_address(self) -> str:
-        if self._hint:
-            return self._hint
-        return self.leader.address if self.leader and self.step is not Step.SEARCHING else ""
+        finder = self._finder
+        if finder.hint:
+            return finder.hint
+        return self.leader.address if self.leader and finder.stage is not Stage.SEARCHING else ""
+
+    @property
+    def survey(self) -> Survey | None:
+        return self._finder.survey
 
     @property
     def doubt(self) -> bool:
-        return self._doubt or self.env.now() - self._last_tick > self._noticeable
+        return self._doubt or self.stood
+
+    @property
+    def stood(self) -> bool:
+        return self._stood or self.env.now() - self._last_tick > self._noticeable
 
     @property
     def _noticeable(self) -> float:
@@ -134,241 +130,69 @@ class Backup(Role):
         may be up to three quarters of one old when we are stopped."""
         return 1.25 * self.settings.heartbeat
 
-    # ---- finding the primary --------------------------------------------------------------------------------------
+    def members(self) -> list[Json]:
+        return [member.to_json() for member in self.node.persisted.in_sync.members]
 
-    def follow(self, address: str) -> None:
-        """We have granted a claim: stop listening to the old primary in this instant, go to the new one.  Until we are
-        complete there we are in doubt: it may get tired of waiting for us."""
-        self._doubt = True
-        self._drop_link()
-        self._attempt += 1
-        self._hint, self._hint_attempts, self._delay = address, 0, FIRST_DELAY
-        self.search()
-
-    def search(self) -> None:
-        """Look for a primary unless that is going on already."""
-        if self.stopped or self._paused or self._link is not None or self._round is not None:
-            return
-        if self.step is Step.CONNECTING and not self._hint:
-            return
-        if self._hint:
-            self._connect(self._hint)
-            return
-        self.step = Step.SEARCHING
-        self._attempt += 1
-        timeout = min(self.settings.heartbeat, self.settings.maintenance)
-        self._round = self.node.ask_all(timeout, self._surveyed, self._is_primary)
-
-    def _is_primary(self, answer: Answer) -> bool:
-        try:
-            view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
-        except LinkError:
-            return False
-        return view is not None and self._would_follow(view)
-
-    def _would_follow(self, view: View) -> bool:
-        return view.state.is_primary and view.ballot >= self.node.persisted.ballot and view.id != self.node.id
-
-    def _surveyed(self, answers: dict[str, Answer]) -> None:
-        self._round = None
-        if self.stopped or self._paused:
-            return
-        survey = Survey.of(self.node.id, answers)
-        followed = self.leader is not None and self.leader.id == self.node.persisted.leader
-        if followed and self.leader is not None and survey.outcome(self.leader) is Outcome.REFUSED:
-            self._doubt = False  # that process is gone: it does not go on without us
-        primaries = [view for view in survey.views if self._would_follow(view)]
-        if not primaries:
-            self._again()
-            return
-        self._connect(max(primaries, key=lambda view: view.ballot).address)
-
-    def _connect(self, address: str) -> None:
-        self._attempt += 1
-        attempt = self._attempt
-        self.step = Step.CONNECTING
-        view = self.node.view()
-        about: dict[str, object] = {"id": view.id, "name": view.name, "address": view.address}
-        about.update(state=view.state.value, epoch=view.epoch)
-        timeout = self.settings.dead_after
-        self.env.connect(address, {"qpid.ha-backup": about}, timeout, lambda end: self._connected(attempt, end))
-
-    def _connected(self, attempt: int, end: Link | Answer) -> None:
-        if attempt != self._attempt or self.stopped or self._paused:
-            if not isinstance(end, Answer):
-                end.close()
-            return
-        if isinstance(end, Answer):
-            self._not_connected(end)
-            return
-        now = self.env.now()
-        self._link, self.step = end, Step.GREETING
-        self._pulse = Pulse(now, now)
-        self._started = now
-        view = self.node.view()
-        hello = {**view.to_json(), "version": VERSION, "replicate": self.settings.replicate}
-        del hello["in_sync"], hello["primary"]
-        self._control("hello", **hello)
-
-    def _not_connected(self, answer: Answer) -> None:
-        self.step = Step.SEARCHING
-        if self._hint:
-            self._hint_attempts += 1
-            if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
-                self._hint, self._delay = "", FIRST_DELAY
-        if answer.error and answer.error != self._complaint:
-            # Another backup that says so is the usual case; wrong credentials are not, and are said once.
-            self._complaint = answer.error
-            usual = answer.outcome is not Outcome.ANSWERED or "is a backup" in answer.error
-            self.env.log("debug" if usual else "warning", f"not connected: {answer.error}")
-        self._again()
-
-    def _again(self) -> None:
-        """Try again after a delay that grows up to link-maintenance-interval."""
-        attempt = self._attempt
-        self.step = Step.SEARCHING
-        delay, self._delay = self._delay, min(self._delay * 1.5, self.settings.maintenance)
-        self.env.after(delay, lambda: self._retry(attempt))
-
-    def _retry(self, attempt: int) -> None:
-        if attempt == self._attempt:
-            self.search()
-
-    # ---- the conversation -----------------------------------------------------------------------------------------
+    # ---- what comes over links ------------------------------------------------------------------------------------
 
     def accepted(self, link: Link, properties: Json) -> None:
         """Somebody takes us for the primary."""
         link.send_frame(Kind.CONTROL, 0, encode_control("refused", reason=self.node.refusal_text()))
         link.close()
 
+    def _found(self, link: Link) -> None:
+        now = self.env.now()
+        self._pulse = Pulse(now, now)
+        self._joining = Joining(self.node, link, self, self._position, self._aside)
+        self._joining.start()
+
     def frame(self, link: Link, kind: int, position: int, body: bytes) -> None:
         """Raises LinkError when the primary broke the protocol."""
-        if link is not self._link:
+        joining = self._joining
+        if joining is None or link is not joining.link:
             return
-        handler = self._handlers.get(kind)
         if kind == Kind.HEARTBEAT:
-            self._on_heartbeat(position)
-        elif handler is None:
-            raise LinkError(f"frame of kind {kind} from a primary")
+            self._on_heartbeat(joining, position)
+        elif kind == Kind.CONTROL:
+            self._on_control(joining, body)
         else:
-            handler(body)
+            joining.on_frame(kind, position, body)
 
-    def _on_heartbeat(self, position: int) -> None:
+    def _on_heartbeat(self, joining: Joining, position: int) -> None:
         """The primary says up to where it has sent the log; frames keep their order, so we must be there."""
-        if self.step is Step.FOLLOWING and position > self._live:
-            raise LinkError(f"the log has a gap: at {text(self._live)}, the primary has sent {text(position)}")
+        if joining.step is Step.FOLLOWING and position > joining.live:
+            raise LinkError(f"the log has a gap: at {text(joining.live)}, the primary has sent {text(position)}")
 
-    def _on_control(self, body: bytes) -> None:
+    def _on_control(self, joining: Joining, body: bytes) -> None:
         op, fields = decode_control(body)
-        if op == "welcome" and self.step is Step.GREETING:
-            self._welcome(fields)
-        elif op == "cut" and self.step is Step.GREETING:
-            self._on_cut(fields)
-        elif op == "caught-up" and self.step is Step.SYNCING:
-            self._caught_up()
-        elif op == "still-there":
-            self._on_still_there(fields)
+        if op == "still-there":
+            self._on_still_there(joining, fields)
         elif op == "refused":
-            self.env.log("error", f"the primary refuses us: {fields.get('reason')}")
-            self._hint = ""
-            raise LinkError(f"refused: {fields.get('reason')}")
+            reason = str(fields.get("reason"))
+            self._finder.refused(reason)
+            raise LinkError(f"refused: {reason}")
         else:
-            raise LinkError(f"control {op} in step {self.step.value}")
-
-    def _welcome(self, fields: Json) -> None:
-        leader = Member.from_json(fields)
-        ballot = need(fields, "epoch", int), leader.id
-        if ballot < self.node.persisted.ballot:
-            raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {self.node.epoch}")
-        lineage = {int(epoch): str(id) for epoch, id in need(fields, "lineage", list)}
-        self.node.persist(epoch=ballot[0], leader=ballot[1])
-        self.leader, self._hint = leader, ""
-        if self.node.state is State.JOINING:
-            self.node.set_state(State.CATCHUP)
-        self.env.log("notice", f"connected to primary {leader}")
-        self._prune(foreign_epochs(self.node.lineage, lineage))
-        self.node.lineage = lineage
-        self._send_held()
-
-    def _prune(self, epochs: set[int]) -> None:
-        """Drop messages whose ids mean something else at the primary."""
-        if not epochs:
-            return
-        for queue, _ in self.node.configuration.replicated():
-            ids = of_epochs(normalise(decode_ids(queue.held())), epochs)
-            if ids:
-                self.engine.drop(queue.number, encode_ids(ids))
-
-    def _send_held(self) -> None:
-        for queue, uid in self.node.configuration.replicated():
-            # What an unfinished difference has left, and the places of messages that are gone, must not be in the way
-            # of the next one: a deposed primary may be sent again what it had dequeued on its own.
-            self.engine.merge(queue.number)
-            held = queue.held()
-            if held:
-                self._send(Kind.HELD, encode_held(queue.number, uid, held))
-        self._control("held-end")
-
-    def _on_cut(self, fields: Json) -> None:
-        """From here on live batches arrive, while what lies before the cut is made complete."""
-        self._cut = need(fields, "cut", int)
-        in_sync = InSync.from_json(fields.get("in_sync"))
-        if in_sync.key < self.node.persisted.in_sync.key:
-            raise LinkError(f"in-sync set {in_sync.key} of the primary is older than ours")
-        self.node.persist(in_sync=in_sync)
-        self.engine.set_position(self._cut)
-        self.step, self._live, self._slices = Step.SYNCING, self._cut, 0
-        self._delay = FIRST_DELAY
-        if self.node.id not in in_sync:
-            self._not_listed()
-        self.env.event("catchup_begin", peer=str(self.leader), last_pos=self._cut)
-
-    def _not_listed(self) -> None:
-        """The primary goes on without us: from now on what we hold has holes."""
-        self.node.whole = False
-        if self.node.state is State.READY:
-            self.node.set_state(State.CATCHUP)
-
-    def _on_snapshot(self, body: bytes) -> None:
-        self._need_step(Step.SYNCING)
-        self.node.configuration.adopt(decode_snapshot(body))
-
-    def _on_slice(self, body: bytes) -> None:
-        self._need_step(Step.SYNCING)
-        self._slices += 1
-        self.engine.apply_slice(body)
-        self._send(Kind.CREDIT, b"")
-
-    def _on_drop(self, body: bytes) -> None:
-        self._need_step(Step.SYNCING)
-        self.engine.drop(*decode_drop(body))
-
-    def _on_merge(self, body: bytes) -> None:
-        self._need_step(Step.SYNCING)
-        self.engine.merge(decode_merge(body))
-
-    def _caught_up(self) -> None:
-        self.step = Step.FOLLOWING
-        self._doubt = False
-        self._position = self._live
-        self._control("complete")
-        attrs = {"slices": self._slices, "seconds": round(self.env.now() - self._started, 6)}
-        self.env.event("catchup_end", peer=str(self.leader), last_pos=self._cut, attrs=attrs)
+            joining.on_control(op, fields)
 
     def batches(self, link: Link, position: int) -> None:
         """Live batches were applied; say so, once for all that came with one read."""
-        if link is not self._link:
+        joining = self._joining
+        if joining is None or link is not joining.link:
             return
-        if self.step not in (Step.SYNCING, Step.FOLLOWING):
-            raise LinkError(f"batch in step {self.step.value}")
-        self._live = position
-        if self.step is Step.FOLLOWING:
-            self._position = position
-        link.send_frame(Kind.ACK, position, b"")
+        joining.on_batches(position)
+        if joining.step is Step.FOLLOWING:
+            self._hold_to(position)
+        joining.send(Kind.ACK, b"")
+
+    def _hold_to(self, position: int) -> None:
+        """We hold everything up to here; as a member of the set we have thereby had a part in what is confirmed."""
+        self._position = position
+        if self.node.whole:
+            self.node.acknowledged = position
 
     def membership(self, position: int, membership: Membership) -> None:
         """A new in-sync set, in its place in the log."""
-        if self._link is None or membership.in_sync.key <= self.node.persisted.in_sync.key:
+        if self._joining is None or membership.in_sync.key <= self.node.persisted.in_sync.key:
             return
         self.node.persist(in_sync=membership.in_sync)
         if membership.added == self.node.id:
@@ -376,29 +200,70 @@ class Backup(Role):
             if self.node.state is not State.READY:
                 self.node.set_state(State.READY)
         elif self.node.id not in membership.in_sync:
-            self._not_listed()
+            self.not_listed()
 
-    # ---- losing it ------------------------------------------------------------------------------------------------
+    # ---- what Joining tells (`joining.Joiner`) --------------------------------------------------------------------
+
+    def welcomed(self, leader: Member) -> None:
+        self.leader = leader
+        self._finder.welcomed()
+        if self.node.state is State.JOINING:
+            self.node.set_state(State.CATCHUP)
+        self.env.log("notice", f"connected to primary {leader}")
+
+    def salvaged(self) -> None:
+        self.trouble = ""
+
+    def not_salvaged(self, error: LinkError) -> None:
+        """Rather stay outside than throw the only copy away; the disk may have room later."""
+        trouble = f"it does not join {self.leader}: what only it may hold cannot be written to a salvage file ({error})"
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self.env.log("error", f"{trouble}; those messages are lost if this broker is stopped now")
+            self.env.event("salvage", peer=str(self.leader), result="failed", reason=str(error))
+        self._drop_link()
+        self.lost(str(error))
+
+    def admitted(self) -> None:
+        self._finder.admitted()
+
+    def not_listed(self) -> None:
+        self.node.whole = False
+        if self.node.state is State.READY:
+            self.node.set_state(State.CATCHUP)
+
+    def joined(self, position: int) -> None:
+        self._doubt = self._stood = False
+        self._hold_to(position)
+
+    # ---- losing the link ------------------------------------------------------------------------------------------
 
     def closed(self, link: Link, reason: str) -> None:
         """The primary, or the way to it, is gone.  What we hold stays; so does our state: promotion asks for facts."""
-        if link is not self._link:
-            return
-        self._lost(reason)
+        if link is self.link:
+            self.lost(reason)
 
-    def _lost(self, reason: str, silent: bool = False) -> None:
+    def lost(self, reason: str, silent: bool = False) -> None:
+        """`silent`: the primary has not hung up; it was not heard any more."""
         self._doubt = self._doubt or not silent
         self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
-        self._link = None
-        self._attempt += 1
-        self.step = Step.SEARCHING
-        self._again()
+        self._leave()
+        self._finder.lost()
 
     def _drop_link(self) -> None:
-        link, self._link = self._link, None
-        self.step = Step.SEARCHING
+        """The finder has to be told."""
+        link = self.link
+        self._leave()
         if link is not None:
             link.close()
+
+    def _leave(self) -> None:
+        joining = self._joining
+        if joining is not None and joining.end():
+            self._hold_to(joining.live)
+        self._joining = None
+
+    # ---- silence and pauses ---------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Four times in each heartbeat interval."""
@@ -406,39 +271,26 @@ class Backup(Role):
         if now - self._last_tick > self._noticeable:
             self._stood_still(now - self._last_tick)
         self._last_tick = now
-        link = self._link
-        if link is None:
+        joining = self._joining
+        if joining is None:
             return
-        silence = self._pulse.look(link, now)
+        silence = self._pulse.look(joining.link, now)
         if silence > self.settings.dead_after:
-            link.close()
-            self._lost(f"silent for {silence:.3f} s", silent=True)
-        elif self._pulse.must_speak(link, now, self.settings.heartbeat / 2):
-            self._send(Kind.HEARTBEAT, b"")
+            joining.link.close()
+            self.lost(f"silent for {silence:.3f} s", silent=True)
+        elif self._pulse.must_speak(joining.link, now, self.settings.heartbeat / 2):
+            joining.send(Kind.HEARTBEAT, b"")
 
     def _stood_still(self, pause: float) -> None:
         """The primary may have given us up, and it may be we who did not hear it.  Ask whether we still count: it
         closes a link before it removes a backup, so no answer can follow a removal."""
         self.env.log("info", f"this process stood still for {pause:.3f} s")
-        self._doubt = True
+        self._doubt = self._stood = True
         self._checks += 1
         self._pulse.forgive(self.env.now())
-        self._control("still-there", number=self._checks)
+        if self._joining is not None:
+            self._joining.control("still-there", number=self._checks)
 
-    def _on_still_there(self, fields: Json) -> None:
-        if self.step is Step.FOLLOWING and fields.get("number") == self._checks:
-            self._doubt = False
-
-    def members(self) -> list[Json]:
-        return [member.to_json() for member in self.node.persisted.in_sync.members]
-
-    def _need_step(self, step: Step) -> None:
-        if self.step is not step:
-            raise LinkError(f"catch-up frame in step {self.step.value}")
-
-    def _send(self, kind: int, body: bytes) -> None:
-        if self._link is not None:
-            self._link.send_frame(kind, self._live, body)
-
-    def _control(self, op: str, **fields: Any) -> None:
-        self._send(Kind.CONTROL, encode_control(op, **fields))
+    def _on_still_there(self, joining: Joining, fields: Json) -> None:
+        if joining.step is Step.FOLLOWING and fields.get("number") == self._checks:
+            self._doubt = self._stood = False

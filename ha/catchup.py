@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from ha.difference import count
 from ha.environment import Configuration, Link
 from ha.protocol import Kind, encode_drop, encode_merge
-from qpidd_py.core import Catchup, Queue
+from qpidd_py.core import Catchup, Queue, decode_ids
 
 WINDOW: Final = 4
 """Slices under way: enough to keep the pipe full, few enough that live batches never wait long behind them."""
+LONG_SET: Final = 4096
+"""Octets of an encoded id set."""
 TURN: Final = 64
 """Most frames sent by one call, so that ten thousand queues with a word to drop do not hold up the broker."""
 
@@ -32,6 +35,8 @@ class Plan:
         self._queues: deque[tuple[Queue, int]] = deque(configuration.replicated())
         self._work: Catchup | None = None
         self._merge = False
+        self._finished = 0
+        self._work_held = 0
         self.cut = cut
         self.under_way = 0
         self.queues = len(self._queues)
@@ -43,8 +48,27 @@ class Plan:
         return len(self._queues) + (self._work is not None)
 
     @property
+    def messages(self) -> int:
+        """Sent so far."""
+        return self._finished + (self._work.messages if self._work else 0)
+
+    @property
     def done(self) -> bool:
         return self._work is None and not self._queues
+
+    def remaining(self) -> tuple[int, int]:
+        """Messages and octets that are still to be sent, about.  Looks at every queue that is left, so it is for people
+        who ask, not for every tick."""
+        messages = octets = 0
+        if self._work is not None:
+            present = _present(self._work.queue)
+            left = min(self._work.left, present - self._work_held - self._work.messages)
+            messages, octets = _sizes(self._work.queue, left)
+        for queue, uid in self._queues:
+            left = _present(queue) - _count_of(self._held.get((queue.number, uid), b""))
+            more_messages, more_octets = _sizes(queue, left)
+            messages, octets = messages + more_messages, octets + more_octets
+        return messages, octets
 
     def step(self, link: Link) -> bool:
         """Send what may be sent now.  True when the call stopped only for its own bound: call again next turn."""
@@ -61,7 +85,7 @@ class Plan:
             return self._next_queue(link)
         if work.queue.deleted:
             # The deletion travels live, and nothing of this queue may follow it.
-            self._work = None
+            self._finish_queue(work)
             return 0
         return self._slice(work, link)
 
@@ -70,7 +94,8 @@ class Plan:
         if queue.deleted:
             return 0
         self._merge = False
-        self._work = Catchup(queue, self._held.pop((queue.number, uid), b""), self.cut)
+        held = self._held.pop((queue.number, uid), b"")
+        self._work, self._work_held = Catchup(queue, held, self.cut), _count_of(held)
         drops = self._work.drops()
         if not drops:
             return 0
@@ -86,8 +111,28 @@ class Plan:
             self._merge = True
             link.send_frame(Kind.SLICE, self.cut, records)
             return 1
-        self._work = None
+        self._finish_queue(work)
         if not self._merge:
             return 0
         link.send_frame(Kind.MERGE, self.cut, encode_merge(work.queue.number))
         return 1
+
+    def _finish_queue(self, work: Catchup) -> None:
+        self._work = None
+        self._finished += work.messages
+
+
+def _present(queue: Queue) -> int:
+    return queue.ready + queue.unacked
+
+
+def _sizes(queue: Queue, messages: int) -> tuple[int, int]:
+    """So many messages of a queue, and their octets at its average size."""
+    present = _present(queue)
+    messages = max(0, min(messages, present))
+    return messages, queue.bytes * messages // present if present else 0
+
+
+def _count_of(held: bytes) -> int:
+    """Ids in a set.  A long one is not decoded for an estimate: most of its runs are one id in two octets."""
+    return count(decode_ids(held)) if len(held) <= LONG_SET else len(held) // 2

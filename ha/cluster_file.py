@@ -14,9 +14,14 @@ import yaml
 
 from qpidd_py.errors import ConfigError
 
+SAFETY_MODES = ("manager", "availability", "quorum")
+REGISTRIES = ("file", "none")
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*")
-_DECIDED = {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-brokers-url", "daemon"}
+_DECIDED = (
+    {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-cluster-name", "ha-brokers-url"}
+    | {"ha-registry", "ha-registry-file", "daemon"}
+)
 """Options of `qpidd` that the supervisor sets itself (or could not live with)."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -29,6 +34,7 @@ class Watch:
     hang_timeout: float = 1.0  # without an answer for so long, a broker counts as hung
     ask_timeout: float = 0.25  # how long an election waits for the positions of all brokers
     promote_timeout: float = 5.0  # how long a broker may take to answer a promotion
+    relocate_timeout: float = 15.0  # how long a primary may take to hand over and answer
     start_timeout: float = 15.0  # a started process that never answers counts as hung after this
     gather_timeout: float = 10.0  # how long a fresh cluster waits for brokers that do not come up
     restart_delay: float = 1.0  # between a death and the restart; doubles while it dies at once
@@ -61,6 +67,9 @@ class ClusterSpec:
     command: tuple[str, ...] = ()  # what starts a broker; empty: this Python with `-m qpidd_py`
     username: str = "guest"  # of the supervisor's own admin connections
     password: str = "guest"
+    safety: str = "manager"
+    registry: str = "file"
+    """Where votes and in-sync sets are recorded in the mode `manager`: a file of the supervisor, or none."""
 
     def node(self, name: str) -> NodeSpec:
         """The node of that name; ConfigError names those that exist."""
@@ -77,6 +86,10 @@ class ClusterSpec:
     @property
     def control_path(self) -> Path:
         return self.directory / "control.sock"
+
+    @property
+    def registry_path(self) -> Path:
+        return self.directory / "registry.json"
 
 
 def duration(value: object, name: str) -> float:
@@ -109,7 +122,7 @@ def parse(text: str, source: str = "cluster file") -> ClusterSpec:
 
 
 def _cluster(document: Mapping[str, Any]) -> ClusterSpec:
-    known = {"cluster", "directory", "host", "nodes", "options", "supervisor", "command"}
+    known = {"cluster", "directory", "host", "nodes", "options", "safety", "registry", "supervisor", "command"}
     _refuse_unknown(document, known, "the file")
     options = _options(document.get("options"), "options")
     host = str(document.get("host", "127.0.0.1"))
@@ -124,6 +137,8 @@ def _cluster(document: Mapping[str, Any]) -> ClusterSpec:
         command=tuple(str(word) for word in document.get("command") or ()),
         username=options.get("ha-username", "guest"),
         password=options.get("ha-password", "guest"),
+        safety=_one_of(document.get("safety", options.get("ha-safety", "manager")), SAFETY_MODES, "safety"),
+        registry=_one_of(document.get("registry", "file"), REGISTRIES, "registry"),
     )
 
 
@@ -157,6 +172,12 @@ def _options(values: object, where: str) -> dict[str, str]:
             raise ConfigError(f"{where}: {name} is set by the supervisor itself")
         found[str(name)] = ("yes" if value else "no") if isinstance(value, bool) else str(value)
     return found
+
+
+def _one_of(value: object, words: tuple[str, ...], name: str) -> str:
+    if value not in words:
+        raise ConfigError(f"{name}: found {value!r}, wanted {', '.join(words)}")
+    return str(value)
 
 
 def _refuse_unknown(values: Mapping[str, Any], known: set[str], where: str) -> None:

@@ -2,7 +2,8 @@
 
 own id                     refused, by everyone: a broker has connected to itself
 qpid.ha-admin              let in, by everyone
-any client                 let in by a primary; a backup refuses it and names the primary
+any client                 let in by a primary unless that is isolated; a backup refuses it and names the primary
+qpid.ha-replica            as any client: it follows a queue, see `replica.py`
 qpid.ha-backup             let in by a primary, as the user of ha-username
 """
 
@@ -36,6 +37,8 @@ def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejectio
         return None
     if not node.state.is_primary:
         return Rejection(ReplyCode.CONNECTION_FORCED, node.refusal_text())
+    if backup is None and (isolated := node.isolation_text()):
+        return Rejection(ReplyCode.CONNECTION_FORCED, isolated)
     username = node.settings.username
     if backup is not None and username and user and user != username:
         text = f"ACCESS_REFUSED - {user} is not the user of ha-username"

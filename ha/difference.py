@@ -7,8 +7,10 @@ a range set has few ranges: pruning another history and reporting progress.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ha.position import SEQUENCE_MASK, epoch_of, make
+from qpidd_py.errors import LinkError
 
 Ranges = list[tuple[int, int]]
 
@@ -69,8 +71,33 @@ def of_epochs(ranges: Ranges, epochs: Iterable[int]) -> Ranges:
     return intersect(ranges, whole)
 
 
-Lineage = dict[int, str]
-"""Epoch -> id of the primary under which our content of that epoch was written."""
+class Origin(NamedTuple):
+    """How an epoch began."""
+
+    leader: str
+    """Id of the broker that claimed it."""
+    base: int = 0
+    """Up to this position the leader held the whole log when it took over; 0 when it may have had holes."""
+
+
+Lineage = dict[int, Origin]
+"""Epoch -> under whom our content of that epoch was written."""
+
+
+def lineage_to_json(lineage: Lineage) -> list[list[object]]:
+    return [[epoch, origin.leader, origin.base] for epoch, origin in lineage.items()]
+
+
+def lineage_from_json(value: object) -> Lineage:
+    """Raises LinkError when a peer sent something else."""
+    lineage: Lineage = {}
+    for entry in value if isinstance(value, list) else [value]:
+        match entry:
+            case [int(epoch), str(leader), int(base)]:
+                lineage[epoch] = Origin(leader, base)
+            case _:
+                raise LinkError(f"not an epoch, its leader and its base: {entry!r:.80}")
+    return lineage
 
 
 def foreign_epochs(mine: Lineage, primary: Lineage) -> set[int]:
@@ -80,7 +107,49 @@ def foreign_epochs(mine: Lineage, primary: Lineage) -> set[int]:
     was written under the losing claim must go before sets of ids are compared.  (Ids of epochs that the primary does
     not know at all need no care: the comparison itself drops them.)
     """
-    return {epoch for epoch, leader in mine.items() if primary.get(epoch, leader) != leader}
+    return {epoch for epoch, origin in mine.items() if primary.get(epoch, origin).leader != origin.leader}
+
+
+class Outside(NamedTuple):
+    """Ids that were given out in one epoch and that the primary's log has never held, as far as can be told."""
+
+    epoch: int
+    low: int
+    high: int
+    foreign: bool
+    """The primary does not share the epoch: whatever it holds under such an id is another message."""
+    gamble: bool
+    """The primary, or one before it, took over without the whole log: nobody can tell what it lacked."""
+
+
+def outside(mine: Lineage, primary: Lineage, complete: int) -> list[Outside]:
+    """Which of the ids that we may hold are outside the primary's history.
+
+    `complete` is the epoch of the last primary with which we have been complete (our own epoch, if we were primary
+    since): what we hold of that epoch and of those before it was in that primary's log.
+
+    An id is in the history if we share its epoch, and if it lies below the base of every later epoch of theirs which
+    we were not complete with.  Such a message was in the log of whoever leads now; if it is not there any more, then
+    it was consumed.
+    """
+    news = {e: origin for e, origin in primary.items() if e > complete or _leader(mine, e) != origin.leader}
+    return [found for epoch in sorted(mine) if (found := _outside(epoch, mine, primary, news)) is not None]
+
+
+def _outside(epoch: int, mine: Lineage, primary: Lineage, news: Lineage) -> Outside | None:
+    foreign = _leader(primary, epoch) != mine[epoch].leader
+    bases = [origin.base for later, origin in news.items() if later > epoch or (later == epoch and foreign)]
+    if not foreign and not bases:
+        return None
+    limit = min(bases, default=0)
+    low = make(epoch, 0) if foreign else max(make(epoch, 0), limit + 1)
+    high = make(epoch, SEQUENCE_MASK)
+    return Outside(epoch, low, high, foreign, limit == 0) if low <= high else None
+
+
+def _leader(lineage: Lineage, epoch: int) -> str:
+    origin = lineage.get(epoch)
+    return origin.leader if origin is not None else ""
 
 
 def epochs_of(ranges: Ranges) -> set[int]:

@@ -14,18 +14,19 @@ What the environment calls on a `Node`:
     node.link_batches(link, position)             BATCH frames were applied to the engine up to position
     node.link_closed(link, reason)                the peer went away; never after our own `link.close()`
     node.batch(batch), node.membership(position, payload)    the engine's on_batch and on_membership
-    node.request(method, arguments, reply)        management: ha.status, ha.query, ha.ask, ha.claim, ha.promote
+    node.request(method, arguments, reply, user)  management, see `requests.py`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ha.membership import HaState
+    from ha.salvage import Header, Record
     from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]
@@ -51,6 +52,16 @@ class Answer:
     error: str = ""
 
 
+@dataclass(frozen=True)
+class Exchanged:
+    """The end of an exchange with the resource manager's registry."""
+
+    states: tuple[HaState, ...] = ()
+    """Of every broker that has an entry, ours included."""
+    error: str = ""
+    """Why it failed; then nothing is known, not even whether our entry was written."""
+
+
 class Link(Protocol):
     """One replication link.  Frames arrive in order or not at all."""
 
@@ -73,8 +84,32 @@ class Link(Protocol):
 
     def send_batch(self, batch: Batch) -> None: ...
 
+    def hold_batches(self, on: bool) -> None:
+        """From the next frame on, batches come as frames of kind BATCH (on), or are applied to the engine (off)."""
+        ...
+
     def close(self) -> None:
         """At once; nothing that is still in flight is delivered, and `link_closed` is not called."""
+        ...
+
+
+class SalvageFile(Protocol):
+    """Messages that are put aside before they are dropped (`salvage.py`).  Every method but `cancel` raises LinkError
+    when the disk does not take it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def add(self, records: Sequence[Record]) -> None:
+        """They are on disk when this returns."""
+        ...
+
+    def finish(self) -> None:
+        """That was all."""
+        ...
+
+    def cancel(self) -> None:
+        """Not needed: the messages stay where they are."""
         ...
 
 
@@ -99,6 +134,22 @@ class Configuration(Protocol):
 
     def on_deposed(self) -> None:
         """We are a backup now: nothing replicated is changed here but by `adopt` and the engine's on_config."""
+        ...
+
+    def pause_clients(self, reason: str) -> None:
+        """Ask publishers to pause; they are read nevertheless.  Consumers are sent nothing more."""
+        ...
+
+    def resume_clients(self) -> None:
+        """Clients may go on, unless `on_throttle` still holds them."""
+        ...
+
+    def still_busy(self) -> tuple[int, int]:
+        """During a pause: (publishers that will say when they have stopped, messages that consumers hold)."""
+        ...
+
+    def on_throttle(self, reason: str) -> None:
+        """Publishers are not read because of `reason`, which they are told; empty: they are read again."""
         ...
 
 
@@ -128,6 +179,19 @@ class Environment(Protocol):
 
     def persist(self, state: HaState) -> None:
         """Keep the state over a restart.  It is on disk when this returns."""
+        ...
+
+    def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
+        """Write our entry into the resource manager's registry (None: only read), then read the entries of all.
+
+        `done` is called exactly once, never before this call has returned.  The registry must be linearizable: of two
+        brokers that exchange, at least one sees the other's entry.  What one broker writes takes effect in the order of
+        its calls or not at all, also after an error: an entry never goes back.  Only called if `NodeSettings.registry`.
+        """
+        ...
+
+    def salvage(self, header: Header) -> SalvageFile:
+        """Begin a salvage file.  Raises LinkError when the disk does not take it."""
         ...
 
     def close_clients(self, code: int, text: str) -> None:

@@ -28,7 +28,7 @@ NODE_COMMANDS = {
     "stop": "stop a broker cleanly; it stays down until `start`",
     "pause": "freeze a broker with SIGSTOP, until `start`",
     "start": "start a broker that is down, resume one that is paused",
-    "promote": "make this broker the primary; a living primary is stopped and comes back as backup",
+    "promote": "make this broker the primary; a living primary hands over to it",
 }
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ha.environment import Answer, Outcome
 from ha.peer import Peer
-from ha.promotion import Survey
 from ha.survey import Round
+from ha.view import Survey
 
 if TYPE_CHECKING:
     from ha.node import Node
@@ -121,6 +121,6 @@ class Losses:
             return True
         view = survey.view(peer.id)
         if view is not None:
-            # It lives: give it the time to come back by itself, unless it has nothing to come back with.
-            return not view.whole or away > self._node.settings.dead_after
+            # It lives: give it the time to come back by itself, unless it has nothing to come back with or was dropped.
+            return peer.dropped or not view.whole or away > self._node.settings.dead_after
         return away >= patience

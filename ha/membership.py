@@ -7,6 +7,19 @@ with every change, also over promotions.  One primary makes the sets of one ball
 A *ballot* is `(epoch, leader)`, the leader being the id of the broker that claimed the epoch.  Two brokers that are
 promoted at one moment may claim the same epoch; ballots of one epoch are ordered by id, so exactly one of the two wins
 wherever both are heard of, and the other one is deposed.
+
+The *brokers* of a cluster are the addresses whose majority decides under `quorum`: `ha-brokers-url` until they are
+changed at run time, from then on the list in the newest in-sync set.  Why a change is safe: lists that follow each
+other differ in one address, so **every majority of one meets every majority of the other**.
+
+    A set that confirms has a majority of its list L in it, and every member holds the record of L (it acknowledged
+    what follows the record).  A promotion under L, or under the list before or after L, needs the answers and grants
+    of a majority of that list; one of them is a member of the set, and tells or denies.  Two steps apart that is no
+    longer true: so a change waits until the one before is safe, and the first change of a primary until the first
+    set of its own epoch is (else two primaries could each change the same old list, and the results need not meet).
+
+Without that last rule: of a b c d, a adds e and is cut off before anybody hears of it; b is promoted by b c d and
+removes a; b and c confirm (two of three), while a, d and e are three of a's five.  With it, d knows b's first set.
 """
 
 from __future__ import annotations
@@ -48,6 +61,8 @@ class InSync:
     leader: str = ""
     version: int = 0
     members: tuple[Member, ...] = ()
+    brokers: tuple[str, ...] = ()
+    """Addresses of the cluster's members; empty: those of ha-brokers-url."""
 
     @property
     def key(self) -> tuple[int, str, int]:
@@ -78,11 +93,21 @@ class InSync:
         """The first set of a new primary."""
         if epoch <= self.epoch:
             raise InvariantError(f"the epoch must grow: {self.epoch} to {epoch}")
-        return InSync(epoch, leader, self.version + 1, tuple(sorted(set(members))))
+        return InSync(epoch, leader, self.version + 1, tuple(sorted(set(members))), self.brokers)
+
+    def change_brokers(self, brokers: tuple[str, ...], removed: str = "") -> InSync:
+        """The next version, for another list of brokers; a removed one leaves the set in the same step."""
+        kept = tuple(member for member in self.members if not removed or member.address != removed)
+        return replace(self, version=self.version + 1, members=kept, brokers=brokers)
 
     def to_json(self) -> dict[str, Any]:
-        members = [member.to_json() for member in self.members]
-        return {"epoch": self.epoch, "leader": self.leader, "version": self.version, "members": members}
+        return {
+            "epoch": self.epoch,
+            "leader": self.leader,
+            "version": self.version,
+            "members": [member.to_json() for member in self.members],
+            "brokers": list(self.brokers),
+        }
 
     @classmethod
     def from_json(cls, value: Any) -> InSync:
@@ -93,7 +118,10 @@ class InSync:
         if not isinstance(epoch, int) or not isinstance(version, int) or not isinstance(members, list):
             raise LinkError(f"not an in-sync set: {value!r:.80}")
         parsed = tuple(sorted(Member.from_json(member) for member in members))
-        return cls(epoch, str(value.get("leader", "")), version, parsed)
+        brokers = value.get("brokers") or []
+        if not isinstance(brokers, list) or not all(isinstance(address, str) for address in brokers):
+            raise LinkError(f"not a list of brokers: {brokers!r:.80}")
+        return cls(epoch, str(value.get("leader", "")), version, parsed, tuple(brokers))
 
 
 @dataclass(frozen=True)

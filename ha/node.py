@@ -3,7 +3,9 @@
     node.state      one of `status.State`; every step is checked against the table there
     node.persisted  ballot and in-sync set, on disk before they are acted upon
     node.whole      we hold everything up to `role.position` (see `promotion.py`)
-    node.lineage    under whose claim the content of each epoch was written
+    node.lineage    under whose claim the content of each epoch was written, and what that leader held when it took over
+    node.acknowledged   up to where we held everything while we were a backup in the in-sync set
+    node.led        the epochs in which we were primary, since this process began
     node.role       Primary or Backup
 
 Invariants:  state is recovering or active  <=>  role is Primary;  ballot and in-sync key never go back;
@@ -12,28 +14,30 @@ Invariants:  state is recovering or active  <=>  role is Primary;  ballot and in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from ha.advice import advise
 from ha.backup import Backup
+from ha.claims import Claim, ClaimRequest, grant
+from ha.difference import Lineage, Origin
 from ha.environment import Answer, Configuration, Environment, Json, Link
 from ha.membership import HaState, InSync, Member
 from ha.operations import Membership
 from ha.position import text
 from ha.primary import Primary
 from ha.promoter import Promoter
-from ha.promotion import Claim, ClaimRequest, Survey, View, grant
-from ha.protocol import need
+from ha.relocation import Relocation, choose
+from ha.requests import NodeRequests, Reply
 from ha.role import Role
 from ha.safety import Safety
 from ha.settings import NodeSettings
 from ha.status import State, check_transition
 from ha.survey import Round
+from ha.view import Survey, View
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import InvariantError, LinkError, ReplyCode
-
-Reply = Callable[[Json], None]
 
 
 class Node:
@@ -49,12 +53,17 @@ class Node:
         self.persisted = state
         self.state = State.STANDALONE
         self.whole = False
-        self.lineage: dict[int, str] = {}
-        self.safety = Safety(settings.safety, settings.majority, settings.isolation_wait)
+        self.lineage: Lineage = {}
+        self.acknowledged = 0
+        self.led: set[int] = set()
+        self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait)
         self.promoter: Promoter | None = None
+        self.relocation: Relocation | None = None
         self.stopped = False
+        self._heard = InSync()  # the newest set that anybody has told us of; good for finding brokers, not for deciding
         self._sampled_at = -1.0
         self._sampled = (0, 0)
+        self.requests = NodeRequests(self)
         self.role: Role = Backup(self)
 
     # ---- who we are -----------------------------------------------------------------------------------------------
@@ -85,13 +94,35 @@ class Node:
             self.persisted.in_sync,
             self.role.primary_address,
             self.role.doubt,
+            self.role.stood,
         )
 
-    def others(self) -> list[str]:
-        """Addresses of all other brokers that we know of."""
-        members = [member.address for member in self.persisted.in_sync.members if member.id != self.id]
-        addresses = dict.fromkeys([*self.settings.brokers, *members])
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """Addresses of the cluster's members, as in the newest in-sync set that we know, else as in ha-brokers-url."""
+        return self.safety.voters(self.persisted.in_sync)
+
+    def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
+        """By this set, or by the newest that we know; by ha-brokers-url while the list was not changed at run time.
+        Who does not know his address cannot be looked up, and counts for no majority."""
+        brokers = self.safety.voters(in_sync or self.persisted.in_sync)
+        return not brokers or not address or address in brokers
+
+    def others(self, in_sync: InSync | None = None) -> list[str]:
+        """Addresses of all other brokers of the cluster, as in this set or in the newest that we know."""
+        in_sync = in_sync or self.persisted.in_sync
+        members = [member.address for member in in_sync.members if member.id != self.id]
+        addresses = dict.fromkeys([*self.safety.voters(in_sync), *members])
         return [address for address in addresses if address and address != self.settings.address]
+
+    def everybody(self) -> list[str]:
+        """`others`, those of ha-brokers-url, and those that we were told of: what we have on disk may be old."""
+        addresses = dict.fromkeys([*self.others(), *self.settings.brokers, *self.others(self._heard)])
+        return [address for address in addresses if address != self.settings.address]
+
+    def latest(self) -> list[str]:
+        """`others` by the newest set that we have or were told of."""
+        return self.others(max(self.persisted.in_sync, self._heard, key=lambda in_sync: in_sync.key))
 
     def persist(self, **changes: Any) -> None:
         """Change the vote or the set; it is on disk when this returns."""
@@ -149,6 +180,7 @@ class Node:
         timeout: float,
         done: Callable[[dict[str, Answer]], None],
         enough: Callable[[Answer], bool] = lambda answer: False,
+        addresses: Iterable[str] | None = None,
     ) -> Round:
         """Ask every other broker for its view.  Our ballot goes with the question: a primary below it is deposed."""
         asker = {"id": self.id, "epoch": self.epoch, "leader": self.persisted.leader}
@@ -157,9 +189,12 @@ class Node:
             for address, answer in answers.items():
                 if answer.result.get("id") == self.id:
                     self.set_address(address)  # we have asked ourselves: so that is where others reach us
+            sets = [self._heard, *(view.in_sync for view in Survey.of(self.id, answers).views)]
+            self._heard = max(sets, key=lambda in_sync: in_sync.key)
             done(answers)
 
-        return Round(self.env, self.others(), "ha.ask", asker, timeout, finish, enough)
+        asked = self.others() if addresses is None else addresses
+        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough)
 
     # ---- links ----------------------------------------------------------------------------------------------------
 
@@ -219,24 +254,29 @@ class Node:
         if isinstance(self.role, Backup):
             self.role.resume()
 
-    def become_primary(self, claim: Claim) -> None:
+    def become_primary(self, claim: Claim, forced: bool = False) -> None:
         """The claim stands: our log goes on in the new epoch, and clients are let in."""
         if self.persisted.ballot != (claim.epoch, self.id):
             raise InvariantError(f"claimed epoch {claim.epoch}, voted {self.persisted.ballot}")
+        base = self.role.position if self.whole else 0
         self.role.stop()
         for queue, _ in self.configuration.replicated():
             # What had come of an unfinished difference is worth keeping, in its place.
             self.engine.merge(queue.number)
         self.persist(in_sync=claim.base.succeed(claim.epoch, self.id, claim.members))
         self.engine.begin_epoch(claim.epoch)
-        self.lineage = {**self.lineage, claim.epoch: self.id}
+        self.lineage = {**self.lineage, claim.epoch: Origin(self.id, base)}
+        self.led.add(claim.epoch)
         self.whole = True
         role = Primary(self, [member for member in claim.members if member.id != self.id], claim.positions)
         self.role = role
         self.set_state(State.RECOVERING)
         self.configuration.on_promoted()
         self.env.log("notice", f"promoted: primary of epoch {claim.epoch} at {text(self.engine.position)}")
-        self.env.event("promoted", last_pos=self.engine.position, attrs={"members": len(claim.members)})
+        attrs = {"members": len(claim.members), **({"forced": "true"} if forced else {})}
+        self.env.event("promoted", last_pos=self.engine.position, attrs=attrs)
+        if forced:
+            self.env.log("warning", "promoted by force: confirmed messages may be lost")
         role.start()
 
     def claimed(self, claim: ClaimRequest) -> Json:
@@ -270,9 +310,33 @@ class Node:
         self.role.stop()
         self.persist(epoch=ballot[0], leader=ballot[1])
         self.env.log("warning", f"deposed: {reason}")
+        self._step_down(Backup(self, doubt=True), reason, address)
+
+    def demote(self, reason: str, address: str = "") -> None:
+        """Step down of our own will.  We keep our vote and stay whole: until another broker claims an epoch we can be
+        promoted again.  `address`: who is going to be primary."""
+        if not isinstance(self.role, Primary):
+            return
+        self.engine.flush()
+        self.role.stop()
+        self.env.log("notice", f"stepping down: {reason}")
+        role = Backup(self)
+        role.expect(address)
+        self._step_down(role, reason, "")
+
+    def relocate(self, to: str, reply: Reply) -> None:
+        """Hand over to the backup of that name, id or address (empty: to the best); see `relocation.py`."""
+        if self.relocation is not None:
+            raise LinkError(f"{self.member} is being relocated already: {self.relocation}")
+        target = choose(self, to)
+        if isinstance(target, str):
+            raise LinkError(f"cannot relocate: {target}")
+        self.relocation = Relocation(self, target, reply)
+        self.relocation.start()
+
+    def _step_down(self, role: Backup, reason: str, address: str) -> None:
         self.env.event("demote", reason=reason, last_pos=self.engine.position)
         self.configuration.on_deposed()
-        role = Backup(self, doubt=True)
         self.role = role
         self.set_state(State.JOINING)
         # Clients first: their channels give back what they hold, and only then may the engine forget all of that.
@@ -294,66 +358,27 @@ class Node:
 
     # ---- what others see ------------------------------------------------------------------------------------------
 
+    def stall(self) -> Json | None:
+        """Why confirms wait: why, seconds, until; None while they do not."""
+        return self.role.stall()
+
+    def advice(self) -> str:
+        """For an administrator, while there is no primary, or something else is in the way."""
+        if self.role.trouble:
+            return self.role.trouble
+        return advise(self.view(), self.role.survey) if self.role.survey is not None else ""
+
+    def isolation_text(self) -> str:
+        """The reply text for clients of an isolated primary; empty when this is none."""
+        reason = self.role.isolation
+        return f"CONNECTION_FORCED - isolated: {self.member} is cut off ({reason})" if reason else ""
+
     def refusal_text(self) -> str:
         """The reply text for clients of a backup; names the primary when it is known."""
         address = self.role.primary_address
         where = f"the primary is {address}" if address else "the primary is not known"
         return f"CONNECTION_FORCED - {self.member} is a backup ({self.state.value}); {where}"
 
-    def request(self, method: str, arguments: Json, reply: Reply) -> bool:
+    def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
         """Management methods; False for one that is not ours."""
-        if method == "ha.promote":
-            self._promote(arguments, reply)
-            return True
-        handler = {"ha.status": self._status, "ha.query": self._query, "ha.ask": self._ask, "ha.claim": self._claim}
-        if method not in handler:
-            return False
-        try:
-            reply({"ok": True, "result": handler[method](arguments)})
-        except LinkError as error:
-            reply({"ok": False, "error": str(error)})
-        return True
-
-    def _promote(self, arguments: Json, reply: Reply) -> None:
-        """`ha.promote`: force, and in_sync, the set that the manager has on record."""
-        known = None
-        try:
-            if arguments.get("in_sync"):
-                known = InSync.from_json(arguments["in_sync"])
-        except LinkError as error:
-            reply({"ok": False, "error": str(error)})
-            return
-        self.promote(reply, bool(arguments.get("force")), known)
-
-    def _ask(self, arguments: Json) -> Json:
-        """`ha.ask`: our view.  Whoever asks says its ballot; a primary below it is deposed."""
-        if arguments.get("id"):
-            ballot = need(arguments, "epoch", int), need(arguments, "leader", str)
-            if isinstance(self.role, Primary) and ballot > self.persisted.ballot:
-                self.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
-        return self.view().to_json()
-
-    def _claim(self, arguments: Json) -> Json:
-        return self.claimed(ClaimRequest.from_json(arguments))
-
-    def _status(self, arguments: Json) -> Json:
-        return {"state": self.state.value, "name": self.settings.name, "id": self.id, "epoch": self.epoch}
-
-    def _query(self, arguments: Json) -> Json:
-        in_sync: InSync = self.persisted.in_sync
-        return {
-            "status": self.state.value,
-            "name": self.settings.name,
-            "broker_id": self.id,
-            "brokers_url": ",".join(self.settings.brokers),
-            "public_url": self.settings.public_url,
-            "replicate": self.settings.replicate,
-            "safety": self.settings.safety,
-            "epoch": self.epoch,
-            "position": self.role.position,
-            "safe": self.engine.safe,
-            "whole": self.whole,
-            "in_sync": in_sync.to_json(),
-            "members": self.role.members(),
-            "primary": self.role.primary_address,
-        }
+        return self.requests.request(method, arguments, reply, user)

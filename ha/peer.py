@@ -16,10 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from ha.catchup import Plan
 from ha.environment import Link
 from ha.membership import Member
+
+if TYPE_CHECKING:
+    from ha.lag import Progress
 
 
 class Phase(Enum):
@@ -81,6 +85,12 @@ class Peer:
     """Has `acked` come from the peer itself?  (Not so for one that a new primary expects.)"""
     held: dict[tuple[int, int], bytes] = field(default_factory=dict)
     plan: Plan | None = None
+    progress: Progress | None = None
+    """How fast the plan goes."""
+    slow_since: float | None = None
+    """Since when more waits for it than may wait (`slow.py`)."""
+    dropped: bool = False
+    """It was too slow and has to go from the set, even if it is whole when it comes back."""
     lost_at: float = 0.0
     started: float = 0.0
     removal: int = 0

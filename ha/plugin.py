@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -10,17 +9,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ha.connection_guard import BACKUP, admit
+from ha.connector import split_address
+from ha.core_link import IncomingLink
 from ha.events import EventLog
-from ha.link import ClusterEnvironment, IncomingLink, split_address
+from ha.link import ClusterEnvironment
 from ha.membership import HaState
 from ha.node import Node
+from ha.registry_file import FileRegistry
+from ha.registry_pacemaker import PacemakerRegistry
+from ha.registry_worker import RegistryWorker, Store
+from ha.replica import REPLICA
+from ha.replica_link import QueueReplication
+from ha.replica_source import Standing
+from ha.salvage_door import Peers, SalvageDoor
+from ha.salvage_files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings
+from ha.shutdown import may_stop
 from ha.standalone import Standalone
+from ha.state_file import NAME as STATE_FILE
+from ha.state_file import FileDirectory, StateFileError, stored
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.pause import Pause
 from qpidd_py.config import Address, LinkSettings
 from qpidd_py.core import Queue
-from qpidd_py.errors import ConfigError, QpiddError
+from qpidd_py.errors import ConfigError, LinkError, ReplyCode
 from qpidd_py.hooks import Refusal
 from qpidd_py.plugins import PluginHost
 
@@ -38,6 +51,7 @@ class VHostConfiguration:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._pause: Pause | None = None
 
     def snapshot(self) -> list[tuple[int, bytes]]:
         return self._broker.vhost.snapshot()
@@ -56,15 +70,46 @@ class VHostConfiguration:
     def on_deposed(self) -> None:
         self._broker.passive = True
 
+    def pause_clients(self, reason: str) -> None:
+        self._pause = self._pause or Pause(self._broker, reason)
+
+    def resume_clients(self) -> None:
+        if self._pause is not None:
+            self._pause.end()
+            self._pause = None
+
+    def still_busy(self) -> tuple[int, int]:
+        return (self._pause.unanswered, self._pause.unacknowledged) if self._pause is not None else (0, 0)
+
+    def on_throttle(self, reason: str) -> None:
+        if reason:
+            self._broker.block(reason, "throttle")
+        else:
+            self._broker.unblock("throttle")
+
 
 class StandaloneHooks(Standalone):
-    """A broker outside a cluster: everybody may come in."""
+    """A broker outside a cluster: everybody may come in, followers of a queue if `ha-queue-replication` is on."""
+
+    def __init__(self, name: str, id: str, steerer: str, replication: QueueReplication | None) -> None:
+        super().__init__(name, id, steerer)
+        self._replication = replication
+        if replication is None:
+            self.add("ha.replicate", self._no_replication)
+        else:
+            self.add_later("ha.replicate", replication.request)
 
     def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
+        if REPLICA in properties and self._replication is None:
+            return Refusal(ReplyCode.ACCESS_REFUSED, "ACCESS_REFUSED - ha-queue-replication is off here")
         return None
 
     def opened(self, session: Session) -> bool:
-        return False
+        return self._replication is not None and self._replication.opened(session)
+
+    @staticmethod
+    def _no_replication(arguments: dict[str, Any], user: str) -> dict[str, Any]:
+        raise LinkError("ha-queue-replication is off here")
 
     def session_closed(self, session: Session) -> None:
         pass
@@ -76,8 +121,14 @@ class StandaloneHooks(Standalone):
 class ClusterHooks:
     """A member of a cluster."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, replication: QueueReplication | None = None) -> None:
         self._node = node
+        self._replication = replication
+        node.requests.add("ha.replicate", self._no_replica)
+
+    @staticmethod
+    def _no_replica(arguments: dict[str, Any], user: str) -> dict[str, Any]:
+        raise LinkError("a member of a cluster follows its primary only; single queues are for brokers outside")
 
     def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
         rejection = admit(self._node, properties, session.user)
@@ -85,7 +136,7 @@ class ClusterHooks:
 
     def opened(self, session: Session) -> bool:
         if BACKUP not in session.client_properties:
-            return False
+            return self._replication is not None and self._replication.opened(session)
         link = IncomingLink(self._node, session)
         session.link = link
         session.connection.switch_to_link(False)
@@ -95,8 +146,10 @@ class ClusterHooks:
     def session_closed(self, session: Session) -> None:
         pass
 
-    def request(self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> bool:
-        return self._node.request(method, arguments, reply)
+    def request(
+        self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str
+    ) -> bool:
+        return self._node.request(method, arguments, reply, user)
 
     def tick(self, now: float) -> None:
         """The node has timers of its own."""
@@ -112,15 +165,17 @@ class HaPlugin:
         self._host: PluginHost | None = None
         self._node: Node | None = None
         self._env: ClusterEnvironment | None = None
+        self._replication: QueueReplication | None = None
+        self._salvage_door: SalvageDoor | None = None
 
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
         """Clients are kept out from here on, before the first port is open.  Raises ConfigError."""
         options: HaSettings = host.settings[HaSettings]
-        state_file = host.data_dir / "ha-state.json" if host.data_dir is not None else None
-        if not options.ha_cluster:
-            return StandaloneHooks(host.name, uuid.uuid4().hex)
-        self._host = host
+        state_file = host.data_dir / STATE_FILE if host.data_dir is not None else None
         login = Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
+        if not options.ha_cluster:
+            return self._attach_standalone(host, options, login)
+        self._host = host
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, login, state_file)
         if options.ha_username:
             host.add_user(options.ha_username, options.ha_password)
@@ -129,14 +184,38 @@ class HaPlugin:
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         node = Node(settings, host.engine, VHostConfiguration(host.broker), env, load_state(state_file))
         env.node = node
+        if (store := registry_store(options)) is not None:
+            env.registry = RegistryWorker(host.loop, store)
         directory = host.data_dir / "events" if host.data_dir is not None else None
-        env.events = EventLog(directory, host.name, lambda: node.epoch)
+        env.events = EventLog(directory, host.name, lambda: node.epoch, options.ha_cluster_name)
         if state_file is not None and not state_file.exists():
             env.persist(node.persisted)
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
+        self._salvage_door = self._open_salvage(host, options, node, env, login)
         self._node, self._env = node, env
-        return ClusterHooks(node)
+        self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: standing(node))
+        return ClusterHooks(node, self._replication)
+
+    @staticmethod
+    def _open_salvage(
+        host: PluginHost, options: HaSettings, node: Node, env: ClusterEnvironment, login: Login
+    ) -> SalvageDoor:
+        directory = host.data_dir / "salvage" if host.data_dir is not None else None
+        env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
+        peers = Peers(lambda: node.role.primary_address, node.others, env.request)
+        door = SalvageDoor(host.loop, env.salvage_files, host.name, peers, login)
+        node.requests.add_later("ha.salvage", door.request)
+        return door
+
+    def _attach_standalone(self, host: PluginHost, options: HaSettings, login: Login) -> StandaloneHooks:
+        id = uuid.uuid4().hex
+        if options.ha_username:
+            host.add_user(options.ha_username, options.ha_password)
+        if options.ha_queue_replication:
+            alone = Standing(host.name, {0: id})
+            self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: alone)
+        return StandaloneHooks(host.name, id, options.ha_username, self._replication)
 
     def start(self) -> None:
         """The ports are open: look for a primary."""
@@ -147,15 +226,33 @@ class HaPlugin:
         env.event("start", attrs={"broker_id": node.id, "address": node.settings.address})
         node.start()
 
+    def may_stop(self) -> str:
+        """A controlled stop: why that would lose messages, if the options say that it must not."""
+        if self._node is None or self._host is None:
+            return ""
+        options: HaSettings = self._host.settings[HaSettings]
+        return may_stop(self._node, options.ha_promote_on_shutdown)
+
     def stop(self, reason: str) -> None:
         """A clean end."""
+        if self._replication is not None:
+            self._replication.stop()
         if self._node is None or self._env is None:
             return
+        if self._salvage_door is not None:
+            self._salvage_door.stop()
         self._node.stop()
         self._env.event("stop", reason=reason, last_pos=self._node.role.position)
         self._env.stop()
         if self._env.events is not None:
             self._env.events.close()
+
+
+def standing(node: Node) -> Standing:
+    """What the followers of a cluster's queues are told: only the primary serves them."""
+    refusal = "" if node.state.is_primary else node.refusal_text()
+    lineage = {epoch: origin.leader for epoch, origin in node.lineage.items()}
+    return Standing(str(node.member), lineage, refusal)
 
 
 def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSettings:
@@ -169,21 +266,34 @@ def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSe
         maintenance=links.link_maintenance_interval,
         backup_timeout=options.ha_backup_timeout,
         promote_timeout=options.ha_promote_timeout,
-        isolation_wait=options.ha_isolation_wait,
+        relocate_timeout=options.ha_relocate_timeout,
+        # A file answers everybody at once: whoever can record a smaller set has not been overtaken.  Pacemaker needs
+        # time to notice a cut, and until then both sides believe that they have quorum.
+        isolation_wait=0.0 if options.ha_registry == "file" else options.ha_isolation_wait,
+        isolation_timeout=options.ha_isolation_timeout,
+        registry=options.ha_registry != "none",
+        registry_timeout=options.ha_registry_timeout,
         safety=options.ha_safety,
         slice_size=options.ha_slice_size,
+        slow_backup_timeout=options.ha_slow_backup_timeout,
     )
+
+
+def registry_store(options: HaSettings) -> Store | None:
+    """None when the manager has no registry."""
+    if options.ha_registry == "pacemaker":
+        return PacemakerRegistry(options.ha_cluster_name)
+    return FileRegistry(options.ha_registry_file) if options.ha_registry_file is not None else None
 
 
 def load_state(path: Path | None) -> HaState:
     """What we must not forget; a new identity when there is no file.  Raises ConfigError for one that is damaged:
     to go on without our vote could make two primaries."""
-    if path is None or not path.exists():
-        return HaState(id=uuid.uuid4().hex)
     try:
-        return HaState.from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, KeyError, TypeError, QpiddError) as error:
+        state = None if path is None else stored(FileDirectory(path.parent))
+    except (OSError, StateFileError) as error:
         raise ConfigError(f"{path} cannot be used: {error}") from error
+    return state or HaState(id=uuid.uuid4().hex)
 
 
 def own_address(brokers: Iterable[str], listening: Iterable[Address]) -> str:

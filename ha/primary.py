@@ -16,15 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from ha.catchup import Plan
+from ha.arrivals import Arrivals
 from ha.environment import Json, Link
+from ha.lag import Lags
 from ha.losses import Losses
-from ha.membership import InSync, Member
-from ha.operations import Membership
+from ha.membership import Member
 from ha.peer import Peer, Phase, Pulse
 from ha.position import epoch_of, text
-from ha.protocol import VERSION, Kind, decode_control, decode_held, encode_control, encode_snapshot, need
+from ha.protocol import Kind
 from ha.role import Role
+from ha.roster import Roster
+from ha.slow import SlowBackups
+from ha.stall import Observer
 from ha.status import State
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
@@ -43,22 +46,25 @@ class Primary(Role):
         self._positions = positions or {}
         now = self.env.now()
         self.frozen = False
-        self._enough = self.node.safety.may_confirm(self.node.persisted.in_sync)
-        self._throttled = False
-        self.expected: dict[str, Member] = {member.id: member for member in expected}
+        self._throttled = ""  # why publishers are not read; empty while they are
+        self.roster = Roster(self, expected)
+        self._arrivals = Arrivals(self)
         self._links: dict[Link, Peer] = {}
         self._live: list[Link] = []
-        self._counting: list[Peer] = []
-        self._losses = Losses(node, self._remove)
+        self._losses = Losses(node, self.roster.remove)
+        self._lags = Lags(self.env, self.engine)
+        self._observer = Observer(self)
+        self._slow = SlowBackups(node, BACKLOG_HIGH, BACKLOG_LOW, self._drop_slow)
         self._looked = now
         self._last_tick = now
         self._base = self._sealed = self.engine.position
         """Last position in the log that was sent; messages of local queues take positions, too, but are never sent."""
         self._handlers: dict[int, Callable[[Peer, int, bytes], None]] = {
-            Kind.CONTROL: self._on_control,
+            Kind.CONTROL: self._arrivals.on_control,
             Kind.ACK: self._on_ack,
-            Kind.CREDIT: self._on_credit,
-            Kind.HELD: self._on_held,
+            Kind.CREDIT: self._arrivals.on_credit,
+            Kind.HELD: self._arrivals.on_held,
+            Kind.LACK: self._arrivals.on_lack,
             Kind.HEARTBEAT: lambda peer, position, body: None,
         }
 
@@ -66,25 +72,19 @@ class Primary(Role):
 
     def start(self) -> None:
         """Put the first in-sync set of our epoch into the log and wait for the expected backups."""
-        now = self.env.now()
-        for member in self.expected.values():
-            # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.
-            acked = min(self._positions.get(member.id, 0), self._base)
-            self._counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
-        self.engine.log_membership(Membership(self.node.persisted.in_sync).encode())
-        self.engine.flush()
-        if self.expected:
+        expected = dict(self.roster.expected)
+        self.roster.begin(self._positions, self._base)
+        if expected:
             self.env.after(self.settings.backup_timeout, self._backup_timeout)
-            names = ", ".join(str(member) for member in self.expected.values())
+            names = ", ".join(str(member) for member in expected.values())
             self.env.log("notice", f"recovering backups: {names}")
-        self._check_active()
-        self.update_safe()
 
     def stop(self) -> None:
         self.frozen = self.stopped = True
+        self.roster.stop()
         self._losses.stop()
         if self._throttled:
-            self._throttle(False)
+            self._throttle("")
         for link in list(self._links):
             link.close()
         self._links.clear()
@@ -98,32 +98,38 @@ class Primary(Role):
 
     def batch(self, batch: Batch) -> None:
         """The core has sealed a batch: send it to every backup, live."""
-        if self.env.now() - self._last_tick > self.settings.dead_after:
+        now = self.env.now()
+        if now - self._last_tick > self.settings.dead_after:
             self._resumed()
         self._sealed = batch.last
+        self._lags.sealed(now, batch)
         for link in self._live:
             link.send_batch(batch)
             if not self._throttled and link.backlog > BACKLOG_HIGH:
-                self._throttle(True)
+                member = self._links[link].member
+                self._throttle(f"backup {member} is slow: {link.backlog >> 20} MiB wait for it")
         self.update_safe()
 
     def update_safe(self) -> None:
         """Recompute how far the log is safe and tell the core."""
         if self._throttled and all(link.backlog < BACKLOG_LOW for link in self._live):
-            self._throttle(False)
-        if self.frozen or not self._enough:
+            self._throttle("")
+        roster = self.roster
+        if self.frozen or not roster.may_confirm:
             return
         low = self.engine.position
-        for peer in self._counting:
+        for peer in roster.counting:
             if peer.acked < low:
                 low = peer.acked
         if low > self.engine.safe:
             self.engine.advance_safe(low)
 
-    def _throttle(self, on: bool) -> None:
-        self._throttled = on
-        self.engine.throttle(on)
-        self.env.log("info", "a backup is slow: publishers wait" if on else "publishers go on")
+    def _throttle(self, reason: str) -> None:
+        """Publishers are read no more, and told why; with an empty reason they are read again."""
+        self._throttled = reason
+        self.engine.throttle(bool(reason))
+        self.node.configuration.on_throttle(reason)
+        self.env.log("info", f"publishers wait: {reason}" if reason else "publishers go on")
 
     def _on_ack(self, peer: Peer, position: int, body: bytes) -> None:
         if position > self.engine.position or position < peer.received:
@@ -131,15 +137,15 @@ class Primary(Role):
             raise LinkError(f"{peer.member} acknowledges {text(position)}, expected {known}")
         peer.received = position
         if peer.phase is Phase.COMPLETE:
-            self._complete_to(peer, position)
+            self.complete_to(peer, position)
 
-    def _complete_to(self, peer: Peer, position: int) -> None:
+    def complete_to(self, peer: Peer, position: int) -> None:
         peer.acked = max(peer.acked, position)
         peer.reported = True
         if peer.target and position >= peer.target:
-            self._list(peer)
-        if any(other.removal for other in self._counting):
-            self._release_removed()
+            self.roster.enlist(peer)
+        if self.roster.removing:
+            self.roster.release()
         self.update_safe()
 
     # ---- a backup arrives -----------------------------------------------------------------------------------------
@@ -160,139 +166,43 @@ class Primary(Role):
             raise LinkError(f"frame of kind {kind} from a backup")
         handler(peer, position, body)
 
-    def _on_control(self, peer: Peer, position: int, body: bytes) -> None:
-        op, fields = decode_control(body)
-        if op == "hello" and peer.phase is Phase.HELLO:
-            self._hello(peer, fields)
-        elif op == "held-end" and peer.phase is Phase.HELD:
-            self._begin(peer)
-        elif op == "complete" and peer.phase is Phase.CLOSING:
-            self._completed(peer)
-        elif op == "still-there":
-            self._control(peer, "still-there", number=fields.get("number"))
-        elif op == "refused":
-            raise LinkError(f"{peer.member} refuses us: {fields.get('reason')}")
-        else:
-            raise LinkError(f"control {op} in phase {peer.phase.value}")
+    def refusal(self, peer: Peer) -> str:
+        """Why this backup may not connect yet; empty if it may."""
+        return self._slow.refusal(peer.id, self.env.now())
 
-    def _hello(self, peer: Peer, fields: Json) -> None:
-        peer.member = Member.from_json(fields)
-        ballot = need(fields, "epoch", int), need(fields, "leader", str)
-        if ballot > self.node.persisted.ballot:
-            self.node.depose(ballot, f"{peer.member} has granted epoch {ballot[0]}", "")
-            return
-        self._check_hello(peer, fields)
-        peer.whole, peer.state = need(fields, "whole", bool), str(fields.get("state", ""))
-        self._replace(peer, need(fields, "position", int))
-        peer.phase = Phase.HELD
-        node = self.node
-        lineage = [[epoch, leader] for epoch, leader in node.lineage.items()]
-        welcome = {**node.member.to_json(), "epoch": node.epoch, "version": VERSION, "lineage": lineage}
-        self._control(peer, "welcome", **welcome)
-        self.env.event("backup_connected", peer=str(peer.member), old=peer.state, attrs={"whole": peer.whole})
-
-    def _check_hello(self, peer: Peer, fields: Json) -> None:
-        """Raises LinkError after telling the backup why, when it is not one of us."""
-        reason = ""
-        if fields.get("version") != VERSION:
-            reason = f"link protocol {fields.get('version')}, {self.node.member} has {VERSION}"
-        elif fields.get("replicate") != self.settings.replicate:
-            ours = self.settings.replicate
-            reason = f"ha-replicate is {fields.get('replicate')}, at the primary {self.node.member} it is {ours}"
-        elif peer.id == self.node.id:
-            reason = f"{self.node.member} has connected to itself"
-        if reason:
-            self._control(peer, "refused", reason=reason)
-            raise LinkError(f"{peer.member}: {reason}")
-
-    def _replace(self, peer: Peer, position: int) -> None:
+    def take_place(self, peer: Peer, position: int) -> None:
         """What we knew of this broker from before: an old link, a place in the set."""
         for link, other in list(self._links.items()):
             if other is not peer and other.id == peer.id:
                 link.close()
                 self._forget_link(other)
-        old = next((other for other in self._counting if other.id == peer.id and not other.removal), None)
+        old = self.roster.find(peer.id)
         if old is None:
             return
         self._losses.back(peer.id)
         if old.reported and position < old.acked:
             peer.whole = False
         if peer.whole:
-            # Its place is kept: what it had acknowledged it still holds.
-            peer.acked, peer.reported = old.acked, old.reported
-            self._counting[self._counting.index(old)] = peer
+            self.roster.keep_place(peer, old)
         elif self.node.safety.may_shrink(self.node.persisted.in_sync, [peer.id]):
-            self._remove([old])
+            self.roster.remove([old])
         # Else its place stays as it is, `acked` included, until it is complete: the set must not get smaller.
 
-    def _on_held(self, peer: Peer, position: int, body: bytes) -> None:
-        if peer.phase is not Phase.HELD:
-            raise LinkError(f"held frame in phase {peer.phase.value}")
-        number, uid, ids = decode_held(body)
-        peer.held[number, uid] = ids
-
-    # ---- the difference -------------------------------------------------------------------------------------------
-
-    def _begin(self, peer: Peer) -> None:
-        """Fix the cut: everything after it goes live, what lies before it goes in slices."""
-        link = peer.link
-        assert link is not None
+    def go_live(self, link: Link) -> int:
+        """The cut: everything that follows it in the log goes to this link."""
         cut = self.engine.flush()
         self._live.append(link)
-        peer.received = cut
-        peer.plan = Plan(self.node.configuration, peer.held, cut, self.settings.slice_size)
-        peer.phase = Phase.COPYING
-        self._control(peer, "cut", cut=cut, in_sync=self.node.persisted.in_sync.to_json())
-        link.send_frame(Kind.SNAPSHOT, cut, encode_snapshot(self.node.configuration.snapshot()))
-        self.env.event("catchup_begin", peer=str(peer.member), last_pos=cut, attrs={"queues": peer.plan.queues})
-        self._pump(peer)
+        return cut
 
-    def _on_credit(self, peer: Peer, position: int, body: bytes) -> None:
-        if peer.plan is None or peer.plan.under_way == 0:
-            raise LinkError("credit for a slice that was not sent")
-        peer.plan.under_way -= 1
-        self._pump(peer)
-
-    def _pump(self, peer: Peer) -> None:
-        plan, link = peer.plan, peer.link
-        if self.stopped or plan is None or link is None or peer.phase is not Phase.COPYING:
-            return
-        if plan.step(link):
-            self.env.after(0.0, lambda: self._pump(peer))
-        elif plan.done and plan.under_way == 0:
-            peer.phase = Phase.CLOSING
-            self._control(peer, "caught-up", cut=plan.cut)
-
-    def _completed(self, peer: Peer) -> None:
-        plan = peer.plan
-        assert plan is not None
-        peer.phase = Phase.COMPLETE
+    def seal(self) -> int:
+        """Last position of the log that backups can acknowledge, now that all of it was sent."""
         self.engine.flush()
-        peer.target = self._sealed
-        peer.plan = None
-        seconds = self.env.now() - peer.started
-        attrs = {"slices": plan.slices, "octets": plan.octets, "seconds": round(seconds, 6)}
-        self.env.event("catchup_end", peer=str(peer.member), last_pos=plan.cut, attrs=attrs)
-        self._complete_to(peer, peer.received)
+        return self._sealed
 
-    def _list(self, peer: Peer) -> None:
-        """It holds everything that we hold: from this operation on nothing is confirmed without it."""
-        peer.target, peer.whole = 0, True
-        in_sync = self.node.persisted.in_sync.grow(peer.member)
-        self._record(in_sync)
-        if not any(other is peer for other in self._counting):
-            self._counting = [other for other in self._counting if other.id != peer.id or other.removal]
-            self._counting.append(peer)
-        self.engine.log_membership(Membership(in_sync, peer.id).encode())
-        self.engine.flush()
-        self.env.log("notice", f"backup {peer.member} is ready")
-        self.env.event("membership", peer=str(peer.member), result="ready", attrs={"version": in_sync.version})
-        self.expected.pop(peer.id, None)
-        self._check_active()
-
-    def _record(self, in_sync: InSync) -> None:
-        self.node.persist(in_sync=in_sync)
-        self._enough = self.node.safety.may_confirm(in_sync)
+    def listed(self, peer: Peer) -> None:
+        """It has been made a member of the set; it may have been lost while that was recorded."""
+        if peer.link is None:
+            self._losses.lost(peer)
 
     # ---- a backup is lost -----------------------------------------------------------------------------------------
 
@@ -305,9 +215,24 @@ class Primary(Role):
         if peer.id:
             self.env.log("warning", f"backup {peer.member} is lost: {reason}")
             self.env.event("backup_lost", peer=str(peer.member), reason=reason, last_pos=peer.acked)
-        held = next((other for other in self._counting if other.id == peer.id and not other.removal), None)
+        held = self.roster.find(peer.id)
         if held is not None and held.link is None:
             self._losses.lost(held, silent)
+
+    def _drop_slow(self, peer: Peer, reason: str) -> None:
+        """See `slow.py`."""
+        link = peer.link
+        assert link is not None
+        link.close()
+        self.closed(link, reason)
+
+    def dismiss_strangers(self, counting: set[str]) -> None:
+        """Who is no member of the cluster any more, and whose removal is safe, is sent away."""
+        for link, peer in list(self._links.items()):
+            if peer.id and peer.id not in counting and not self.node.is_broker(peer.member.address):
+                self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
+                link.close()
+                self._forget_link(peer)
 
     def _forget_link(self, peer: Peer) -> None:
         link = peer.link
@@ -318,46 +243,18 @@ class Primary(Role):
         peer.link, peer.plan, peer.phase = None, None, Phase.AWAY
         peer.lost_at = self.env.now()
 
-    def _remove(self, peers: list[Peer]) -> None:
-        """Record the smaller set; the removed ones go on counting until the record is where promotion must see it."""
-        if self.stopped:
-            return
-        in_sync = self.node.persisted.in_sync.shrink(peer.id for peer in peers)
-        self._record(in_sync)
-        position = self.engine.log_membership(Membership(in_sync).encode())
-        for peer in peers:
-            peer.removal = position
-            self.expected.pop(peer.id, None)
-            self.env.log("notice", f"{peer.member} is no longer in-sync; set version {in_sync.version}")
-            attrs = {"version": in_sync.version}
-            self.env.event("membership", peer=str(peer.member), result="removed", last_pos=position, attrs=attrs)
-        self.engine.flush()
-        self._release_removed()
-        self.update_safe()
-        self._check_active()
-
-    def _release_removed(self) -> None:
-        """Forget removed peers whose removal every remaining member has acknowledged.
-
-        Under `availability` the loss is simply forgotten; else a removal that was not seen by a remaining member could
-        let the removed one win a promotion against confirms that it never saw.
-        """
-        low = min((peer.acked for peer in self._counting if not peer.removal), default=self.engine.position)
-        if not self.node.safety.probes:
-            low = self.engine.position
-        self._counting = [peer for peer in self._counting if not peer.removal or peer.removal > low]
-
     def _backup_timeout(self) -> None:
         """Expected backups that have not even connected are treated as lost."""
         if self.stopped:
             return
-        missing = [peer for peer in self._counting if peer.id in self.expected and peer.link is None]
+        missing = [peer for peer in self.roster.counting if peer.id in self.roster.expected and peer.link is None]
         for peer in missing:
             self.env.log("error", f"expected backup {peer.member} has not come back in time")
             self._losses.lost(peer)
 
-    def _check_active(self) -> None:
-        if not self.expected and self.node.state is State.RECOVERING:
+    def check_active(self) -> None:
+        """Called when somebody has come back or was given up."""
+        if self.roster.recovered and self.node.state is State.RECOVERING:
             self.node.set_state(State.ACTIVE)
 
     # ---- time -----------------------------------------------------------------------------------------------------
@@ -368,6 +265,8 @@ class Primary(Role):
         if now - self._last_tick > self.settings.dead_after:
             self._resumed()
         self._last_tick = now
+        self._lags.tick(now, self._links.values())
+        self._slow.look([self._links[link] for link in self._live], now)
         self._check_invariants()
         for link, peer in list(self._links.items()):
             self._tick_link(link, peer, now)
@@ -375,7 +274,9 @@ class Primary(Role):
             # A rival may have been promoted without telling us: look for it even when nothing is amiss.
             self._looked = now
             self._losses.watch()
+            self.roster.record.watch()
         self.update_safe()
+        self._observer.look(now)
 
     def _tick_link(self, link: Link, peer: Peer, now: float) -> None:
         silence = peer.pulse.look(link, now)
@@ -384,11 +285,11 @@ class Primary(Role):
             link.close()
             self.closed(link, f"silent for {silence:.3f} s", silent=True)
             return
-        if silence > interval and peer in self._counting:
+        if silence > interval and peer in self.roster.counting:
             self._losses.suspect(peer)
         if peer.pulse.must_speak(link, now, interval / 2):
             link.send_frame(Kind.HEARTBEAT, self._sealed if link in self._live else 0, b"")
-        self._pump(peer)
+        self._arrivals.pump(peer)
 
     def _resumed(self) -> None:
         """We did not run for longer than a link may be silent: others may have gone on without us.  Confirm nothing
@@ -412,32 +313,41 @@ class Primary(Role):
             raise InvariantError(f"primary role in state {self.node.state.value}")
         if epoch_of(self.engine.position) != self.node.epoch:
             raise InvariantError(f"log in epoch {epoch_of(self.engine.position)}, voted for {self.node.epoch}")
-        missing = self.node.persisted.in_sync.ids - {self.node.id} - {peer.id for peer in self._counting}
+        missing = self.node.persisted.in_sync.ids - {self.node.id} - {peer.id for peer in self.roster.counting}
         if missing:
             raise InvariantError(f"in-sync but not counted: {sorted(missing)}")
 
     # ---- what others see ------------------------------------------------------------------------------------------
 
+    def ready(self) -> list[Peer]:
+        """Backups in sync."""
+        return self.roster.ready()
+
+    @property
+    def sealed(self) -> int:
+        """Last position of the log that backups can acknowledge."""
+        return self._sealed
+
+    @property
+    def throttled(self) -> bool:
+        """Are publishers not read, because a backup is slow?"""
+        return bool(self._throttled)
+
+    def linked(self, brokers: Iterable[str]) -> int:
+        """How many of these have said hello and are connected."""
+        return sum(peer.phase is not Phase.HELLO and peer.member.address in brokers for peer in self._links.values())
+
+    @property
+    def isolation(self) -> str:
+        return self._observer.isolation.reason
+
+    def stall(self) -> Json | None:
+        return self._observer.stall.shown(self.env.now())
+
     def members(self) -> list[Json]:
         """For `qpid-ha query` and the management pages."""
-        peers = {peer.id: peer for peer in [*self._counting, *self._links.values()] if peer.id}
-        return [self._shown(peer) for peer in peers.values()]
-
-    def _shown(self, peer: Peer) -> Json:
-        position = peer.received if peer.link else peer.acked
-        shown: Json = {**peer.member.to_json(), "state": peer.shown, "acked": position}
-        shown["lag"] = max(0, self.engine.position - position) if epoch_of(position) == self.node.epoch else None
-        shown["backlog"] = peer.link.backlog if peer.link else 0
-        shown["counts"] = any(other.id == peer.id for other in self._counting)
-        shown["expected"] = peer.id in self.expected
-        if peer.plan is not None:
-            shown["catchup"] = {"queues": peer.plan.queues, "left": peer.plan.queues_left, "octets": peer.plan.octets}
-        return shown
+        return self.roster.shown(self._links.values(), self._lags)
 
     @property
     def primary_address(self) -> str:
         return self.settings.address
-
-    def _control(self, peer: Peer, op: str, **fields: Any) -> None:
-        assert peer.link is not None
-        peer.link.send_frame(Kind.CONTROL, self.engine.position, encode_control(op, **fields))

@@ -39,8 +39,12 @@ def config_text(spec: ClusterSpec, node: NodeSpec) -> str:
         "interface": node.host,
         "data-dir": str(spec.directory / node.name),
         "ha-cluster": "yes",
+        "ha-cluster-name": spec.name,
         "ha-brokers-url": spec.brokers_url,
+        "ha-safety": spec.safety,
     }
+    if spec.safety == "manager" and spec.registry == "file":
+        decided |= {"ha-registry": "file", "ha-registry-file": str(spec.registry_path)}
     lines = [f"{name}={value}" for name, value in {**node.options, **decided}.items()]
     return "\n".join([f"# Written by qpid-cluster for {node.name}; changes are lost.", *lines, ""])
 

@@ -4,18 +4,25 @@
       └──▶ CLAIMING: we follow nobody and have voted for ourselves ──denied──▶ done, a backup again
               └──▶ primary
 
-Both steps run in parallel over all brokers and end as soon as everyone who can answer has answered.
+Both steps run in parallel over all brokers, and end as soon as everyone who can answer has answered.
+
+If the manager has a registry, it is read *before* the brokers are asked: were it read later, it could hold the set of a
+broker that had said just before that it is no primary, and we would take it for one that has lost its memory.  In the
+second step our ballot is written into it, and it is read again (that order is what matters: `registry.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ha.environment import Answer, Json, Outcome
-from ha.membership import InSync
-from ha.promotion import Claim, ClaimRequest, Refuse, Survey, View, decide, decide_claims, fell_silent
-from ha.survey import Round
+from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent
+from ha.environment import Answer, Exchanged, Json, Outcome
+from ha.membership import HaState, InSync
+from ha.promotion import Record, Refuse, decide
+from ha.survey import Both, Round
+from ha.view import Survey, View
 from qpidd_py.errors import LinkError
 
 if TYPE_CHECKING:
@@ -27,15 +34,37 @@ class Promoter:
 
     def __init__(self, node: Node, force: bool, known: InSync | None) -> None:
         self._node = node
-        self._known = known
+        self._known = known or InSync()
         self._force = force
         self.replies: list[Callable[[Json], None]] = []
         self._survey = Survey((), {})
+        self._record = Record(known=self._known)
 
     def start(self) -> None:
+        self._node.env.event("promote_request", attrs={"force": self._force})
+        self._exchange(None, self._looked_up)
+
+    def _looked_up(self, exchanged: Exchanged | None) -> None:
         node = self._node
-        node.env.event("promote_request", attrs={"force": self._force})
-        node.ask_all(node.settings.promote_timeout, self._asked, self._is_primary)
+        if exchanged is not None and not exchanged.error:
+            self._record = Record(exchanged.states, self._known, registry=True)
+        elif exchanged is not None and not self._force:
+            self._end(f"{node.member} cannot be promoted: the registry does not answer: {exchanged.error}")
+            return
+        self._ask(node.latest(), {})
+
+    def _ask(self, addresses: list[str], before: dict[str, Answer]) -> None:
+        node = self._node
+        timeout = node.settings.promote_timeout
+        node.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
+
+    def _exchange(self, state: HaState | None, done: Callable[[Exchanged | None], None]) -> None:
+        """None is the answer of a manager that has no registry."""
+        settings = self._node.settings
+        if settings.registry:
+            self._node.env.exchange(state, settings.registry_timeout, done)
+        else:
+            done(None)
 
     @staticmethod
     def _is_primary(answer: Answer) -> bool:
@@ -45,54 +74,71 @@ class Promoter:
             return False
 
     def _asked(self, answers: dict[str, Answer]) -> None:
-        self._survey = Survey.of(self._node.id, answers)
+        node = self._node
+        if untold := [address for address in node.latest() if address not in answers]:
+            # Somebody knows a newer list than we: those who came after ours was made may hold more, and they vote.
+            self._ask(untold, answers)
+            return
+        self._survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
         if isinstance(verdict := self._decide(), Refuse):
             self._end(verdict.text)
             return
         # Our position must stand still before it is claimed, so leave the old primary first and look again.
-        self._node.pause_backup()
+        node.pause_backup()
         verdict = self._decide()
         if isinstance(verdict, Refuse):
-            self._node.resume_backup()
+            node.resume_backup()
             self._end(verdict.text)
             return
         self._claim(verdict)
 
     def _decide(self) -> Refuse | Claim:
         node = self._node
-        safety = node.safety
-        return decide(node.view(), self._survey, safety.mode, safety.majority, self._force, self._known)
+        return decide(node.view(), self._survey, node.safety, self._force, self._record)
 
     def _claim(self, claim: Claim) -> None:
         node = self._node
         node.persist(epoch=claim.epoch, leader=node.id)
-        request = ClaimRequest(claim.epoch, node.member, node.view().position, claim.base, self._force)
+        request = ClaimRequest(claim.epoch, node.member, node.view().position, claim.base, self._force, claim.whole)
         answered = [address for address, outcome in self._survey.outcomes.items() if outcome is Outcome.ANSWERED]
+        both: Both[dict[str, Answer], Exchanged | None]
+        both = Both(lambda answers, exchanged: self._claimed(claim, answers, exchanged))
         # The claim also goes to those that did not answer: a paused primary finds it when it wakes up.
         Round(
             node.env,
-            node.others(),
+            node.others(claim.base),
             "ha.claim",
             request.to_json(),
             node.settings.promote_timeout,
-            lambda answers: self._claimed(claim, answers),
+            both.first,
             enough=lambda answer: answer.outcome is Outcome.ANSWERED and not answer.result.get("granted"),
             wait_for=answered,
         )
+        # With the set that the claim is based on, so that our entry never goes back behind what we have read there.
+        self._exchange(replace(node.persisted, in_sync=claim.base), both.second)
 
-    def _claimed(self, claim: Claim, answers: dict[str, Answer]) -> None:
+    def _claimed(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> None:
         node = self._node
-        reason = decide_claims(claim, answers, node.id, node.safety.mode, node.safety.majority)
+        reason = decide_claims(claim, answers, node.member, node.safety)
         if not reason and node.safety.probes and not self._force:
-            reason = fell_silent(self._survey, answers)
+            reason = self._denied(claim, answers, exchanged)
         if not reason and node.persisted.ballot != (claim.epoch, node.id):
             reason = f"epoch {node.persisted.epoch} was granted to another broker meanwhile"
         if reason:
             node.resume_backup()
             self._end(f"{node.member} cannot be promoted: {reason}")
             return
-        node.become_primary(claim)
+        node.become_primary(claim, self._force)
         self._end("")
+
+    def _denied(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> str:
+        """Has somebody gone on without us between the two steps?  The registry knows it for certain, else every broker
+        that may have acknowledged a newer set must answer.  Who is not whole himself needs every answer anyhow: who
+        was no primary when he was asked may be one by now."""
+        reason = "" if exchanged is None else contradicted(claim, self._node.id, exchanged)
+        if not reason and (exchanged is None or not claim.whole):
+            reason = fell_silent(self._survey, answers)
+        return reason
 
     def _end(self, refusal: str) -> None:
         node = self._node
@@ -102,3 +148,12 @@ class Promoter:
             node.env.event("promote_request", result="refused", reason=refusal)
         for reply in self.replies:
             reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": {}})
+
+
+def _of_the_cluster(answers: dict[str, Answer], members: list[str]) -> dict[str, Answer]:
+    """Without the addresses that are no member's any more and where nobody answers: they are missed by nobody."""
+    return {
+        address: answer
+        for address, answer in answers.items()
+        if address in members or answer.outcome is Outcome.ANSWERED
+    }

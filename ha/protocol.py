@@ -4,7 +4,9 @@ A link is an AMQP connection of a backup to the primary that has switched, after
 the core's 32 octet header (kind, position, length, checksum).  Talk of one link, `>` from the backup:
 
     > CONTROL hello      who I am, my ballot, my position, whether I am whole, my replication level
-    < CONTROL welcome    who I am, my ballot, my lineage
+    < CONTROL welcome    who I am, my ballot, my lineage (epoch, leader, base of each epoch)
+    > LACK ...           for some queues: ids of messages that I hold and that you may lack  (after a gamble only)
+    < LACK               for each of them: those that you do lack; I put them aside before I go on
     > HELD ...           one for each replicated queue: its number, its uid, the ids that I hold
     > CONTROL held-end
     < CONTROL cut        the end of the log at this moment, the in-sync set; BATCH frames follow from here on, live
@@ -30,7 +32,7 @@ from typing import Any, Final
 
 from qpidd_py.errors import LinkError
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class Kind(IntEnum):
@@ -46,6 +48,7 @@ class Kind(IntEnum):
     MERGE = 8
     HEARTBEAT = 9
     CREDIT = 10
+    LACK = 11
 
 
 _HELD = struct.Struct("<IQ")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ha.environment import Environment, Json, Link
 from ha.settings import NodeSettings
+from ha.view import Survey
 from qpidd_py.core import Batch, Engine
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class Role(ABC):
     def __init__(self, node: Node) -> None:
         self.node = node
         self.stopped = False
+        self.trouble = ""
+        """What an administrator has to put right before this role can do its work."""
 
     @property
     def env(self) -> Environment:
@@ -49,8 +52,18 @@ class Role(ABC):
         """Where the primary is, as far as we know; empty when we do not."""
 
     @property
+    def survey(self) -> Survey | None:
+        """What a search for a primary has found the last time, if there was none."""
+        return None
+
+    @property
     def doubt(self) -> bool:
-        """See `promotion.View.doubt`."""
+        """See `view.View.doubt`."""
+        return False
+
+    @property
+    def stood(self) -> bool:
+        """See `view.View.stood`."""
         return False
 
     @abstractmethod
@@ -79,3 +92,12 @@ class Role(ABC):
 
     def members(self) -> list[Json]:
         return []
+
+    @property
+    def isolation(self) -> str:
+        """Why clients are refused by a primary; empty while they are not."""
+        return ""
+
+    def stall(self) -> Json | None:
+        """Why confirms wait, see `stall.py`."""
+        return None

@@ -1,19 +1,23 @@
 """`ha-safety`: what must be known and recorded before a lost backup stops to count.
 
-manager       probe the others first (one of them may have been promoted); the record is the log of the remaining
-              members; a primary that cannot account for a majority waits `ha-isolation-wait` for its manager to stop it
+manager       probe the others first (one of them may have been promoted); the record is the manager's registry
+              (`registry.py`), or, if it has none, the log of the remaining members; a primary that cannot account for a
+              majority waits `ha-isolation-wait` for its manager to stop it
 availability  forget it at once and go on; what the original does
-quorum        as manager, but the set never shrinks below a majority of `ha-brokers-url`: confirms wait instead
+quorum        as manager, but the set never shrinks below a majority of the brokers: confirms wait instead
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ha.environment import Outcome
 from ha.membership import InSync, Member
-from ha.promotion import Survey
+
+if TYPE_CHECKING:
+    from ha.view import Survey
 
 
 @dataclass(frozen=True)
@@ -21,9 +25,23 @@ class Safety:
     """One mode with the sizes that it needs."""
 
     mode: str
-    majority: int
+    brokers: tuple[str, ...]
+    """ha-brokers-url; the newest in-sync set may have another list."""
     isolation_wait: float
     """Seconds."""
+
+    def voters(self, in_sync: InSync) -> tuple[str, ...]:
+        """Addresses of the brokers whose majority counts."""
+        return in_sync.brokers or self.brokers
+
+    def majority(self, in_sync: InSync) -> int:
+        return len(self.voters(in_sync)) // 2 + 1
+
+    def votes(self, in_sync: InSync, without: Iterable[str] = ()) -> int:
+        """Brokers on the list that are in the set: who confirms with us without being listed does not make a majority,
+        since the listed ones can go on without it."""
+        gone, voters = frozenset(without), self.voters(in_sync)
+        return len({member.address for member in in_sync.members if member.id not in gone} & set(voters))
 
     @property
     def probes(self) -> bool:
@@ -32,11 +50,11 @@ class Safety:
 
     def may_shrink(self, in_sync: InSync, lost: Iterable[str]) -> bool:
         """Is the smaller set allowed at all?"""
-        return self.mode != "quorum" or len(in_sync.ids - frozenset(lost)) >= self.majority
+        return self.mode != "quorum" or self.votes(in_sync, lost) >= self.majority(in_sync)
 
     def may_confirm(self, in_sync: InSync) -> bool:
         """Is the set large enough for a confirm?  A new primary may begin with fewer than it needs."""
-        return self.mode != "quorum" or len(in_sync.ids) >= self.majority
+        return self.mode != "quorum" or self.votes(in_sync) >= self.majority(in_sync)
 
     def patience(self, survey: Survey, others: Iterable[Member]) -> float:
         """Seconds to wait before a shrink after this survey.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from qpidd_py.config import Address, addresses, boolean, duration, one_of, option, size, text
+from qpidd_py.config import Address, addresses, boolean, duration, one_of, option, path, size, text
 from qpidd_py.errors import ConfigError
 
 SAFETY_MODES = ("manager", "availability", "quorum")
 LEVELS = ("none", "configuration", "all")
+SHUTDOWN_RULES = ("when-synced", "always")
+REGISTRIES = ("none", "file", "pacemaker")
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,10 @@ class HaSettings:
     """High availability."""
 
     ha_cluster: bool = option(boolean, False, "be a member of an active-passive cluster; starts as joining")
+    ha_cluster_name: str = option(text, "", "name of the cluster in events, and of its attribute in Pacemaker")
+    ha_queue_replication: bool = option(
+        boolean, False, "replicate single queues from and to other brokers, outside a cluster"
+    )
     ha_brokers_url: tuple[Address, ...] = option(addresses, (), "HOST:PORT of all members, comma between")
     ha_public_url: str = option(text, "", "addresses that are told to clients; none = unset")
     ha_replicate: str = option(
@@ -26,10 +33,34 @@ class HaSettings:
     ha_mechanism: str = option(text, "", "SASL mechanism for links between brokers; default PLAIN")
     ha_backup_timeout: float = option(duration, 10.0, "how long a new primary waits for expected backups to connect")
     ha_promote_timeout: float = option(duration, 0.5, "how long a promotion waits for silent members, in each step")
+    ha_relocate_timeout: float = option(
+        duration, 5.0, "a planned switch-over that cannot drain the log in that time is given up"
+    )
+    ha_promote_on_shutdown: str = option(
+        one_of(*SHUTDOWN_RULES),
+        "when-synced",
+        "a primary without a backup in sync refuses the first signal to stop (when-synced) or only warns (always)",
+    )
     ha_isolation_wait: float = option(
         duration, 2.0, "how long a primary that hears no majority waits before it shrinks the set"
     )
     ha_safety: str = option(one_of(*SAFETY_MODES), "manager", "who guards promotion: manager, availability or quorum")
+    ha_isolation_timeout: float = option(
+        duration, 10.0, "a primary without quorum or registry for that long closes its clients; 0 = never"
+    )
+    ha_registry: str = option(
+        one_of(*REGISTRIES),
+        "none",
+        "where the manager records votes and in-sync sets: file, pacemaker, or none (the brokers themselves)",
+    )
+    ha_registry_timeout: float = option(duration, 2.0, "how long the registry may take to answer")
+    ha_registry_file: Path | None = option(path, None, "the file of ha-registry=file, one for all brokers of a cluster")
+    ha_slow_backup_timeout: float = option(
+        duration, 10.0, "how long publishers wait for a backup that cannot keep up before it is dropped; 0 = for ever"
+    )
+    ha_salvage_limit: int = option(
+        size, 1 << 30, "most that salvage files may take; 0 = keep nothing of what an unsafe promotion has lost"
+    )
     ha_slice_size: int = option(size, 128 * 1024, "largest piece of the difference sent between two live batches")
 
     def __post_init__(self) -> None:
@@ -37,6 +68,17 @@ class HaSettings:
             raise ConfigError("option ha-safety: found quorum, expected three or more addresses in ha-brokers-url")
         if self.ha_slice_size < 1024:
             raise ConfigError(f"option ha-slice-size: found {self.ha_slice_size}, expected 1KiB or more")
+        self._check_registry()
+
+    def _check_registry(self) -> None:
+        if self.ha_registry != "none" and self.ha_safety != "manager":
+            found = f"{self.ha_registry} with ha-safety={self.ha_safety}"
+            raise ConfigError(f"option ha-registry: found {found}, expected none (a registry is the manager's)")
+        if self.ha_registry == "file" and self.ha_registry_file is None:
+            raise ConfigError("option ha-registry: found file without ha-registry-file, expected the path of the file")
+        if self.ha_registry != "file" and self.ha_registry_file is not None:
+            found = f"{self.ha_registry_file} with ha-registry={self.ha_registry}"
+            raise ConfigError(f"option ha-registry-file: found {found}, expected ha-registry=file")
 
 
 @dataclass(frozen=True)
@@ -56,14 +98,18 @@ class NodeSettings:
     backup_timeout: float = 10.0
     promote_timeout: float = 0.5
     isolation_wait: float = 2.0
+    relocate_timeout: float = 5.0
+    isolation_timeout: float = 10.0
+    """0 = never."""
+    registry: bool = False
+    """Has the resource manager a registry (`Environment.exchange`)?"""
+    registry_timeout: float = 2.0
     safety: str = "manager"
     slice_size: int = 128 * 1024
+    slow_backup_timeout: float = 10.0
+    """0 = never dropped."""
 
     @property
     def dead_after(self) -> float:
         """Silence of a link after which it is closed."""
         return 2 * self.heartbeat
-
-    @property
-    def majority(self) -> int:
-        return len(self.brokers) // 2 + 1

@@ -11,7 +11,7 @@
            ▲ ╲                      ▲                 │                   ▲    │                         │
            │  ╲─────promoted────────┼─────────────────┼───────────────────┘    │                         │
            │                        └──not listed─────┘                        │                         │
-           └──────────────────────── a higher epoch was seen ──────────────────┴─────────────────────────┘
+           └───────────────────── a higher epoch was seen, or stepped down ────┴─────────────────────────┘
 
 A step that is not in the table is an `InvariantError`: a broker that contradicts itself must not confirm.
 """
@@ -47,12 +47,12 @@ TRANSITIONS: dict[tuple[State, State], str] = {
     (State.JOINING, State.CATCHUP): "first frame from the primary",
     (State.JOINING, State.RECOVERING): "promoted, and nobody holds more",
     (State.CATCHUP, State.READY): "listed by the primary",
-    (State.CATCHUP, State.RECOVERING): "promoted by force",
+    (State.CATCHUP, State.RECOVERING): "promoted: no whole member is left, or by force",
     (State.READY, State.CATCHUP): "not listed by the primary",
     (State.READY, State.RECOVERING): "promoted",
     (State.RECOVERING, State.ACTIVE): "every expected backup is back or given up",
-    (State.RECOVERING, State.JOINING): "deposed: a higher epoch was seen",
-    (State.ACTIVE, State.JOINING): "deposed: a higher epoch was seen",
+    (State.RECOVERING, State.JOINING): "deposed by a higher epoch, or stepped down",
+    (State.ACTIVE, State.JOINING): "deposed by a higher epoch, or stepped down",
 }
 
 

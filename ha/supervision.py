@@ -1,6 +1,6 @@
 """The words in which the local supervisor thinks: nodes, what brokers say, effects, and an election's state.  Pure.
 
-`supervisor.py` has the theory and the decisions.
+`supervisor.py` and `election.py` have the theory and the decisions.
 """
 
 from collections.abc import Mapping
@@ -33,18 +33,20 @@ class View:
     whole: bool = False  # holds everything up to its position
     version: int = 0  # of the in-sync set
     members: tuple[str, ...] = ()  # names of the in-sync set
+    successor: str = ""  # address of the primary that a joining broker is going to follow
 
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> "View":
-        in_sync = answer.get("in_sync") or {}
+        in_sync, state = answer.get("in_sync") or {}, str(answer.get("state", "unknown"))
         members = in_sync.get("members") or () if isinstance(in_sync, dict) else ()
         return cls(
-            state=str(answer.get("state", "unknown")),
+            state=state,
             epoch=int(answer.get("epoch") or 0),
             position=int(answer.get("position") or 0),
             whole=bool(answer.get("whole")),
             version=int(in_sync.get("version") or 0) if isinstance(in_sync, dict) else 0,
             members=tuple(str(m.get("name", m)) if isinstance(m, dict) else str(m) for m in members),
+            successor=str(answer.get("primary") or "") if state == "joining" else "",
         )
 
     @property
@@ -83,6 +85,15 @@ class Promote:
 
 
 @dataclass(frozen=True)
+class Relocate:
+    """Send `ha.relocate` to the primary; the answer comes back through `relocated` with the same serial."""
+
+    node: str
+    target: str
+    serial: int
+
+
+@dataclass(frozen=True)
 class Note:
     """A decision or an observation, with its reason; goes to the log and to the events."""
 
@@ -92,7 +103,7 @@ class Note:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
-Effect = Start | Signal | Ask | Promote | Note
+Effect = Start | Signal | Ask | Promote | Relocate | Note
 
 
 class Refused(Exception):
@@ -116,6 +127,7 @@ class Node:
     started_at: float = 0.0
     restart_at: float | None = None
     kill_at: float | None = None  # SIGKILL follows a SIGTERM that is not obeyed
+    insist_at: float | None = None  # a second SIGTERM follows one that the broker may have refused
     quick_deaths: int = 0
     starts: int = 0
 
@@ -145,6 +157,17 @@ class Election:
     rounds: int = 0
     told: str = ""  # the last excuse, to log it once and not in every round
     refusals: dict[str, str] = field(default_factory=dict)  # the last of each node, for the same reason
+
+
+@dataclass(frozen=True)
+class SwitchOver:
+    """A planned hand-over that the primary was asked for."""
+
+    source: str
+    target: str
+    serial: int
+    begun: float
+    deadline: float
 
 
 def rank(views: Mapping[str, View], preferred: str = "") -> list[str]:

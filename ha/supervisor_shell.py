@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +28,7 @@ from typing import Any, TextIO
 from ha.admin_link import AdminLink, Reply
 from ha.cluster_file import ClusterSpec
 from ha.processes import Processes, broker_command, write_config
-from ha.supervision import Ask, Effect, Node, Note, Process, Promote, Refused, Signal, Start, View
+from ha.supervision import Ask, Effect, Node, Note, Process, Promote, Refused, Relocate, Signal, Start, View
 from ha.supervisor import Supervisor
 from ha.supervisor_events import SupervisorEvents
 from qpidd_py.amqp.client import Login
@@ -101,9 +102,12 @@ class ClusterShell:
     def _do(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Ask):
-                self._request(effect.node, "ha.ask", partial(self._answered, effect.node, effect.serial))
+                self._request(effect.node, "ha.ask", {}, partial(self._answered, effect.node, effect.serial))
             elif isinstance(effect, Promote):
-                self._request(effect.node, "ha.promote", partial(self._promoted, effect.node, effect.serial))
+                self._request(effect.node, "ha.promote", {}, partial(self._promoted, effect.node, effect.serial))
+            elif isinstance(effect, Relocate):
+                relocated = partial(self._relocated, effect.serial)
+                self._request(effect.node, "ha.relocate", {"to": effect.target}, relocated)
             elif isinstance(effect, Signal):
                 self._processes.signal(effect.node, effect.number)
             elif isinstance(effect, Start):
@@ -122,10 +126,10 @@ class ClusterShell:
         self._do(self.core.started(name, pid, time.monotonic()))
         self._reconnect(name)
 
-    def _request(self, name: str, method: str, reply: Reply) -> None:
+    def _request(self, name: str, method: str, arguments: Mapping[str, Any], reply: Reply) -> None:
         link = self._links.get(name)
         if link is not None:
-            link.request(method, {}, reply)
+            link.request(method, arguments, reply)
 
     def _note(self, note: Note) -> None:
         stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
@@ -151,6 +155,9 @@ class ClusterShell:
 
     def _promoted(self, name: str, serial: int, answer: Answer) -> None:
         self._do(self.core.promoted(name, serial, None if answer.ok else answer.error, time.monotonic()))
+
+    def _relocated(self, serial: int, answer: Answer) -> None:
+        self._do(self.core.relocated(serial, None if answer.ok else answer.error, time.monotonic()))
 
     # ---- admin connections -------------------------------------------------------------------------------------
 
@@ -247,14 +254,14 @@ class ClusterShell:
         return None
 
     async def _until_primary(self, name: str, within: float) -> dict[str, Any]:
-        """Waits for the end of the election that was asked for; Refused names who was promoted instead."""
+        """Waits for the end of what was asked for; Refused tells why, or names who was promoted instead."""
         deadline = time.monotonic() + within
-        while self.core.preferred == name or self.core.election is not None:
+        while self.core.preferred == name or self.core.election is not None or self.core.switch_over is not None:
             if time.monotonic() > deadline:
                 raise Refused(f"{name} is not primary after {within:g} s; see supervisor.log")
             await asyncio.sleep(TICK)
         if self.core.primary != name:
-            raise Refused(f"{self.core.primary} was promoted, not {name}; see supervisor.log")
+            raise Refused(self.core.refusal or f"{self.core.primary} was promoted, not {name}; see supervisor.log")
         return {"primary": name}
 
     def status(self, now: float) -> dict[str, Any]:

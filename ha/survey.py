@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from ha.environment import Answer, Environment, Json, Outcome
+
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 
 class Round:
@@ -49,3 +53,24 @@ class Round:
         if not self._finished:
             self._finished = True
             self._done(dict(self._answers))
+
+
+class Both(Generic[One, Other]):
+    """Waits for two answers that come in any order; `done` gets them together."""
+
+    def __init__(self, done: Callable[[One, Other], None]) -> None:
+        self._done = done
+        self._one: list[One] = []
+        self._other: list[Other] = []
+
+    def first(self, answer: One) -> None:
+        self._one.append(answer)
+        self._try()
+
+    def second(self, answer: Other) -> None:
+        self._other.append(answer)
+        self._try()
+
+    def _try(self) -> None:
+        if self._one and self._other:
+            self._done(self._one[0], self._other[0])

@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -95,10 +96,16 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) 
             files.append(PidFile(pid_path(pid_dir, service.port)))
         gc.collect()
         gc.freeze()  # what exists now lives as long as the process; the collector need not look at it again
+        service.on_refused = partial(_tell, files)
         return asyncio.run(service.run(lambda: _ready(settings, service.port, readiness)))
     finally:
         for file in reversed(files):
             file.remove()
+
+
+def _tell(files: Sequence[PidFile], text: str) -> None:
+    for file in files:
+        file.tell(text)
 
 
 def _ready(settings: Settings, port: int, readiness: Readiness) -> None:
@@ -127,7 +134,10 @@ def _check_or_quit(settings: Settings) -> int:
     else:
         raise ConfigError("--check and --quit need a data-dir or a pid-dir to find the broker by")
     if daemon.quit:
-        return EXIT_OK if quit_running(path, daemon.wait) else EXIT_START
+        why = quit_running(path, daemon.wait)
+        if why:
+            print(f"qpidd: {why}", file=sys.stderr)
+        return EXIT_START if why else EXIT_OK
     pid = running_pid(path)
     if pid is None:
         return EXIT_START

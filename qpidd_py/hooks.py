@@ -42,8 +42,10 @@ class HaHooks(Protocol):
     def session_closed(self, session: "Session") -> None:
         """The connection of an opened session is gone (for links `session.link.closed` is called as well)."""
 
-    def request(self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> bool:
-        """A management request "ha.*"; False if the method is unknown.  `reply` may be called later."""
+    def request(
+        self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str
+    ) -> bool:
+        """A management request "ha.*" of `user`; False if the method is unknown.  `reply` may be called later."""
 
     def tick(self, now: float) -> None:
         """Time passes; `now` in seconds of a monotonic clock."""

@@ -2,7 +2,8 @@
 
 The broker never imports a plug-in by name.  An entry point is a function without arguments that returns a `Plugin`:
 its option groups are asked for before the settings are read, `attach` is called once everything is built and before
-the first connection is accepted, `start` when the ports are open, `stop` on a clean end.
+the first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for a clean end, `stop`
+on one.
 """
 
 import asyncio
@@ -53,6 +54,10 @@ class Plugin(Protocol):
     def attach(self, host: PluginHost) -> "HaHooks | None": ...
 
     def start(self) -> None: ...
+
+    def may_stop(self) -> str:
+        """A signal asks the process to end: empty, or why that should not be.  A second signal soon is not refused."""
+        ...
 
     def stop(self, reason: str) -> None: ...
 

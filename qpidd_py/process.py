@@ -54,6 +54,13 @@ class PidFile:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
+    def tell(self, text: str) -> None:
+        """A second line for whoever waits for our end (`quit_running`): why that is not to be."""
+        lines = f"{os.getpid()}\n{' '.join(text.split())}\n".encode()
+        # Cut afterwards: a file that is empty for a moment would look like that of an ended process.
+        os.pwrite(self._descriptor, lines, 0)
+        os.ftruncate(self._descriptor, len(lines))
+
     def remove(self) -> None:
         """Removed while it is still locked, so that nobody's new file is removed."""
         self.path.unlink(missing_ok=True)
@@ -85,28 +92,44 @@ def running_pid(path: Path) -> int | None:
     return None
 
 
-def quit_running(path: Path, wait: float) -> bool:
-    """Asks the running process to stop and waits up to `wait` seconds; False if none runs or it goes on."""
+def quit_running(path: Path, wait: float) -> str:
+    """Asks the running process to stop and waits up to `wait` seconds.  Empty: it has ended; else why it has not."""
     pid = running_pid(path)
     if pid is None:
-        return False
+        return "no broker runs"
+    before = _changed(path)
     try:
         os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
-        return True  # it ended by itself meanwhile
+        return ""  # it ended by itself meanwhile
     deadline = time.monotonic() + wait
     while running_pid(path) == pid:
+        if _changed(path) != before and (told := _read_lines(path)[1:]):
+            return f"process {pid} refuses: {told[0]}"
         if time.monotonic() > deadline:
-            return False
+            return f"process {pid} still runs after {wait:g} s"
         time.sleep(POLL)
-    return True
+    return ""
 
 
 def _read_pid(path: Path) -> int | None:
+    lines = _read_lines(path)
+    return int(lines[0]) if lines and lines[0].isdecimal() else None
+
+
+def _read_lines(path: Path) -> list[str]:
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _changed(path: Path) -> int:
+    """When, in ns; 0 if the file is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 class Readiness:

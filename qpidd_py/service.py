@@ -35,6 +35,7 @@ from qpidd_py.server.tls import context
 
 log = logging.getLogger(__name__)
 
+INSIST_TIME: Final = 10.0  # seconds in which a second signal stops a broker that has refused the first
 STOP_TIME: Final = 1.0  # seconds that clients have to answer our close
 CORE_TICK: Final = 0.25  # seconds between two ticks of the core
 
@@ -52,6 +53,9 @@ class Service:
         self._broken = broken
         self._exit_code = 0
         self._core_tick_due = 0.0
+        self._insist_until = 0.0
+        self.on_refused: Callable[[str], None] = lambda text: None
+        """Told why a signal to stop was refused."""
         network, security = settings[NetworkSettings], settings[SecuritySettings]
         self._tls_context = context(security)
         self._users = read_users(security.user_file)
@@ -71,7 +75,7 @@ class Service:
         self._turn_scheduled = False
         loop.set_exception_handler(self._loop_failed)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
+            loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
         self._attach_plugins()
         listener = await self._open()
@@ -167,6 +171,19 @@ class Service:
             self._die()
 
     # ---- stopping
+
+    def _signalled(self, name: str) -> None:
+        """SIGTERM or SIGINT.  A plug-in may refuse once: whoever asks again within INSIST_TIME knows what it costs."""
+        now = self._loop.time()
+        insists = now <= self._insist_until
+        refusal = "" if insists else next(filter(None, (plugin.may_stop() for plugin in self._plugins)), "")
+        if not refusal:
+            self._stop(name)
+            return
+        self._insist_until = now + INSIST_TIME
+        text = f"{refusal}; a second signal within {INSIST_TIME:g} s stops the broker"
+        log.error("%s is refused: %s", name, text)
+        self.on_refused(text)
 
     def _stop(self, reason: str) -> None:
         if not self._end.done():

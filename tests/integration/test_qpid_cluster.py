@@ -120,10 +120,13 @@ def test_a_paused_primary_is_replaced_and_demotes_itself_when_it_wakes(cluster):
 
 
 def test_switch_over_to_a_named_backup(cluster):
+    before = cluster.node("node1")["pid"]
     ok(cluster, "promote", "node3")
     assert cluster.primary == "node3"
     all_settled(cluster)
-    assert cluster.node("node1")["state"] == "ready"
+    assert (cluster.node("node1")["state"], cluster.node("node1")["pid"]) == ("ready", before)
+    registry = json.loads((cluster.directory / "registry.json").read_text())
+    assert max(state["epoch"] for state in registry["brokers"].values()) == 2
     refused = run(cluster, "promote", "node3")
     assert refused.returncode == 1
     assert "primary already" in refused.stderr

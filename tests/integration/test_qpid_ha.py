@@ -16,7 +16,7 @@ from typing import Any
 import pika
 import pytest
 
-from ha.client_socket import Deadline, ManagementSocket, RequestRefused, Target
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 
 TIMEOUT = 20.0  # seconds; far beyond what anything here takes, on a busy machine too
 

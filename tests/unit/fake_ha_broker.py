@@ -33,10 +33,13 @@ class FakeBroker:
     def promote(self):
         if (self.shared / f"refuse-{self.name}").exists():
             raise ValueError(f"{self.name} does not want to")
-        temporary = self.shared / f"primary.{self.name}"
-        temporary.write_text(f"{self.name} {self.primary()[1] + 1}")
-        temporary.rename(self.shared / "primary")
+        self.make_primary(self.name)
         return {}
+
+    def make_primary(self, name):
+        temporary = self.shared / f"primary.{self.name}"
+        temporary.write_text(f"{name} {self.primary()[1] + 1}")
+        temporary.rename(self.shared / "primary")
 
     async def serve(self, reader, writer):
         await reader.readexactly(8)
@@ -60,11 +63,20 @@ class FakeBroker:
             elif isinstance(found, ContentHeader):
                 number = found.properties.correlation_id
             elif isinstance(found, ContentBody):
-                self.answer(writer, number, method)
+                self.answer(writer, number, method, json.loads(found.value))
 
-    def answer(self, writer, number, method):
+    def relocate(self, to):
+        if (self.shared / f"refuse-{to}").exists():
+            raise ValueError(f"relocation to {to} failed: {to} does not want to")
+        self.make_primary(to)
+        return {"primary": to}
+
+    def answer(self, writer, number, method, arguments):
         try:
-            result = {"ok": True, "result": {"ha.ask": self.ask, "ha.promote": self.promote}[method]()}
+            if method == "ha.relocate":
+                result = {"ok": True, "result": self.relocate(arguments["to"])}
+            else:
+                result = {"ok": True, "result": {"ha.ask": self.ask, "ha.promote": self.promote}[method]()}
         except ValueError as error:
             result = {"ok": False, "error": str(error)}
         body = json.dumps(result).encode()

@@ -73,6 +73,9 @@ def test_no_duration(text):
         ("nodes: [{name: a, port: 1}]\nsupervisor: {hang: 1}", "unknown name 'hang'"),
         ("nodes: [{name: a, port: 1}]\noptions: {a: [1]}", "one value"),
         ("nodes: [{name: a, port: 1}]\noptions: {port: 1}", "set by the supervisor"),
+        ("nodes: [{name: a, port: 1}]\nsafety: high", "safety: found 'high', wanted manager, availability, quorum"),
+        ("nodes: [{name: a, port: 1}]\nregistry: pacemaker", "registry: found 'pacemaker', wanted file, none"),
+        ("nodes: [{name: a, port: 1}]\noptions: {ha-registry: none}", "ha-registry is set by the supervisor"),
         ("nodes: [", "x.yaml"),
     ],
 )
@@ -95,6 +98,31 @@ def test_the_file_written_for_a_broker(tmp_path):
     assert {"broker-name=a", "port=5001", "ha-cluster=yes", "auth=yes", f"data-dir={tmp_path}/a"} <= set(lines)
     assert "ha-brokers-url=127.0.0.1:5001,127.0.0.1:0" in lines
     assert config_path(spec, spec.node("a")).stat().st_mode & 0o077 == 0
+
+
+def written(text, directory):
+    spec = replace(parse(text), directory=directory)
+    write_config(spec, spec.node("a"))
+    return config_path(spec, spec.node("a")).read_text().splitlines()
+
+
+def test_a_manager_keeps_a_registry_in_its_directory(tmp_path):
+    lines = written(SMALL, tmp_path)
+    assert {"ha-safety=manager", "ha-registry=file", f"ha-registry-file={tmp_path}/registry.json"} <= set(lines)
+    assert "ha-cluster-name=small" in lines
+
+
+@pytest.mark.parametrize("more", ["registry: none", "safety: availability", "safety: quorum"])
+def test_no_registry_otherwise(more, tmp_path):
+    lines = written(f"{SMALL}{more}", tmp_path)
+    assert not [line for line in lines if line.startswith("ha-registry")]
+    safety = more.removeprefix("safety: ") if "safety" in more else "manager"
+    assert f"ha-safety={safety}" in lines
+
+
+def test_the_mode_may_stand_among_the_options(tmp_path):
+    lines = written(SMALL.replace("ha-replicate: all", "ha-replicate: all, ha-safety: quorum"), tmp_path)
+    assert [line for line in lines if line.startswith(("ha-safety", "ha-registry"))] == ["ha-safety=quorum"]
 
 
 def test_an_unknown_node_is_answered_with_the_known_ones():

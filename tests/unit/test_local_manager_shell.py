@@ -126,9 +126,14 @@ def test_a_refusal_falls_through(cluster):
 
 
 def test_switch_over_and_refusals_reach_the_caller(cluster):
+    (cluster.path / "refuse-b").touch()
+    refused = cluster.run("promote", "b")
+    assert (refused.returncode, cluster.primary()) == (1, "a")
+    assert "relocation to b failed: b does not want to" in refused.stderr
     assert cluster.run("promote", "c").returncode == 0
     assert cluster.primary() == "c"
     until(lambda: cluster.node("a")["state"] == "ready")
+    assert cluster.node("a")["starts"] == 1
     refused = cluster.run("promote", "c")
     assert refused.returncode == 1
     assert "primary already" in refused.stderr

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ha.cluster_file import Watch
-from ha.supervision import Ask, Note, Process, Promote, Refused, Signal, Start, View, rank, rest
+from ha.supervision import Ask, Note, Process, Promote, Refused, Relocate, Signal, Start, View, rank, rest
 from ha.supervisor import Supervisor
 
 WATCH = Watch(hang_timeout=1.0, ping_interval=0.1, restart_delay=1.0, gather_timeout=5.0)
@@ -317,15 +317,94 @@ def test_commands_that_make_no_sense_are_refused_with_a_reason():
             command("c", lab.now)
 
 
-def test_switch_over_stops_the_primary_and_prefers_the_named_one():
+def switching(lab, target="c"):
+    """A switch-over was asked for and is under way; its serial."""
+    effects = lab.do(lab.core.promote(target, lab.now))
+    (relocate,) = [effect for effect in effects if isinstance(effect, Relocate)]
+    assert (relocate.node, relocate.target) == ("a", target)
+    lab.views["a"] = View("joining", 1, EPOCH + 30, whole=True)
+    return relocate.serial
+
+
+def test_switch_over_is_asked_of_the_primary_and_elects_nobody():
     lab = Lab().up()
-    assert Signal("a", signal.SIGTERM) in lab.do(lab.core.promote("c", lab.now))
-    lab.do(lab.core.exited("a", "exit code 0", lab.now))
+    serial = switching(lab)
+    lab.tick(0.5, live="abc")
+    assert not lab.promotions
+    lab.do(lab.core.relocated(serial, None, lab.now))
+    assert (lab.core.primary, lab.core.switch_over, lab.core.preferred) == ("c", None, "")
+    assert "c is promoted, " in lab.texts("promoted")[-1]
+    assert "a planned switch-over from a" in lab.texts("promoted")[-1]
+    lab.views["c"] = View("active", 2, 2 * EPOCH)
+    lab.tick(1.2, live="abc")
+    assert lab.core.primary == "c"
+    assert not lab.promotions
+
+
+def test_a_refused_switch_over_leaves_the_primary():
+    lab = Lab().up()
+    effects = lab.do(lab.core.promote("c", lab.now))
+    lab.do(lab.core.relocated(effects[-1].serial, "c was lost", lab.now))
+    lab.tick(0.3, live="abc")
+    assert (lab.core.primary, lab.core.refusal, lab.core.election) == ("a", "c was lost", None)
+    assert "the switch-over from a to c came to nothing: c was lost" in lab.texts("refused")
+
+
+def test_one_switch_over_at_a_time():
+    lab = Lab().up()
+    switching(lab)
+    with pytest.raises(Refused, match="a switch-over from a to c is under way"):
+        lab.core.promote("b", lab.now)
+
+
+def test_a_primary_that_dies_in_a_switch_over_is_replaced_by_the_one_that_was_wanted():
+    lab = Lab().up()
+    switching(lab)
+    lab.do(lab.core.exited("a", "signal 9", lab.now))
     lab.answer("b", "c")
     assert list(lab.promotions) == ["c"]
-    lab.accept("c")
-    lab.tick(1.2, live="bc")
-    assert lab.core.nodes["a"].process is Process.STARTING
+
+
+def test_a_switch_over_without_answer_ends_at_its_deadline():
+    lab = Lab().up()
+    switching(lab)
+    lab.tick(WATCH.relocate_timeout + 0.2, live="abc")
+    assert (lab.core.switch_over, lab.core.refusal) == (None, "no answer in time")
+    assert lab.promotions
+
+
+def test_a_switch_over_that_a_primary_ignores_ends_too():
+    lab = Lab().up()
+    lab.do(lab.core.promote("c", lab.now))
+    lab.tick(WATCH.relocate_timeout + 0.2, live="abc")
+    assert (lab.core.switch_over, lab.core.refusal, lab.core.primary) == (None, "no answer in time", "a")
+    assert not lab.promotions
+
+
+def test_a_primary_that_steps_down_for_a_successor_gets_a_moment():
+    lab = Lab().up()
+    lab.views["a"] = View("joining", 1, EPOCH + 30, whole=True, successor="127.0.0.1:5802")
+    lab.tick(0.5, live="abc")
+    assert not lab.promotions
+    lab.tick(1.0, live="abc")
+    assert lab.promotions
+
+
+def test_down_insists():
+    lab = Lab().up()
+    lab.do(lab.core.close(lab.now))
+    lab.do(lab.core.exited("b", "exit code 0", lab.now))
+    again = [effect for effect in lab.do(lab.core.tick(lab.now + 0.4)) if isinstance(effect, Signal)]
+    assert again == [Signal("a", signal.SIGTERM), Signal("c", signal.SIGTERM)]
+
+
+def test_a_primary_that_refuses_to_stop_is_not_killed():
+    lab = Lab().up()
+    lab.do(lab.core.stop("a", lab.now))
+    lab.tick(WATCH.stop_timeout + 0.1, live="abc")
+    assert Signal("a", signal.SIGKILL) not in lab.effects
+    assert lab.core.nodes["a"].wanted
+    assert "a did not stop within 5 s and goes on: it refuses, see its log" in lab.texts("refused")
 
 
 def test_close_stops_all_and_elects_nobody():

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 
@@ -25,6 +26,7 @@ class Watcher:
     def __init__(self, at_start: Callable[[PluginHost], object]) -> None:
         self.at_start = at_start
         self.calls: list[str] = []
+        self.refusal = ""
 
     def attach(self, host: PluginHost) -> HaHooks | None:
         self.host = host
@@ -34,6 +36,9 @@ class Watcher:
     def start(self) -> None:
         self.calls.append("start")
         self.at_start(self.host)
+
+    def may_stop(self) -> str:
+        return self.refusal
 
     def stop(self, reason: str) -> None:
         self.calls.append(f"stop {reason}")
@@ -55,6 +60,24 @@ def test_a_plug_in_sees_the_life_of_the_broker() -> None:
     plugin = Watcher(lambda host: host.loop.call_later(0.05, os.kill, os.getpid(), 15))
     assert run(plugin) == 0
     assert plugin.calls == ["attach", "start", "ready True", "stop SIGTERM"]
+
+
+def test_a_plug_in_refuses_the_first_signal_and_not_the_second(caplog: pytest.LogCaptureFixture) -> None:
+    def signal_twice(host: PluginHost) -> None:
+        def look() -> None:
+            if "SIGTERM is refused: too dear; a second signal within 10 s stops the broker" in caplog.messages:
+                plugin.calls.append("refused")
+                os.kill(os.getpid(), signal.SIGINT)
+            else:
+                host.loop.call_later(0.01, look)
+
+        plugin.refusal = "too dear"
+        host.loop.call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        host.loop.call_later(0.01, look)
+
+    plugin = Watcher(signal_twice)
+    assert run(plugin) == 0
+    assert plugin.calls == ["attach", "start", "ready True", "refused", "stop SIGINT"]
 
 
 def test_a_plug_in_ends_the_broker_with_its_code() -> None:

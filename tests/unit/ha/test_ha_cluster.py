@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.backup import Backup
+from ha.difference import Origin
 from ha.status import State
 from tests.unit.ha.world import Publisher, World
 
@@ -419,7 +420,7 @@ def test_set_on_record_at_the_manager_counts() -> None:
     recorded = world["a"].disk.in_sync.shrink(["id-b"])
     world["a"].kill()
     replies: list[dict[str, object]] = []
-    world["b"].node.request("ha.promote", {"in_sync": recorded.to_json()}, replies.append)
+    world["b"].node.request("ha.promote", {"in_sync": recorded.to_json()}, replies.append, "")
     world.until(lambda: bool(replies))
     assert "not in the in-sync set (a, c)" in str(replies[0]["error"])
     world.promote("c")
@@ -448,7 +449,7 @@ def test_two_histories_of_one_epoch_are_not_mixed() -> None:
     world.run(0.01)
     # c has written under its own claim of epoch 2, which b claims as well
     world["a"].kill()
-    loser.lineage[2] = "id-c"
+    loser.lineage[2] = Origin("id-c")
     loser.engine.begin_epoch(2)
     client = Publisher(world["c"])
     for number in range(20, 25):

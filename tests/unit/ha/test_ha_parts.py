@@ -15,6 +15,7 @@ from ha.events import EventLog
 from ha.membership import HaState, InSync, Member
 from ha.operations import Membership
 from ha.plugin import load_state, own_address
+from ha.state_file import FileDirectory, store
 from ha.status import EXPECTATIONS, TRANSITIONS, State, check_transition
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, InvariantError, LinkError
@@ -64,7 +65,8 @@ def test_range_sets_behave_as_sets(one: difference.Ranges, other: difference.Ran
 
 
 def test_foreign_epochs_are_those_known_to_both_by_another_leader() -> None:
-    assert difference.foreign_epochs({1: "a", 2: "b", 3: "b"}, {1: "a", 2: "c"}) == {2}
+    a, b, c = (difference.Origin(leader) for leader in "abc")
+    assert difference.foreign_epochs({1: a, 2: b, 3: b}, {1: a, 2: c}) == {2}
     ids: difference.Ranges = [(position.make(1, 5), position.make(1, 9)), (position.make(2, 10), position.make(2, 12))]
     assert difference.of_epochs(ids, {2}) == ids[1:]
 
@@ -155,7 +157,7 @@ def test_state_file(tmp_path: Path) -> None:
     path = tmp_path / "ha-state.json"
     assert load_state(path).epoch == 0
     state = HaState("me", 3, "you", InSync(2, "you", 5, (Member("me"),)))
-    path.write_text(json.dumps(state.to_json()))
+    store(FileDirectory(tmp_path), state)
     assert load_state(path) == state
     path.write_text("{")
     with pytest.raises(ConfigError):

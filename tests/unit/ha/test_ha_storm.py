@@ -6,10 +6,13 @@ does not kill the last broker that holds everything.
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 import pytest
 
+from ha.membership import HaState
 from ha.status import State
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -19,9 +22,13 @@ class Storm:
 
     def __init__(self, seed: int, safety: str, partitions: bool) -> None:
         self.rng = random.Random(seed)
-        self.names = "abcde"[: self.rng.choice([2, 3, 3, 4, 5]) if safety == "manager" else self.rng.choice([3, 3, 5])]
-        self.world = World(self.names, safety=safety, slice_size=1024, backup_timeout=2.0)
+        self.names = "abcde"[: self.rng.choice([3, 3, 5]) if safety == "quorum" else self.rng.choice([2, 3, 3, 4, 5])]
+        mode: dict[str, Any] = {"safety": safety}
+        if safety == "registry":
+            mode = {"safety": "manager", "registry": True, "isolation_wait": 0.0}
+        self.world = World(self.names, slice_size=1024, backup_timeout=2.0, **mode)
         self.partitions = partitions
+        self.registry = safety == "registry"
         self.clients: list[tuple[Publisher, int, dict[int, bytes]]] = []
         self.confirmed: set[bytes] = set()
         self.consumed: set[bytes] = set()
@@ -42,7 +49,9 @@ class Storm:
             [self.publish] * 6
             + [self.consume] * 2
             + [self.kill, self.boot, self.boot, self.pause, self.resume, self.promote, self.blink]
+            + [self.relocate, self.demote]
             + ([self.cut, self.heal] if self.partitions else [])
+            + ([self.lose_registry, self.find_registry] if self.registry else [])
         )
         action()
         self.world.run(self.rng.choice([0.0, 0.0003, 0.001, 0.01, 0.2, 1.3]))
@@ -82,7 +91,9 @@ class Storm:
     def kill(self) -> None:
         victim = self.rng.choice(self.hosts)
         others = [host for host in self.hosts if host.alive and host is not victim]
-        newest = max((host.disk.in_sync for host in self.hosts if host.alive), key=lambda i: i.key, default=None)
+        recorded = [HaState.from_json(json.loads(entry)) for entry in self.world.registry.values()]
+        states = [*(host.disk for host in self.hosts if host.alive), *recorded]
+        newest = max((state.in_sync for state in states), key=lambda i: i.key, default=None)
         if victim.alive and newest and any(host.node.whole and host.node.id in newest for host in others):
             self.collect()
             victim.kill()
@@ -119,6 +130,17 @@ class Storm:
         if host.alive and not host.paused:
             host.promote()
 
+    def relocate(self) -> None:
+        for host in self.primaries():
+            if not host.paused:
+                to = self.rng.choice(["", *self.names])
+                host.node.request("ha.relocate", {"to": to}, lambda reply: None, "")
+
+    def demote(self) -> None:
+        for host in self.primaries():
+            if not host.paused and self.rng.random() < 0.3:
+                host.node.request("ha.demote", {}, lambda reply: None, "")
+
     def cut(self) -> None:
         one = self.rng.choice(self.names)
         self.world.cut(one, *(name for name in self.names if name != one))
@@ -126,9 +148,16 @@ class Storm:
     def heal(self) -> None:
         self.world.heal()
 
+    def lose_registry(self) -> None:
+        self.world.registry_lost.add(self.rng.choice(self.names))
+
+    def find_registry(self) -> None:
+        self.world.registry_lost.clear()
+
     def settle(self) -> Host:
         """Everything is repaired; promote until somebody can be."""
         self.world.heal()
+        self.find_registry()
         self.resume()
         for _ in self.hosts:
             self.boot()
@@ -146,7 +175,7 @@ class Storm:
         return primary
 
 
-@pytest.mark.parametrize(("safety", "partitions"), [("manager", False), ("quorum", True)])
+@pytest.mark.parametrize(("safety", "partitions"), [("manager", False), ("quorum", True), ("registry", True)])
 @pytest.mark.parametrize("seed", range(40))
 def test_storm(seed: int, safety: str, partitions: bool) -> None:
     storm = Storm(seed, safety, partitions)

@@ -6,15 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from ha.environment import Answer, Outcome
-from ha.membership import InSync, Member
+from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, grant
+from ha.environment import Answer, Exchanged, Outcome
+from ha.membership import HaState, InSync, Member
 from ha.position import make
-from ha.promotion import Claim, ClaimRequest, Refuse, Survey, View, decide, decide_claims, grant
+from ha.promotion import Record, Refuse, decide
+from ha.safety import Safety
 from ha.status import State
+from ha.view import Survey, View
 
 NAMES = "abc"
 MEMBERS = {name: Member(f"id-{name}", name, f"{name}:1") for name in NAMES}
+BROKERS = tuple(f"{name}:1" for name in NAMES)
 SET = InSync(1, "id-a", 3, tuple(MEMBERS.values()))
+
+
+MANAGER, QUORUM = Safety("manager", BROKERS, 2.0), Safety("quorum", BROKERS, 2.0)
 
 
 def view(name: str, state: State = State.READY, sequence: int = 100, whole: bool = True, in_sync: InSync = SET) -> View:
@@ -30,7 +37,7 @@ def survey(*views: View, **silent: Outcome) -> Survey:
 
 
 def verdict(me: View, seen: Survey, safety: str = "manager", force: bool = False) -> Refuse | Claim:
-    return decide(me, seen, safety, 2, force)
+    return decide(me, seen, Safety(safety, BROKERS, 2.0), force)
 
 
 def refusal(me: View, seen: Survey, safety: str = "manager", force: bool = False) -> str:
@@ -108,14 +115,22 @@ def test_deposed_primary_that_holds_everything_may_return() -> None:
     assert isinstance(verdict(view("b", State.JOINING), survey(view("c", sequence=90))), Claim)
 
 
-def test_fresh_cluster_needs_a_majority_accounted_for() -> None:
+def test_fresh_cluster_needs_everybody_accounted_for() -> None:
+    """Whoever is silent may hold everything, and we may be the ones that lost their disks."""
     me = view("b", State.JOINING, 0, False, InSync())
-    found = claim(me, survey(a=Outcome.SILENT, c=Outcome.REFUSED))
+    found = claim(me, survey(a=Outcome.REFUSED, c=Outcome.REFUSED))
     assert (found.epoch, [member.name for member in found.members]) == (1, ["b"])
-    alone = survey(a=Outcome.SILENT, c=Outcome.SILENT)
-    assert "a:1, c:1 may hold more" in refusal(me, alone)
+    alone = survey(a=Outcome.SILENT, c=Outcome.REFUSED)
+    assert "a:1 does not answer: it may hold more. If you know that the cluster is new, use force" in refusal(me, alone)
     assert isinstance(verdict(me, alone, "availability"), Claim)
     assert isinstance(verdict(me, alone, force=True), Claim)
+
+
+def test_fresh_cluster_needs_a_majority_under_quorum() -> None:
+    me = view("b", State.JOINING, 0, False, InSync())
+    fresh_c = replace(view("c", State.JOINING, 0, False, InSync()), epoch=0)
+    assert isinstance(verdict(me, survey(fresh_c, a=Outcome.SILENT), "quorum"), Claim)
+    assert "1 brokers heard" in refusal(me, survey(a=Outcome.SILENT, c=Outcome.REFUSED), "quorum", force=True)
 
 
 def test_granted_claim_of_a_silent_broker_counts() -> None:
@@ -140,8 +155,8 @@ def test_nonsense_is_silence() -> None:
     assert seen.outcomes == {"a:1": Outcome.SILENT}
 
 
-def request(epoch: int = 2, position: int = 100, base: InSync = SET) -> ClaimRequest:
-    return ClaimRequest(epoch, MEMBERS["b"], make(1, position), base)
+def request(epoch: int = 2, position: int = 100, base: InSync = SET, whole: bool = True) -> ClaimRequest:
+    return ClaimRequest(epoch, MEMBERS["b"], make(1, position), base, whole=whole)
 
 
 def test_claim_is_granted_once_for_each_ballot() -> None:
@@ -158,11 +173,130 @@ def test_claim_is_denied_by_who_knows_more() -> None:
     assert grant(view("c", sequence=101, whole=False), request()) == ""
 
 
+@pytest.mark.parametrize("state", [State.JOINING, State.READY, State.RECOVERING, State.ACTIVE])
+def test_a_whole_member_denies_the_claim_of_one_that_is_not(state: State) -> None:
+    """When it was asked it may have said that it had lost its memory, and have become primary since."""
+    assert "c (" in grant(view("c", state), request(whole=False))
+    assert "whole member of the in-sync set, and the claimant is not" in grant(view("c", state), request(whole=False))
+    assert grant(view("c", state, whole=False), request(whole=False)) == ""
+    assert grant(view("c", state), request(whole=False, base=SET.shrink(["id-c"]).grow(MEMBERS["a"]))) == ""
+
+
+def test_a_request_keeps_its_content_on_the_wire() -> None:
+    for whole in (True, False):
+        assert ClaimRequest.from_json(request(whole=whole).to_json()) == request(whole=whole)
+
+
 def test_one_denial_is_enough() -> None:
     found = Claim(2, SET, ())
     yes = Answer(Outcome.ANSWERED, {"granted": True, "id": "id-c"})
     no = Answer(Outcome.ANSWERED, {"granted": False, "reason": "why not"})
-    assert decide_claims(found, {"a:1": Answer(Outcome.SILENT), "c:1": yes}, "id-b", "manager", 2) == ""
-    assert decide_claims(found, {"a:1": no, "c:1": yes}, "id-b", "manager", 2) == "why not"
-    assert decide_claims(found, {"a:1": Answer(Outcome.SILENT), "c:1": yes}, "id-b", "quorum", 2) == ""
-    assert "1 brokers, 2 needed" in decide_claims(found, {"c:1": Answer(Outcome.SILENT)}, "id-b", "quorum", 2)
+    assert decide_claims(found, {"a:1": Answer(Outcome.SILENT), "c:1": yes}, MEMBERS["b"], MANAGER) == ""
+    assert decide_claims(found, {"a:1": no, "c:1": yes}, MEMBERS["b"], MANAGER) == "why not"
+    assert decide_claims(found, {"a:1": Answer(Outcome.SILENT), "c:1": yes}, MEMBERS["b"], QUORUM) == ""
+    assert "1 brokers, 2 needed" in decide_claims(found, {"c:1": Answer(Outcome.SILENT)}, MEMBERS["b"], QUORUM)
+
+
+# ---- with a registry
+
+
+def recorded(*states: HaState) -> Record:
+    return Record(states, registry=True)
+
+
+def entry(name: str, in_sync: InSync = SET, epoch: int = 0) -> HaState:
+    return HaState(f"id-{name}", epoch or in_sync.epoch, f"id-{name}" if epoch else in_sync.leader, in_sync)
+
+
+def by_registry(me: View, seen: Survey, record: Record) -> Refuse | Claim:
+    return decide(me, seen, MANAGER, record=record)
+
+
+def refused_by_registry(me: View, seen: Survey, record: Record) -> str:
+    found = by_registry(me, seen, record)
+    assert isinstance(found, Refuse)
+    return found.text
+
+
+ALONE = survey(a=Outcome.SILENT, c=Outcome.SILENT)
+
+
+def test_a_whole_member_of_the_recorded_set_needs_nobody_else() -> None:
+    doubting = replace(view("b"), doubt=True)
+    assert isinstance(by_registry(doubting, ALONE, recorded(entry("a"))), Claim)
+    assert "no majority" in refusal(doubting, ALONE)
+    assert "was out of touch" in refusal(doubting, survey(view("c"), a=Outcome.SILENT))
+
+
+def test_a_set_that_only_the_registry_knows_counts() -> None:
+    without = SET.shrink(["id-b"])
+    text = refused_by_registry(view("b"), survey(a=Outcome.SILENT, c=Outcome.REFUSED), recorded(entry("a", without)))
+    assert "it is not in the in-sync set (a, c), and a may hold more but does not answer" in text
+    found = by_registry(view("b"), survey(a=Outcome.REFUSED, c=Outcome.REFUSED), recorded(entry("a", without)))
+    assert isinstance(found, Claim)
+    assert (found.base, found.whole) == (without, False)
+
+
+def test_a_registry_that_knows_less_than_a_broker_is_not_taken_for_certain() -> None:
+    assert "no majority" in refused_by_registry(view("b"), ALONE, recorded())
+    older = InSync(1, "id-a", 2, SET.members)
+    assert "no majority" in refused_by_registry(view("b"), ALONE, recorded(entry("a", older)))
+
+
+def test_who_is_not_whole_needs_a_majority_even_with_a_registry() -> None:
+    me = view("b", State.JOINING, 0, False)
+    assert "no majority" in refused_by_registry(me, ALONE, recorded(entry("a")))
+
+
+def test_fresh_is_a_cluster_whose_registry_is_empty() -> None:
+    me = view("b", State.JOINING, 0, False, InSync())
+    assert isinstance(by_registry(me, ALONE, recorded()), Claim)
+    claimed = recorded(entry("c", InSync(), 1))
+    assert "no majority" in refused_by_registry(me, ALONE, claimed)
+    found = by_registry(me, survey(a=Outcome.SILENT, c=Outcome.REFUSED), claimed)
+    assert isinstance(found, Claim)
+    assert found.epoch == 2
+
+
+def test_the_epoch_is_above_every_ballot_on_record() -> None:
+    found = by_registry(view("b"), survey(view("c"), a=Outcome.REFUSED), recorded(entry("a"), entry("c", SET, 9)))
+    assert isinstance(found, Claim)
+    assert found.epoch == 10
+
+
+def test_what_the_registry_says_against_a_claim() -> None:
+    found = Claim(2, SET, ())
+    mine = entry("b", SET, 2)
+    assert contradicted(found, "id-b", Exchanged((mine, entry("a"), entry("c", SET, 1)))) == ""
+    assert "does not answer: why" in contradicted(found, "id-b", Exchanged(error="why"))
+    assert "has claimed epoch 2 meanwhile" in contradicted(found, "id-b", Exchanged((mine, entry("c", SET, 2))))
+    newer = entry("a", SET.shrink(["id-b"]))
+    assert "was recorded meanwhile" in contradicted(found, "id-b", Exchanged((mine, newer)))
+
+
+# ---- members at run time
+
+
+def test_who_is_no_longer_a_member_is_refused_even_by_force() -> None:
+    changed = SET.change_brokers(("a:1", "c:1"), "b:1")
+    found = refusal(view("b"), survey(view("c", in_sync=changed), a=Outcome.REFUSED), force=True)
+    assert "it is no longer a member of the cluster (a:1, c:1)" in found
+
+
+def test_quorum_counts_the_brokers_of_the_newest_list_only() -> None:
+    changed = SET.change_brokers(("b:1", "c:1", "d:1", "e:1", "a:1"))
+    me, others = view("b", in_sync=changed), survey(view("c", in_sync=changed), a=Outcome.SILENT)
+    assert "2 brokers heard, 3 needed" in refusal(me, others, "quorum")
+    strangers = SET.change_brokers(("b:1", "d:1", "e:1"))
+    me, others = view("b", in_sync=strangers), survey(view("a"), view("c"))
+    assert "1 brokers heard, 2 needed" in refusal(me, others, "quorum")
+    found, yes = Claim(2, strangers, ()), Answer(Outcome.ANSWERED, {"granted": True, "id": "id-c"})
+    assert "granted by 1 brokers, 2 needed" in decide_claims(found, {"c:1": yes}, MEMBERS["b"], QUORUM)
+    assert decide_claims(found, {"d:1": yes}, MEMBERS["b"], QUORUM) == ""
+
+
+def test_under_quorum_a_candidate_that_does_not_know_its_address_has_no_vote() -> None:
+    me = replace(view("b"), address="")
+    assert "1 brokers heard, 2 needed" in refusal(me, survey(view("c"), a=Outcome.REFUSED), "quorum")
+    found, yes = Claim(2, SET, ()), Answer(Outcome.ANSWERED, {"granted": True, "id": "id-c"})
+    assert "granted by 1 brokers, 2 needed" in decide_claims(found, {"c:1": yes}, Member("id-b"), QUORUM)

@@ -6,8 +6,8 @@ import pytest
 
 from ha.environment import Outcome
 from ha.membership import Member
-from ha.promotion import Survey
 from ha.safety import Safety
+from ha.view import Survey
 
 ANSWERED, REFUSED, SILENT = Outcome.ANSWERED, Outcome.REFUSED, Outcome.SILENT
 
@@ -29,5 +29,5 @@ ANSWERED, REFUSED, SILENT = Outcome.ANSWERED, Outcome.REFUSED, Outcome.SILENT
 def test_a_primary_that_may_be_the_one_cut_off_waits(others: tuple[Outcome, ...], waits: bool) -> None:
     survey = Survey((), {f"host{i}:5672": outcome for i, outcome in enumerate(others)})
     members = [Member("lost", "lost", "host0:5672")]
-    assert Safety("manager", 2, 2.0).patience(survey, members) == (2.0 if waits else 0.0)
-    assert Safety("availability", 2, 2.0).patience(survey, members) == 0.0
+    assert Safety("manager", (), 2.0).patience(survey, members) == (2.0 if waits else 0.0)
+    assert Safety("availability", (), 2.0).patience(survey, members) == 0.0

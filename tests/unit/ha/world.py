@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ha.environment import Answer, Json, Outcome
+from ha.environment import Answer, Exchanged, Json, Outcome
 from ha.membership import HaState
 from ha.node import Node
+from ha.salvage import Header
 from ha.settings import NodeSettings
 from ha.status import State
 from qpidd_py.core import Batch, Connection, Engine, Queue, Route
+from tests.support.salvage import MemorySalvage
 
 LATENCY = 0.0005
 RETRANSMIT = 0.02
@@ -35,6 +37,8 @@ class FakeConfiguration:
         ENGINES.append(self.engine)
         self.queues: dict[str, tuple[Queue, int, bytes]] = {}
         self.promotions = 0
+        self.paused = self.throttled = ""
+        self.busy = (0, 0)
 
     def declare(self, name: str) -> Queue:
         number = max((queue.number for queue, _, _ in self.queues.values()), default=0) + 1
@@ -74,6 +78,18 @@ class FakeConfiguration:
     def on_deposed(self) -> None:
         self.promotions -= 1
 
+    def pause_clients(self, reason: str) -> None:
+        self.paused = reason
+
+    def resume_clients(self) -> None:
+        self.paused = ""
+
+    def still_busy(self) -> tuple[int, int]:
+        return self.busy
+
+    def on_throttle(self, reason: str) -> None:
+        self.throttled = reason
+
     def _create(self, uid: int, payload: bytes) -> None:
         fields = json.loads(payload)
         self.queues[fields["name"]] = (self.engine.create_queue(fields["number"], fields["name"], True), uid, payload)
@@ -112,6 +128,9 @@ class FakeLink:
 
     def send_batch(self, batch: Batch) -> None:
         self.connection.send_batch(batch)
+
+    def hold_batches(self, on: bool) -> None:
+        self.connection.receives_batches = not on
 
     def close(self) -> None:
         self.open = False
@@ -221,6 +240,9 @@ class Host:
     def __init__(self, world: World, name: str, settings: NodeSettings) -> None:
         self.world, self.name, self.settings = world, name, settings
         self.disk = HaState(id=f"id-{name}")
+        self.salvaged: list[MemorySalvage] = []
+        self.disk_room: int | None = None
+        """Messages that a salvage file may hold; None: any number."""
         self.life = 0
         self.alive = False
         self.paused = False
@@ -232,14 +254,18 @@ class Host:
         self.alive, self.paused = True, False
         self.life = next(self.world.numbers)
         self.links: list[FakeLink] = []
-        self.configuration = FakeConfiguration()
-        self.engine = self.configuration.engine
+        self.configure()
         self.node = Node(self.settings, self.engine, self.configuration, self, self.disk)
         self.engine.on_batch = self.node.batch
         self.engine.on_membership = self.node.membership
         life = self.life
         self.engine.schedule = lambda: self.world.at(0.0, self._guard(life, self.engine.end_turn))
         self.node.start()
+
+    def configure(self) -> None:
+        """Make the engine and what it serves."""
+        self.configuration: Any = FakeConfiguration()
+        self.engine: Engine = self.configuration.engine
 
     @property
     def state(self) -> State:
@@ -313,7 +339,7 @@ class Host:
             if not peer.alive:
                 answer(Answer(Outcome.REFUSED))
             else:
-                assert peer.node.request(method, json.loads(json.dumps(arguments)), reply)
+                assert peer.node.request(method, json.loads(json.dumps(arguments)), reply, self.settings.username)
                 peer.engine.end_turn()
 
         self.world.between(self, peer, arrive, guard=False)
@@ -334,6 +360,24 @@ class Host:
 
     def persist(self, state: HaState) -> None:
         self.disk = HaState.from_json(json.loads(json.dumps(state.to_json())))
+
+    def salvage(self, header: Header) -> MemorySalvage:
+        return MemorySalvage(header, self.salvaged, self.disk_room)
+
+    def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
+        world = self.world
+        finish = self._once(done)
+
+        def arrive() -> None:
+            if self.name in world.registry_lost:
+                return
+            if state is not None:
+                world.registry[self.name] = json.dumps(state.to_json())
+            states = tuple(HaState.from_json(json.loads(entry)) for entry in world.registry.values())
+            world.at(LATENCY, self._guard(self.life, lambda: finish(Exchanged(states))))
+
+        world.at(LATENCY, arrive)
+        self.after(timeout, lambda: finish(Exchanged(error="no answer in time")))
 
     def close_clients(self, code: int, text: str) -> None:
         self.closed_clients.append(text)
@@ -358,18 +402,24 @@ class Host:
 class World:
     """The clock, the wires, and the brokers."""
 
+    host_type: type[Host] = Host
+
     def __init__(self, names: str = "abc", **settings: Any) -> None:
         self.clock = 0.0
         self.numbers = itertools.count(1)
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.stalled: list[tuple[Host, Callable[[], None]]] = []
         self.cuts: set[frozenset[str]] = set()
+        self.registry: dict[str, str] = {}
+        """The manager's registry, for worlds with `registry=True`."""
+        self.registry_lost: set[str] = set()
+        """Names of the brokers that cannot reach it."""
         self.lines: list[str] = []
         addresses = tuple(f"{name}:1" for name in names)
         self.hosts: dict[str, Host] = {}
         for name, address in zip(names, addresses, strict=True):
             given = NodeSettings(name=name, address=address, brokers=addresses)
-            self.hosts[address] = Host(self, name, replace(given, **settings))
+            self.hosts[address] = self.host_type(self, name, replace(given, **settings))
         for host in self.hosts.values():
             host.boot()
 

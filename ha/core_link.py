@@ -1,0 +1,119 @@
+"""Replication links over connections of the core (`environment.Link`), and whom they tell what comes.          Shell.
+
+`OutgoingLink` is the end that connected and receives the log, `IncomingLink` the end that was connected to: a session
+of the broker that has become a link.  Backups and followers of single queues use the same two.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ha.environment import Link
+from qpidd_py.broker.session import Session
+from qpidd_py.core import Batch, Connection, Engine, Reactor
+from qpidd_py.errors import LinkError
+
+
+class LinkOwner(Protocol):
+    """Who is told: a node, a follower of a queue, the source of one."""
+
+    def link_frame(self, link: Link, kind: int, position: int, body: bytes) -> None: ...
+
+    def link_batches(self, link: Link, position: int) -> None: ...
+
+    def link_closed(self, link: Link, reason: str) -> None: ...
+
+
+class CoreLink:
+    """A link over a core connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    @property
+    def received(self) -> int:
+        return self.connection.received
+
+    @property
+    def sent(self) -> int:
+        return self.connection.sent
+
+    @property
+    def backlog(self) -> int:
+        return self.connection.backlog
+
+    def send_frame(self, kind: int, position: int, body: bytes) -> None:
+        self.connection.send_frame(kind, position, body)
+
+    def send_batch(self, batch: Batch) -> None:
+        self.connection.send_batch(batch)
+
+    def hold_batches(self, on: bool) -> None:
+        self.connection.receives_batches = not on
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class IncomingLink(CoreLink):
+    """The primary's end: a session of the broker that has become a link (`hooks.LinkHandler`)."""
+
+    def __init__(self, owner: LinkOwner, session: Session) -> None:
+        super().__init__(session.connection)
+        self._told = owner
+        self._session = session
+        self._over = False
+
+    def close(self) -> None:
+        if not self._over:
+            self._over = True
+            self._session.close(320, "the replication link is closed")
+
+    def link_frame(self, kind: int, position: int, body: bytes) -> None:
+        if not self._over:
+            self._told.link_frame(self, kind, position, body)
+
+    def link_batches(self, position: int) -> None:
+        raise LinkError("a backup has sent a batch")
+
+    def closed(self, reason: str) -> None:
+        if not self._over:
+            self._over = True
+            self._told.link_closed(self, reason)
+
+
+class OutgoingLink(CoreLink):
+    """The backup's end; owner of its core connection."""
+
+    def __init__(self, owner: LinkOwner, engine: Engine, reactor: Reactor) -> None:
+        super().__init__(Connection(engine, self, True))
+        self._told = owner
+        self._reactor = reactor
+        self._over = False
+        self.connection.switch_to_link(True)
+
+    def close(self) -> None:
+        if not self._over:
+            self._over = True
+            self._reactor.remove(self.connection)
+            self.connection.close()
+
+    def link_frame(self, kind: int, position: int, body: bytes) -> None:
+        self._told.link_frame(self, kind, position, body)
+
+    def link_batches(self, position: int) -> None:
+        self._told.link_batches(self, position)
+
+    def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
+        self._lost(text)
+
+    def closed(self, reason: str) -> None:
+        self._lost(reason)
+
+    def output_ready(self) -> None:
+        """Not called: the reactor serves the socket."""
+
+    def _lost(self, reason: str) -> None:
+        if not self._over:
+            self.close()
+            self._told.link_closed(self, reason)

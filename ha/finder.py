@@ -1,0 +1,215 @@
+"""A backup finds the primary: from nothing, or from a hint, to an open link.
+
+    SEARCHING ──a survey or a hint names one──▶ CONNECTING ──link open──▶ FOUND
+        ▲                                           │                       │
+        └── no, or no answer: after a delay ────────┘                       │
+        └── the link is lost (after a delay), or a claim was granted ───────┘
+
+A *hint* is where the primary is going to be: who has our grant, or whom we have handed over to.  It is tried before
+anybody is asked, and forgotten when nobody answers there, when it has not become primary after HINT_ATTEMPTS, or when a
+primary has welcomed or refused us.
+
+Invariants: at most one round of questions or one attempt to connect is under way; what belongs to an earlier one, told
+by its number (`_attempt`), is dropped, a link with it.  `found` is called only in CONNECTING, and never in a pause.
+Who may call: the backup that owns it.  In FOUND it waits until it is told that the link is no more (`lost`, `follow`
+or `pause`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from ha.environment import Answer, Link, Outcome
+from ha.survey import Round
+from ha.view import Survey, View
+from qpidd_py.errors import LinkError
+
+if TYPE_CHECKING:
+    from ha.node import Node
+
+FIRST_DELAY: Final = 0.004
+"""Seconds before a second attempt; a claimant is primary some milliseconds after we have granted its claim."""
+HINT_ATTEMPTS: Final = 6
+"""A claimant that is no primary after that many attempts has failed: ask around instead."""
+
+
+class Stage(Enum):
+    """How far it has come."""
+
+    SEARCHING = "searching"
+    CONNECTING = "connecting"
+    FOUND = "found"
+
+
+class Finder:
+    """The search of one backup; `found` gets each link that is opened."""
+
+    def __init__(self, node: Node, found: Callable[[Link], None]) -> None:
+        self._node = node
+        self._env = node.env
+        self._found = found
+        self.stage = Stage.SEARCHING
+        self.hint = ""
+        """Address."""
+        self.survey: Survey | None = None
+        """Of the last round, if it has found no primary."""
+        self._hint_attempts = 0
+        self._attempt = 0
+        self._delay = FIRST_DELAY
+        self._round: Round | None = None
+        self._paused = False
+        self._complaint = ""
+        """What was said last of why we are not let in."""
+
+    # ---- what the backup tells ------------------------------------------------------------------------------------
+
+    def search(self) -> None:
+        """Look for a primary unless that is going on already."""
+        if self._paused or self.stage is Stage.FOUND or self._round is not None:
+            return
+        if self.stage is Stage.CONNECTING and not self.hint:
+            return
+        if self.hint:
+            self._connect(self.hint)
+        else:
+            self._ask()
+
+    def pause(self) -> None:
+        """Give up what is under way."""
+        self._paused = True
+        self._begin_again()
+        if self._round:
+            self._round.cancel()
+            self._round = None
+
+    def resume(self) -> None:
+        self._paused = False
+        self.search()
+
+    def follow(self, address: str) -> None:
+        """Go there at once."""
+        self._begin_again()
+        self.hint, self._hint_attempts, self._delay = address, 0, FIRST_DELAY
+        self.survey = None
+        self.search()
+
+    def expect(self, address: str) -> None:
+        """Look there first."""
+        self.hint = address
+
+    def welcomed(self) -> None:
+        """This primary takes us: what we were told before is out of date."""
+        self.hint = ""
+
+    def refused(self, reason: str) -> None:
+        """This primary does not; it will say so at every attempt."""
+        if self._is_news(reason):
+            self._env.log("error", f"the primary refuses us: {reason}")
+        self.hint = ""
+
+    def admitted(self) -> None:
+        """It sends us its log: when the link is lost now, a second attempt is made soon."""
+        self._delay = FIRST_DELAY
+
+    def lost(self) -> None:
+        """The link is no more."""
+        self._attempt += 1
+        self._again()
+
+    # ---- asking around --------------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        self._begin_again()
+        settings = self._node.settings
+        timeout = min(settings.heartbeat, settings.maintenance)
+        self._round = self._node.ask_all(timeout, self._surveyed, self._is_primary, self._node.everybody())
+
+    def _is_primary(self, answer: Answer) -> bool:
+        try:
+            view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
+        except LinkError:
+            return False
+        return view is not None and self._would_follow(view)
+
+    def _would_follow(self, view: View) -> bool:
+        node = self._node
+        known = view.ballot >= node.persisted.ballot and view.id != node.id
+        return view.state.is_primary and known and node.is_broker(node.settings.address, view.in_sync)
+
+    def _surveyed(self, answers: dict[str, Answer]) -> None:
+        """Never called in a pause, which cancels the round."""
+        self._round = None
+        survey = Survey.of(self._node.id, answers)
+        primaries = [view for view in survey.views if self._would_follow(view)]
+        self.survey = None if primaries else survey
+        if primaries:
+            self._connect(max(primaries, key=lambda view: view.ballot).address)
+        elif told := self._told(survey):
+            self._connect(told)
+        else:
+            self._again()
+
+    def _told(self, survey: Survey) -> str:
+        """A primary that others follow and that we did not ask: it may have become a member after our list was made."""
+        told = [view for view in survey.views if view.primary and view.primary not in survey.outcomes]
+        best = max(told, key=lambda view: view.ballot, default=None)
+        return best.primary if best is not None and best.primary != self._node.settings.address else ""
+
+    # ---- an attempt to connect ------------------------------------------------------------------------------------
+
+    def _connect(self, address: str) -> None:
+        self._attempt += 1
+        attempt = self._attempt
+        self.stage = Stage.CONNECTING
+        view = self._node.view()
+        about: dict[str, object] = {"id": view.id, "name": view.name, "address": view.address}
+        about.update(state=view.state.value, epoch=view.epoch)
+        timeout = self._node.settings.dead_after
+        self._env.connect(address, {"qpid.ha-backup": about}, timeout, lambda end: self._connected(attempt, end))
+
+    def _connected(self, attempt: int, end: Link | Answer) -> None:
+        if attempt != self._attempt:
+            if not isinstance(end, Answer):
+                end.close()
+            return
+        if isinstance(end, Answer):
+            self._not_connected(end)
+            return
+        self.stage, self.survey = Stage.FOUND, None
+        self._found(end)
+
+    def _not_connected(self, answer: Answer) -> None:
+        if self.hint:
+            self._hint_attempts += 1
+            if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
+                self.hint, self._delay = "", FIRST_DELAY
+        if answer.error and self._is_news(answer.error):
+            # Another backup that says so is the usual case; wrong credentials are not, and are said once.
+            usual = answer.outcome is not Outcome.ANSWERED or "is a backup" in answer.error
+            self._env.log("debug" if usual else "warning", f"not connected: {answer.error}")
+        self._again()
+
+    def _is_news(self, complaint: str) -> bool:
+        news = complaint != self._complaint
+        self._complaint = complaint
+        return news
+
+    # ---- the next attempt -----------------------------------------------------------------------------------------
+
+    def _begin_again(self) -> None:
+        """Whatever is under way is out of date."""
+        self.stage = Stage.SEARCHING
+        self._attempt += 1
+
+    def _again(self) -> None:
+        """Try again after a delay that grows up to link-maintenance-interval."""
+        attempt = self._attempt
+        self.stage = Stage.SEARCHING
+        delay, self._delay = self._delay, min(self._delay * 1.5, self._node.settings.maintenance)
+        self._env.after(delay, lambda: self._retry(attempt))
+
+    def _retry(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            self.search()

@@ -1,0 +1,160 @@
+"""Management requests: a table of methods, who may call them, and what a member of a cluster answers.
+
+A handler either answers at once (it returns the result, or raises `LinkError` with the text of the refusal) or later
+(it gets the callback, and calls it exactly once).  If `ha-username` is set, only that user may steer: whoever could
+promote, relocate or claim could also lose messages.  Everybody may look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ha.brokers import Brokers
+from ha.claims import ClaimRequest
+from ha.environment import Json
+from ha.membership import InSync
+from ha.primary import Primary
+from ha.protocol import need
+from qpidd_py.errors import LinkError
+
+if TYPE_CHECKING:
+    from ha.node import Node
+
+Reply = Callable[[Json], None]
+Handler = Callable[[Json, str], Json]
+"""(arguments, user) -> result"""
+LaterHandler = Callable[[Json, str, Reply], None]
+"""(arguments, user, reply); `reply` takes {"ok": true, "result": ...} or {"ok": false, "error": text}."""
+
+STEERING: Final[dict[str, frozenset[str]]] = {
+    "ha.promote": frozenset(),
+    "ha.demote": frozenset(),
+    "ha.relocate": frozenset(),
+    "ha.claim": frozenset(),
+    "ha.replicate": frozenset(),
+    "ha.member": frozenset({"add", "remove"}),
+    "ha.salvage": frozenset({"restore", "restored", "discard"}),
+}
+"""Methods that change what a cluster does; where actions are given, only these of its argument `action` do."""
+
+
+def steers(method: str, arguments: Json) -> bool:
+    actions = STEERING.get(method)
+    return actions is not None and (not actions or arguments.get("action") in actions)
+
+
+class RequestTable:
+    """Methods by name; other modules put theirs in with `add` and `add_later`."""
+
+    def __init__(self, steerer: str) -> None:
+        """`steerer` is ha-username; empty: everybody may steer."""
+        self._steerer = steerer
+        self._handlers: dict[str, Handler] = {}
+        self._later: dict[str, LaterHandler] = {}
+
+    def add(self, method: str, handler: Handler) -> None:
+        self._handlers[method] = handler
+
+    def add_later(self, method: str, handler: LaterHandler) -> None:
+        self._later[method] = handler
+
+    def may_steer(self, user: str) -> bool:
+        return not self._steerer or user == self._steerer
+
+    def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
+        """False for a method that is not ours."""
+        if method not in self._handlers and method not in self._later:
+            return False
+        try:
+            self._check(method, arguments, user)
+            if method in self._later:
+                self._later[method](arguments, user, reply)
+            else:
+                reply({"ok": True, "result": self._handlers[method](arguments, user)})
+        except LinkError as error:
+            reply({"ok": False, "error": str(error)})
+        return True
+
+    def _check(self, method: str, arguments: Json, user: str) -> None:
+        if steers(method, arguments) and not self.may_steer(user):
+            what = " ".join(filter(None, [method, str(arguments.get("action", ""))]))
+            raise LinkError(f"ACCESS_REFUSED - user {user!r} may not call {what}, expected the user of ha-username")
+
+
+class NodeRequests(RequestTable):
+    """What a member of a cluster answers."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.settings.username)
+        self._node = node
+        self.add("ha.status", self._status)
+        self.add("ha.query", self._query)
+        self.add("ha.ask", self._ask)
+        self.add("ha.claim", self._claim)
+        self.add_later("ha.promote", self._promote)
+        self.add_later("ha.relocate", self._relocate)
+        self.add_later("ha.demote", self._demote)
+        self.add_later("ha.member", Brokers(node).request)
+
+    def _promote(self, arguments: Json, user: str, reply: Reply) -> None:
+        """`ha.promote`: force, and in_sync, the set that the manager has on record."""
+        known = InSync.from_json(arguments["in_sync"]) if arguments.get("in_sync") else None
+        self._node.promote(reply, bool(arguments.get("force")), known)
+
+    def _relocate(self, arguments: Json, user: str, reply: Reply) -> None:
+        """`ha.relocate`: to, the name, id or address of a backup; without it the one that has acknowledged most."""
+        self._node.relocate(str(arguments.get("to") or ""), reply)
+
+    def _demote(self, arguments: Json, user: str, reply: Reply) -> None:
+        """`ha.demote`: step down in place; a backup says yes and changes nothing."""
+        node = self._node
+        # Not from within this call: it came over a session, and sessions are about to be closed.
+        node.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
+        node.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
+
+    def _ask(self, arguments: Json, user: str) -> Json:
+        """`ha.ask`: our view.  A broker that asks says its ballot, too; a primary below it is deposed."""
+        node = self._node
+        if arguments.get("id") and self.may_steer(user):
+            ballot = need(arguments, "epoch", int), need(arguments, "leader", str)
+            if isinstance(node.role, Primary) and ballot > node.persisted.ballot:
+                node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
+        return node.view().to_json()
+
+    def _claim(self, arguments: Json, user: str) -> Json:
+        return self._node.claimed(ClaimRequest.from_json(arguments))
+
+    def _status(self, arguments: Json, user: str) -> Json:
+        node = self._node
+        stall = node.stall()
+        return {
+            "state": node.state.value,
+            "name": node.settings.name,
+            "id": node.id,
+            "epoch": node.epoch,
+            "stalled": stall["why"] if stall else "",
+            "advice": node.advice(),
+        }
+
+    def _query(self, arguments: Json, user: str) -> Json:
+        node = self._node
+        return {
+            "status": node.state.value,
+            "name": node.settings.name,
+            "broker_id": node.id,
+            "brokers_url": ",".join(node.brokers),
+            "public_url": node.settings.public_url,
+            "replicate": node.settings.replicate,
+            "safety": node.settings.safety,
+            "epoch": node.epoch,
+            "position": node.role.position,
+            "safe": node.engine.safe,
+            "whole": node.whole,
+            "in_sync": node.persisted.in_sync.to_json(),
+            "members": node.role.members(),
+            "primary": node.role.primary_address,
+            "stalled": node.stall(),
+            "isolated": bool(node.role.isolation),
+            "advice": node.advice(),
+        }

@@ -1,0 +1,77 @@
+"""A cluster of real brokers that a test steers with the management requests and with `qpid-ha`."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from tests.support.process import BrokerProcess
+from tests.support.wait import wait_for
+
+TIME = 30.0  # seconds; far beyond what anything here takes
+
+
+class Members:
+    """A cluster; the first broker becomes primary."""
+
+    def __init__(self, directory: Path, *options: str, names: str = "abc", login: str = "") -> None:
+        """`login`: USER/PASSWORD of the tool, and of the brokers among themselves."""
+        self._login = login or "guest/guest"
+        if login:
+            user, _, password = login.partition("/")
+            options = (*options, "--ha-username", user, "--ha-password", password)
+        self._directory, self._options = directory, options
+        self.brokers = {name: BrokerProcess(directory, name=name) for name in names}
+        self.url = ",".join(broker.address for broker in self.brokers.values())
+        for broker in self.brokers.values():
+            self.configure(broker)
+
+    def configure(self, broker: BrokerProcess) -> None:
+        broker.options = [
+            *("--ha-cluster", "yes", "--ha-brokers-url", self.url, "--ha-replicate", "all"),
+            *self._options,
+        ]
+
+    def add(self, name: str) -> BrokerProcess:
+        """One that the others were not told of; it knows all."""
+        broker = self.brokers[name] = BrokerProcess(self._directory, name=name)
+        self.url = f"{self.url},{broker.address}"
+        self.configure(broker)
+        return broker.start()
+
+    def up(self) -> None:
+        for broker in self.brokers.values():
+            broker.start()
+        first = next(iter(self.brokers))
+        self.tool("promote", "--cluster-manager", name=first)
+        self.settled(first)
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.close()
+
+    def ask(self, name: str, method: str, **arguments: Any) -> Any:
+        with ManagementSocket(Target("127.0.0.1", self.brokers[name].port), Deadline(TIME)) as connection:
+            return connection.request(method, arguments)
+
+    def states(self) -> dict[str, str]:
+        """Of those that run."""
+        running = [name for name, broker in self.brokers.items() if broker.running]
+        return {name: self.ask(name, "ha.status")["state"] for name in running}
+
+    def settled(self, primary: str) -> None:
+        """`primary` is active, everybody else who runs is ready."""
+
+        def found() -> bool:
+            states = self.states()
+            return states == {name: "active" if name == primary else "ready" for name in states}
+
+        wait_for(found, TIME, lambda: f"{primary} active, the others ready: {self.states()}")
+
+    def tool(self, *words: str, name: str = "a", code: int = 0, login: str = "") -> str:
+        """What `qpid-ha` prints, with the cluster's login or another one."""
+        command = [sys.executable, "-m", "ha.cli", *words, "-b", f"{login or self._login}@{self.brokers[name].address}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, done
+        return done.stdout

@@ -1,0 +1,291 @@
+"""The registries of real managers: a file, and Pacemaker's attributes behind its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ha.environment import Exchanged
+from ha.membership import HaState, InSync, Member
+from ha.plugin import registry_store
+from ha.registry_file import FileRegistry
+from ha.registry_pacemaker import PacemakerRegistry
+from ha.registry_worker import RegistryError, RegistryWorker, Store
+from ha.settings import HaSettings
+from qpidd_py.errors import ConfigError
+
+A, B = Member("id-a", "a", "a:1"), Member("id-b", "b", "b:1")
+
+
+def state(member: Member, epoch: int, version: int = 0) -> HaState:
+    return HaState(member.id, epoch, member.id, InSync(epoch, member.id, version, (A, B)))
+
+
+# ---- a file
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> FileRegistry:
+    return FileRegistry(tmp_path / "registry.json")
+
+
+def test_a_file_that_is_not_there_yet_is_an_empty_registry(registry: FileRegistry) -> None:
+    assert registry.exchange(None, 1.0) == ()
+
+
+def test_what_is_written_is_read_by_others(registry: FileRegistry, tmp_path: Path) -> None:
+    assert registry.exchange(state(A, 1), 1.0) == (state(A, 1),)
+    other = FileRegistry(tmp_path / "registry.json")
+    assert set(other.exchange(state(B, 2, 3), 1.0)) == {state(A, 1), state(B, 2, 3)}
+    assert set(registry.exchange(None, 1.0)) == {state(A, 1), state(B, 2, 3)}
+
+
+def test_an_entry_never_goes_back(registry: FileRegistry) -> None:
+    registry.exchange(HaState(A.id, 1, A.id, InSync(1, A.id, 7, (A,))), 1.0)
+    (found,) = registry.exchange(HaState(A.id, 4, B.id, InSync(1, A.id, 3, (A, B))), 1.0)
+    assert found == HaState(A.id, 4, B.id, InSync(1, A.id, 7, (A,)))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: text[:-20],
+        lambda text: text.replace('"epoch": 1', '"epoch": 0'),
+    ],
+)
+def test_a_damaged_file_is_an_error_and_is_not_overwritten(registry: FileRegistry, tmp_path: Path, damage) -> None:
+    registry.exchange(state(A, 1), 1.0)
+    path = tmp_path / "registry.json"
+    path.write_text(damaged := damage(path.read_text()))
+    for entry in (None, state(B, 2)):
+        with pytest.raises(RegistryError, match=r"registry.json cannot be used: (not a registry|checksum)"):
+            registry.exchange(entry, 1.0)
+    assert path.read_text() == damaged
+
+
+def test_a_lock_that_another_process_holds_costs_the_exchange(registry: FileRegistry, tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "registry.json.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(RegistryError, match="is locked by another process"):
+            registry.exchange(state(A, 1), 0.05)
+        assert registry.exchange(None, 0.05) == ()
+    finally:
+        os.close(descriptor)
+    assert registry.exchange(state(A, 1), 1.0) == (state(A, 1),)
+
+
+def test_of_many_that_exchange_at_once_each_pair_sees_one_of_the_two(tmp_path: Path) -> None:
+    members = [Member(f"id-{number}") for number in range(8)]
+    seen: dict[str, set[str]] = {}
+
+    def run(member: Member) -> None:
+        states = FileRegistry(tmp_path / "registry.json").exchange(state(member, 1), 10.0)
+        seen[member.id] = {each.id for each in states}
+
+    threads = [threading.Thread(target=run, args=[member]) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == len(members)
+    for one in members:
+        for other in members:
+            assert other.id in seen[one.id] or one.id in seen[other.id]
+
+
+# ---- Pacemaker
+
+CRM_ATTRIBUTE = """#!/bin/sh
+echo "crm_attribute $*" >> "$PACEMAKER/log"
+while [ $# -gt 0 ]; do
+    case $1 in
+        --node) node=$2 ;;
+        --name) name=$2 ;;
+        --update) value=$2 ;;
+        --lifetime) [ "$2" = forever ] || exit 64 ;;
+    esac
+    shift 2
+done
+[ ! -e "$PACEMAKER/read-only" ] || { echo "Error performing operation: Permission denied" >&2; exit 4; }
+mkdir -p "$PACEMAKER/$name" && printf %s "$value" > "$PACEMAKER/$name/$node"
+[ ! -e "$PACEMAKER/ring-breaks" ] || echo 0 > "$PACEMAKER/quorum"
+"""
+CIBADMIN = """#!/bin/sh
+[ ! -e "$PACEMAKER/hang" ] || exec sleep 60
+echo "cibadmin $*" >> "$PACEMAKER/log"
+name=${3#*@name=\\'} name=${name%%\\'*}
+[ -d "$PACEMAKER/$name" ] || { echo "No such device or address" >&2; exit 105; }
+echo "<xpath-query>"
+for file in "$PACEMAKER/$name"/*; do
+    echo "<nvpair id='nodes-$file' name='$name' value='$(cat "$file")'/>"
+done
+echo "</xpath-query>"
+"""
+CRM_NODE = """#!/bin/sh
+case $1 in
+    --quorum) cat "$PACEMAKER/quorum" ;;
+    --name) echo "$NODE" ;;
+esac
+"""
+
+
+@pytest.fixture
+def pacemaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The tools, keeping their data in a directory."""
+    tools, data = tmp_path / "bin", tmp_path / "data"
+    tools.mkdir()
+    data.mkdir()
+    for name, script in {"crm_attribute": CRM_ATTRIBUTE, "cibadmin": CIBADMIN, "crm_node": CRM_NODE}.items():
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
+    (data / "quorum").write_text("1\n")
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("PACEMAKER", str(data))
+    monkeypatch.setenv("NODE", "node1")
+    yield data
+
+
+def test_pacemaker_without_an_attribute_is_an_empty_registry(pacemaker: Path) -> None:
+    assert PacemakerRegistry("").exchange(None, 10.0) == ()
+    assert "crm_attribute" not in (pacemaker / "log").read_text()
+
+
+def test_each_broker_writes_the_attribute_of_its_node_and_reads_all(
+    pacemaker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert PacemakerRegistry("orders").exchange(state(A, 1), 10.0) == (state(A, 1),)
+    monkeypatch.setenv("NODE", "node2")
+    assert set(PacemakerRegistry("orders").exchange(state(B, 2, 5), 10.0)) == {state(A, 1), state(B, 2, 5)}
+    assert sorted(path.name for path in (pacemaker / "qpid-ha-state-orders").iterdir()) == ["node1", "node2"]
+    assert PacemakerRegistry("other").exchange(None, 10.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("read-only", "crm_attribute ended with code 4: Error performing operation: Permission denied"),
+        ("hang", "cibadmin has not ended in time"),
+        ("ring-breaks", "this partition of the cluster has no quorum"),
+    ],
+)
+def test_pacemaker_that_fails_is_an_error(pacemaker: Path, fault: str, text: str) -> None:
+    (pacemaker / fault).touch()
+    with pytest.raises(RegistryError, match=text):
+        PacemakerRegistry("").exchange(state(A, 1), 0.5 if fault == "hang" else 10.0)
+
+
+def test_a_partition_without_quorum_writes_nothing(pacemaker: Path) -> None:
+    (pacemaker / "quorum").write_text("0\n")
+    with pytest.raises(RegistryError, match="this partition of the cluster has no quorum"):
+        PacemakerRegistry("").exchange(state(A, 1), 10.0)
+    assert not (pacemaker / "qpid-ha-state").exists()
+
+
+def test_an_attribute_that_is_no_state_is_an_error(pacemaker: Path) -> None:
+    (pacemaker / "qpid-ha-state").mkdir()
+    (pacemaker / "qpid-ha-state" / "node9").write_text("bm9uc2Vuc2U=")
+    with pytest.raises(RegistryError, match="attribute qpid-ha-state cannot be used"):
+        PacemakerRegistry("").exchange(None, 10.0)
+
+
+def test_a_machine_without_pacemaker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RegistryError, match="crm_node is not there: is Pacemaker installed"):
+        PacemakerRegistry("").exchange(None, 10.0)
+
+
+# ---- the worker
+
+
+class Slow(Store):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.calls: list[HaState | None] = []
+
+    def exchange(self, state: HaState | None, timeout: float) -> tuple[HaState, ...]:
+        self.calls.append(state)
+        self.go.wait(10.0)
+        return (state,) if state is not None else ()
+
+
+def ends(store: Store, timeouts: list[float], release: Slow | None = None) -> list[Exchanged]:
+    """Exchanges one after the other; what was answered, in the order of the answers."""
+
+    async def run() -> list[Exchanged]:
+        loop = asyncio.get_running_loop()
+        worker = RegistryWorker(loop, store)
+        found: list[Exchanged] = []
+        over = asyncio.Event()
+
+        def done(exchanged: Exchanged) -> None:
+            found.append(exchanged)
+            if release is not None and exchanged.error:
+                release.go.set()
+            if len(found) == len(timeouts):
+                over.set()
+
+        for number, timeout in enumerate(timeouts):
+            worker.exchange(state(A, number), timeout, done)
+        assert found == [], "never before the call has returned"
+        async with asyncio.timeout(10.0):
+            await over.wait()
+        worker.stop()
+        return found
+
+    return asyncio.run(run())
+
+
+def test_the_worker_answers_in_order(registry: FileRegistry) -> None:
+    found = ends(registry, [5.0] * 3)
+    assert [exchanged.states[0].epoch for exchanged in found] == [0, 1, 2]
+
+
+def test_the_worker_says_when_an_exchange_fails(registry: FileRegistry, tmp_path: Path) -> None:
+    (tmp_path / "registry.json").write_text("{}")
+    (found,) = ends(registry, [5.0])
+    assert "not a registry" in found.error
+    assert found.states == ()
+
+
+def test_an_answer_that_comes_too_late_is_dropped_and_the_next_one_is_not() -> None:
+    slow = Slow()
+    first, second = ends(slow, [0.05, 5.0], release=slow)
+    assert (first.error, first.states) == ("no answer in 0.05 s", ())
+    assert [each.epoch for each in second.states] == [1]
+    assert slow.calls == [state(A, 0), state(A, 1)]
+
+
+# ---- the options
+
+
+def test_options_that_fit() -> None:
+    assert registry_store(HaSettings()) is None
+    assert isinstance(registry_store(HaSettings(ha_registry="pacemaker")), PacemakerRegistry)
+    assert isinstance(registry_store(HaSettings(ha_registry="file", ha_registry_file=Path("/r"))), FileRegistry)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"ha_registry": "file"}, "ha-registry: found file without ha-registry-file, expected the path"),
+        ({"ha_registry_file": Path("/r")}, "found /r with ha-registry=none, expected ha-registry=file"),
+        (
+            {"ha_registry": "pacemaker", "ha_safety": "availability"},
+            "ha-registry: found pacemaker with ha-safety=availability, expected none",
+        ),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        HaSettings(**options)  # type: ignore[arg-type]
