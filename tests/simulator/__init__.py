@@ -1,12 +1,22 @@
-"""Brokers, links, clients and a resource manager as pure code under one seeded scheduler.
+"""Brokers, links, clients, disks and resource managers as pure code under one seeded scheduler.
 
-Real: the core, the broker (sessions, virtual host), the HA node.  Simulated: time, the network (`network.py`), the
-processes with their crashes and pauses (`process.py`), clients that speak AMQP octets (`clients.py`), the resource
-manager (`manager.py`) and the faults (`faults.py`).  What must hold is in `history.py`; `simulation.py` puts it
-together; `mutants.py` breaks the HA core on purpose, to show that the invariants can fail.
+Real: the core, the broker (sessions, virtual host), the HA node, the state file's codec.  Simulated: time and clocks,
+the network (`network.py`), processes with their crashes and pauses (`process.py`, `environment.py`) and disks
+(`disk.py`), clients that speak AMQP octets (`clients.py`, `producers.py`, `consumers.py`, `architects.py`), resource
+managers (`manager.py`; what they may do: `rules.py`), their registry (`registry.py`) and the faults (`faults.py`).
 
-One seed is one schedule, exactly.  To see it:
+    seed ──plan.py──▶ Scenario (scenario.py) ──simulation.py──▶ holds, or Violation
+                        ▲        │
+              scenarios/*.yaml   └──shrink.py──▶ a small one that still fails
 
-    python -m tests.simulator --seed 17 --verbose
-    python -m tests.simulator --seeds 0:5000
+What must hold is listed in `history.py` and checked there and in `judge.py`; `mutants.py` breaks the HA core on
+purpose, to show that the invariants can fail.  One scenario is one schedule, exactly.  To see it:
+
+    python -m tests.simulator --seed 17 --mode quorum --verbose
+    python -m tests.simulator --seeds 0:5000 --jobs 2 --keep-going
+    python -m tests.simulator --seed 17 --mode quorum --shrink --save small.yaml
+    python -m tests.simulator --replay small.yaml --verbose
+
+To look into a failure: the first line that surprises is mostly a claim, a membership or a `safe`; from there backwards.
+A change of `plan.py` makes other scenarios of the same seeds, so a finding is kept as a file, not as a seed.
 """

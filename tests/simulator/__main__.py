@@ -1,58 +1,93 @@
-"""Runs seeds: `python -m tests.simulator --seed N --verbose` prints what happens in one; `--seeds A:B` runs many."""
+"""Runs seeds of the simulator.
+
+    python -m tests.simulator --seeds 0:10000 --mode quorum --jobs 2 --keep-going    many
+    python -m tests.simulator --seed 17 --mode quorum --verbose                      one, with all that happens
+    python -m tests.simulator --seed 17 --mode quorum --shrink --save FILE           makes a failing one small
+    python -m tests.simulator --replay FILE --verbose                                a scenario from a file
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections import Counter
-from contextlib import nullcontext
+from pathlib import Path
 
 from tests.simulator.mutants import MUTANTS
+from tests.simulator.plan import plan
+from tests.simulator.runner import Work, run
+from tests.simulator.scenario import MODES, Scenario
 from tests.simulator.scheduler import Violation
+from tests.simulator.shrink import outcome, shrink
 from tests.simulator.simulation import Simulation
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
+    options = _parser().parse_args()
+    faults = tuple(name for name in options.faults.split(",") if name)
+    work = Work(options.mode, faults, options.mutant)
+    if options.replay or options.seed is not None:
+        with work.broken():
+            scenario = Scenario.load(options.replay) if options.replay else plan(options.seed, work.mode, faults)
+            return _one(scenario, options)
+    return _many(work, options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulator", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, help="run this one")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the scenario in a file")
     parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="run A to B-1")
-    parser.add_argument("--safety", default="", choices=("", "manager", "quorum"), help="the seed decides by default")
+    parser.add_argument("--mode", default="", choices=("", *MODES), help="the seed decides by default")
     parser.add_argument("--faults", default="", metavar="NAME,...", help="kinds of faults; the seed decides by default")
     parser.add_argument("--mutant", default="", choices=("", *MUTANTS), help="break the HA core like that")
-    parser.add_argument("--verbose", action="store_true", help="print the schedule also when nothing fails")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
-    options = parser.parse_args()
+    parser.add_argument("--shrink", action="store_true", help="make the first scenario that fails small")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the scenario to a file")
+    parser.add_argument("--verbose", action="store_true", help="print what happens also when nothing fails")
+    return parser
+
+
+def _one(scenario: Scenario, options: argparse.Namespace) -> int:
+    if options.shrink:
+        violation = outcome(scenario)
+        scenario = shrink(scenario, violation) if violation else scenario
+    if options.save:
+        options.save.write_text(scenario.text())
+    simulation, text = Simulation(scenario), ""
+    try:
+        simulation.run()
+    except Violation as violation:
+        text = str(violation)
+    if text or options.verbose:
+        print(simulation.schedule())
+        print(f"\n{scenario.text()}")
+    print(f"FAILS: {text}" if text else "holds")
+    return 1 if text else 0
+
+
+def _many(work: Work, options: argparse.Namespace) -> int:
+    began = time.perf_counter()
     first, last = map(int, options.seeds.split(":"))
-    seeds = [options.seed] if options.seed is not None else range(first, last)
-    with MUTANTS[options.mutant]() if options.mutant else nullcontext():
-        return run(list(seeds), options)
-
-
-def run(seeds: list[int], options: argparse.Namespace) -> int:
-    started, failures, counts = time.perf_counter(), 0, Counter[str]()
-    slowest = (0.0, -1)
-    for seed in seeds:
-        simulation = Simulation(seed, options.safety, [name for name in options.faults.split(",") if name])
-        text = ""
-        try:
-            simulation.run()
-        except Violation as violation:
-            text = f"seed {seed} FAILS: {violation}"
-            failures += 1
-        counts.update(simulation.history.counts, steps=simulation.scheduler.steps)
-        if options.verbose or (text and not options.keep_going):
-            print(simulation.schedule())
-        if text:
-            print(text, flush=True)
-            if not options.keep_going:
-                break
-        slowest = max(slowest, (simulation.repair_time, seed))
-    seconds = time.perf_counter() - started
-    print(f"longest repair: {slowest[0]:.1f} virtual seconds, seed {slowest[1]}")
-    print(f"{len(seeds)} seeds, {failures} failed, {seconds:.1f} s, {1000 * seconds / len(seeds):.1f} ms for each")
-    print(", ".join(f"{name}: {count}" for name, count in sorted(counts.items())))
-    return 1 if failures else 0
+    report = run(range(first, last), work, options.jobs, options.keep_going)
+    seconds = time.perf_counter() - began
+    print(f"longest repair: {report.slowest[0]:.1f} virtual seconds, seed {report.slowest[1]}")
+    rate = 1000 * seconds / max(1, report.seeds)
+    print(f"{report.seeds} seeds, {len(report.failures)} failed, {seconds:.1f} s, {rate:.1f} ms for each")
+    print(", ".join(f"{name}: {count}" for name, count in sorted(report.counts.items())))
+    if not report.failures:
+        return 0
+    seed = min(report.failures)[0]
+    if options.shrink:
+        with work.broken():
+            _one(plan(seed, work.mode, work.faults), options)
+    else:
+        mode = f" --mode {work.mode}" if work.mode else ""
+        print(f"to see it: python -m tests.simulator --seed {seed}{mode} --shrink")
+    return 1
 
 
 if __name__ == "__main__":

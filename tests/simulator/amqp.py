@@ -13,9 +13,12 @@ from pamqp import commands
 from qpidd_py.amqp.client import frame
 
 DECLARE_OK = 0x0032000B
+PURGE_OK = 0x0032001F
 DELETE_OK = 0x00320029
 EXCHANGE_OK = 0x0028000B
+EXCHANGE_DELETE_OK = 0x00280015
 BIND_OK = 0x00320015
+UNBIND_OK = 0x00320033
 CHANNEL_OK = 0x0014000B
 CHANNEL_CLOSE = 0x00140028
 CONFIRM_OK = 0x0055000B
@@ -27,6 +30,9 @@ QOS_OK = 0x003C000B
 DELIVER = 0x003C003C
 ACK = 0x003C0050
 NACK = 0x003C0078
+FLOW = 0x00140014
+BLOCKED = 0x000A003C
+UNBLOCKED = 0x000A003D
 
 
 class Deliver(NamedTuple):
@@ -67,14 +73,25 @@ def qos(prefetch: int) -> bytes:
     return marshal(commands.Basic.Qos(prefetch_count=prefetch))
 
 
-@cache
-def declare(queue: str, durable: bool = True) -> bytes:
-    return marshal(commands.Queue.Declare(queue=queue, durable=durable))
+def declare(queue: str, **options: Any) -> bytes:
+    """Durable by default; `arguments` and the flags of queue.declare as options."""
+    return marshal(commands.Queue.Declare(queue=queue, **{"durable": True, **options}))
 
 
-@cache
 def delete(queue: str) -> bytes:
     return marshal(commands.Queue.Delete(queue=queue))
+
+
+def purge(queue: str) -> bytes:
+    return marshal(commands.Queue.Purge(queue=queue))
+
+
+def delete_exchange(exchange: str) -> bytes:
+    return marshal(commands.Exchange.Delete(exchange=exchange))
+
+
+def unbind(queue: str, exchange: str, routing_key: str) -> bytes:
+    return marshal(commands.Queue.Unbind(queue=queue, exchange=exchange, routing_key=routing_key))
 
 
 @cache
@@ -97,8 +114,9 @@ def _publish_method(exchange: str, routing_key: str) -> bytes:
     return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key))
 
 
-def publish(exchange: str, routing_key: str, body: bytes) -> bytes:
-    header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + b"\x10\x00\x02"
+def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0) -> bytes:
+    properties = b"\x18\x00\x02" + bytes([priority]) if priority else b"\x10\x00\x02"
+    header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
     return _publish_method(exchange, routing_key) + frame(2, 1, header) + (frame(3, 1, body) if body else b"")
 
 
@@ -108,6 +126,10 @@ def ack(tag: int, multiple: bool = False) -> bytes:
 
 def requeue(tag: int) -> bytes:
     return frame(1, 1, struct.pack(">IQB", NACK, tag, 2))
+
+
+def flow_ok(active: bool) -> bytes:
+    return frame(1, 1, struct.pack(">IB", 0x00140015, active))
 
 
 def read_deliver(payload: bytes) -> Deliver:

@@ -1,137 +1,292 @@
-"""What goes wrong: a few faults for each seed, at random times, each of which ends by itself."""
+"""What goes wrong: carries out the actions of a scenario.
+
+A target is a broker's name, or `primary` (the one with the highest ballot), or `backup` (a running broker that is not).
+An action whose target does not exist at its time does nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from ha.environment import Json
+from tests.simulator.disk import Killed
+from tests.simulator.manager import promote
+from tests.simulator.network import Pairs
+from tests.simulator.scenario import Action
 from tests.simulator.scheduler import Call
 
 if TYPE_CHECKING:
+    from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
-Pairs = set[tuple[str, str]]
+STEPS = 4
+"""At each of so many steps of a write to the disk a process may die."""
+Do = Callable[[Mapping[str, Any]], None]
 
 
-def _both_ways(name: str, others: Iterable[str]) -> Pairs:
+def both_ways(name: str, others: Iterable[str]) -> Pairs:
     return {(name, other) for other in others} | {(other, name) for other in others}
 
 
 class Faults:
-    """Makes faults until `stop`."""
+    """Until `stop`."""
 
-    def __init__(self, simulation: Simulation, duration: float, only: Sequence[str] = ()) -> None:
-        """`only`: names of faults; all kinds by default, some of them in each seed."""
+    def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.scheduler = simulation.scheduler
-        self.rng = rng = simulation.scheduler.rng
+        self.rules = simulation.rules
         self.stopped = False
-        self.total = rng.random() < 0.05
-        """Is this a seed in which everybody may die at once?"""
-        kinds: dict[str, Call] = {
+        self._traps: list[Mapping[str, Any]] = []
+        self.kinds: dict[str, Do] = {
             "crash": self._crash,
-            "another crash": self._crash,
             "cut": self._cut,
-            "another cut": self._cut,
             "isolate": self._isolate,
+            "split": self._split,
             "pause": self._pause,
             "promote": self._promote,
             "slow": self._slow,
+            "linger": self._linger,
             "ambush": self._ambush,
+            "duel": self._duel,
+            "trap": self._trap,
+            "slow-disk": self._slow_disk,
+            "relocate": self._relocate,
+            "demote": self._demote,
+            "member": self._member,
+            "registry-down": self._registry_down,
+            "registry-slow": self._registry_slow,
+            "registry-silent": self._registry_silent,
         }
-        chosen = [kinds[name] for name in only or rng.sample(list(kinds), rng.randint(2, len(kinds)))]
-        for _ in range(rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)):
-            self.scheduler.at(rng.uniform(0.1, duration), self._unless_stopped(rng.choice(chosen)))
 
-    def _unless_stopped(self, fault: Call) -> Call:
-        return lambda: None if self.stopped else fault()
+    def do(self, action: Action) -> None:
+        if not self.stopped:
+            self.kinds[action.do](action.fields)
 
     def stop(self) -> None:
         """No more of them, and what is broken is repaired."""
         self.stopped = True
         simulation = self.simulation
         self.scheduler.log("", "--- faults end: everything is repaired ---")
+        self._traps.clear()
         simulation.network.heal_all()
+        simulation.registry.repair()
         for process in simulation.brokers:
-            if not process.alive:
+            process.write_seconds = 0.0
+            if not process.alive and process.life:
                 process.boot()
             process.resume()
-        for consumer in simulation.consumers:
-            consumer.calm = True
+        for client in simulation.clients:
+            client.calm()
 
-    def _crash(self) -> None:
-        primaries = [each for each in self.simulation.brokers if each.is_primary]
-        process = self.rng.choice(primaries * 2 + self.simulation.brokers)
-        if not process.alive:
+    def target(self, name: str) -> BrokerProcess | None:
+        """None when there is none now."""
+        primaries = [process for process in self.simulation.brokers if process.is_primary]
+        primary = max(primaries, key=lambda process: process.node.persisted.ballot, default=None)
+        if name == "primary":
+            return primary
+        if name == "backup":
+            return next((each for each in self.simulation.brokers if each.running and not each.is_primary), None)
+        return self.simulation.by_name.get(name)
+
+    def _later(self, seconds: float, call: Call) -> None:
+        self.scheduler.at(seconds, lambda: None if self.stopped else call())
+
+    # ---- processes ------------------------------------------------------------------------------------------------
+
+    def _crash(self, fields: Mapping[str, Any]) -> None:
+        process = self.target(fields["who"])
+        if process is None or not self.rules.may_kill(process):
             return
-        if not self.total and self.simulation.history.survivors() in ([process], []):
+        self.rules.stop(process, bool(fields.get("power")), float(fields["for"]))
+        if fields.get("disk") == "lost" and self._may_be_replaced(process):
+            self.scheduler.log(process.name, "is replaced by a machine with an empty disk")
+            process.new_machine()
+            process.configure()
+            self.rules.replaced = True
+
+    def _may_be_replaced(self, process: BrokerProcess) -> bool:
+        """A voter must not forget (see scenarios/quorum-lost-disk.yaml); it has to leave the cluster first."""
+        scenario = self.simulation.scenario
+        voter = scenario.mode == "quorum" and process in self.simulation.members
+        return not voter or bool(scenario.option("unfenced", False))
+
+    def died(self, process: BrokerProcess) -> None:
+        """In the middle of a write."""
+        self.rules.stop(process)
+
+    def _pause(self, fields: Mapping[str, Any]) -> None:
+        process = self.target(fields["who"])
+        if process is not None and process.running:
+            life = process.life
+            process.pause()
+            self._later(fields["for"], lambda: process.resume() if process.life == life else None)
+
+    def _slow_disk(self, fields: Mapping[str, Any]) -> None:
+        process = self.target(fields["who"])
+        if process is None:
             return
-        self.simulation.manager.stop(process)
+        self.scheduler.log(process.name, f"writes take {fields['delay']} s")
+        process.write_seconds = fields["delay"]
+        self._later(fields["for"], lambda: setattr(process, "write_seconds", 0.0))
 
-    def _pair(self) -> tuple[str, str]:
-        one, other = self.rng.sample([process.name for process in self.simulation.brokers], 2)
-        return one, other
+    # ---- the manager errs -----------------------------------------------------------------------------------------
 
-    def _cut(self) -> None:
-        one, other = self._pair()
-        self._cut_for({(one, other)} if self.rng.random() < 0.4 else {(one, other), (other, one)})
+    def _promote(self, fields: Mapping[str, Any]) -> None:
+        process = self.target(fields["who"])
+        if process is not None:
+            promote(self.simulation, process, "rm", bool(fields.get("force")))
 
-    def _isolate(self) -> None:
-        """One broker from all others; from the clients as well, sometimes."""
-        name = self.rng.choice(self.simulation.brokers).name
-        others = [process.name for process in self.simulation.brokers if process.name != name]
-        if self.rng.random() < 0.3:
+    # ---- what administrators do -----------------------------------------------------------------------------------
+
+    def _relocate(self, fields: Mapping[str, Any]) -> None:
+        self.simulation.history.relocated_at = self.scheduler.now
+        self._ask_primary("ha.relocate", {"to": fields["to"]})
+
+    def _demote(self, fields: Mapping[str, Any]) -> None:
+        self._ask_primary("ha.demote", {})
+
+    def _member(self, fields: Mapping[str, Any]) -> None:
+        process = self.simulation.by_name.get(fields["who"])
+        if process is None or self.target("primary") is None:
+            return
+        if not process.life and fields["action"] == "add":
+            process.configure()
+            process.boot()
+        self._ask_primary("ha.member", {"action": fields["action"], "address": process.address})
+
+    def _ask_primary(self, method: str, arguments: Json) -> None:
+        process = self.target("primary")
+        if process is None:
+            return
+        shown = " ".join(str(value) for value in arguments.values())
+        self.scheduler.log("adm", f"{method} {shown} at {process.name}")
+
+        def reply(value: Json) -> None:
+            result = value.get("result", {}) if value["ok"] else value["error"]
+            self.scheduler.log("adm", f"{method} {shown}: {result}")
+            self.simulation.history.counts[f"{method} {'done' if value['ok'] else 'refused'}"] += 1
+
+        process.run("admin", lambda: process.handle(method, arguments, reply))
+
+    # ---- the network ----------------------------------------------------------------------------------------------
+
+    def _cut(self, fields: Mapping[str, Any]) -> None:
+        one, other = fields["from"], fields["to"]
+        self._cut_for({(one, other), (other, one)} if fields.get("both") else {(one, other)}, fields["for"])
+
+    def _isolate(self, fields: Mapping[str, Any]) -> None:
+        """One broker from all others; from the clients as well, if so."""
+        process = self.target(fields["who"])
+        if process is None:
+            return
+        others = [other.name for other in self.simulation.brokers if other is not process]
+        if fields.get("clients"):
             others += [client.name for client in self.simulation.clients]
-        self._cut_for(_both_ways(name, others))
+        self._cut_for(both_ways(process.name, others), fields["for"])
 
-    def _cut_for(self, pairs: Pairs, seconds: float = 0.0) -> None:
-        seconds = seconds or self.rng.choice((0.02, 0.2, 0.6, 1.5))
+    def _split(self, fields: Mapping[str, Any]) -> None:
+        """Two sides that do not see each other."""
+        side = set(fields["side"])
+        rest = {process.name for process in self.simulation.brokers} - side
+        pairs: Pairs = set()
+        for name in side:
+            pairs |= both_ways(name, rest)
+        self._cut_for(pairs, fields["for"])
+
+    def _cut_for(self, pairs: Pairs, seconds: float) -> None:
         shown = " ".join(f"{one}>{other}" for one, other in sorted(pairs))
         self.scheduler.log("", f"cut {shown}")
         self.simulation.network.cut(pairs)
 
         def heal() -> None:
-            if not self.stopped:
-                self.scheduler.log("", f"healed {shown}")
-                self.simulation.network.heal(pairs)
+            self.scheduler.log("", f"healed {shown}")
+            self.simulation.network.heal(pairs)
 
-        self.scheduler.at(seconds, heal)
+        self._later(seconds, heal)
 
-    def _pause(self) -> None:
-        process = self.rng.choice(self.simulation.brokers)
-        if process.running:
-            life = process.life
-            process.pause()
-            seconds = self.rng.choice((0.02, 0.2, 0.6, 1.5))
-            self.scheduler.at(seconds, lambda: process.resume() if process.life == life else None)
+    def _slow(self, fields: Mapping[str, Any]) -> None:
+        one, other = fields["from"], fields["to"]
+        self.scheduler.log("", f"slow {one}>{other}: {fields['delay']} s")
+        self.simulation.network.slow[one, other] = fields["delay"]
+        self._later(fields["for"], lambda: self.simulation.network.slow.update({(one, other): 0.0}))
 
-    def _promote(self) -> None:
-        """The manager errs."""
-        self.simulation.manager.promote(self.rng.choice(self.simulation.brokers))
+    def _linger(self, fields: Mapping[str, Any]) -> None:
+        """The connections of this moment hang in one direction: whoever gives up and connects again is faster."""
+        one, other = fields["from"], fields["to"]
+        self.scheduler.log("", f"connections {one}>{other} hang for {fields['for']} s")
+        self.simulation.network.linger(one, other, self.scheduler.now + fields["for"])
 
-    def _ambush(self) -> None:
+    def _ambush(self, fields: Mapping[str, Any]) -> None:
         """A backup loses sight of the primary, is promoted, and then loses the others in the middle of that."""
-        backups = [process for process in self.simulation.brokers if process.running and not process.is_primary]
-        if not backups:
+        process = self.target(fields["who"])
+        if process is None or not process.running or process.is_primary:
             return
-        name = self.rng.choice(backups).name
-        hidden = {process.name for process in self.simulation.brokers if process.is_primary} - {name}
-        others = {process.name for process in self.simulation.brokers} - hidden - {name}
-        seconds = self.rng.uniform(0.2, 1.5)
-        self._cut_for(_both_ways(name, hidden), seconds)
-        promotion = self.rng.uniform(0.0, 0.5)
-        process = next(process for process in self.simulation.brokers if process.name == name)
-        self.scheduler.at(promotion, self._unless_stopped(lambda: self.simulation.manager.promote(process)))
-        cut = promotion + self.rng.uniform(0.0005, 0.25)
-        self.scheduler.at(cut, self._unless_stopped(lambda: self._cut_for(_both_ways(name, others), seconds)))
+        names = {each.name for each in self.simulation.brokers} - {process.name}
+        hidden = {each.name for each in self.simulation.brokers if each.is_primary} & names
+        self._cut_for(both_ways(process.name, hidden), fields["for"])
+        self._later(fields["promote"], lambda: promote(self.simulation, process, "rm"))
+        later = fields["promote"] + fields["cut"]
+        self._later(later, lambda: self._cut_for(both_ways(process.name, names - hidden), fields["for"]))
 
-    def _slow(self) -> None:
-        one, other = self._pair()
-        delay = self.rng.choice((0.02, 0.1, 0.3))
-        self.scheduler.log("", f"slow {one}>{other}: {delay} s")
-        self.simulation.network.slow[one, other] = delay
+    def _duel(self, fields: Mapping[str, Any]) -> None:
+        """The primary and a backup lose sight of each other and of all that could tell, and the backup is promoted."""
+        primary, rival = self.target("primary"), self.target(fields["who"])
+        if primary is None or rival is None or not rival.running or rival is primary:
+            return
+        for process in self.simulation.brokers:
+            if process not in (primary, rival):
+                self._pause({"who": process.name, "for": fields["for"]})
+        self._cut_for(both_ways(primary.name, [rival.name]), fields["for"])
+        self._registry_slow({"delay": fields["delay"], "for": fields["for"]})
+        self._later(fields["promote"], lambda: promote(self.simulation, rival, "rm"))
 
-        def end() -> None:
-            self.simulation.network.slow.pop((one, other), None)
+    # ---- the registry ---------------------------------------------------------------------------------------------
 
-        self.scheduler.at(self.rng.choice((0.3, 1.0)), end)
+    def _registry_down(self, fields: Mapping[str, Any]) -> None:
+        self.scheduler.log("rm", "the registry is out of reach")
+        self.simulation.registry.down = True
+        self._later(fields["for"], lambda: setattr(self.simulation.registry, "down", False))
+
+    def _registry_slow(self, fields: Mapping[str, Any]) -> None:
+        self.scheduler.log("rm", f"the registry is slow: {fields['delay']} s")
+        self.simulation.registry.slowness = fields["delay"]
+        self._later(fields["for"], lambda: setattr(self.simulation.registry, "slowness", 0.0))
+
+    def _registry_silent(self, fields: Mapping[str, Any]) -> None:
+        self.scheduler.log("rm", "the registry takes what it is told, and does not answer")
+        self.simulation.registry.loses_answers = True
+        self._later(fields["for"], lambda: setattr(self.simulation.registry, "loses_answers", False))
+
+    # ---- at the worst moment --------------------------------------------------------------------------------------
+
+    def _trap(self, fields: Mapping[str, Any]) -> None:
+        """The next time that this happens: the action in `then`, at once or after `delay`."""
+        self._traps.append(fields)
+
+    def moment(self, what: str, process: BrokerProcess) -> None:
+        """Something happens in a broker.  May raise Killed."""
+        for trap in self._traps:
+            if trap["on"] == what and trap.get("who", process.name) == process.name:
+                self._traps.remove(trap)
+                self._spring(trap, what, process)
+                return
+
+    def _spring(self, trap: Mapping[str, Any], what: str, process: BrokerProcess) -> None:
+        self.scheduler.log("", f"trap: {what} at {process.name}")
+        then = dict(trap["then"])
+        if then.get("who") == "it":
+            then["who"] = process.name
+        if then["do"] == "die":
+            self._die(process, then)
+        else:
+            self._later(trap.get("delay", 0.0), lambda: self.do(Action.from_json({"at": 0.0, **then})))
+
+    def _die(self, process: BrokerProcess, then: Mapping[str, Any]) -> None:
+        """In this very write, at one of its steps, or right behind it."""
+        if not self.rules.may_kill(process):
+            return
+        if then.get("step"):
+            process.disk.crash_at = int(then["step"])
+        else:
+            raise Killed

@@ -4,12 +4,15 @@ A cut keeps back what is under way in its direction; it arrives after the cut ha
 process that dies closes its connections (its host does); a host without power says nothing until it is back, and then
 answers what belongs to old connections with a reset.  Datagrams (`message`) stand for requests on connections of
 their own: what meets a cut is lost or late, the seed decides.
+
+Connections are independent of each other: what one of them holds up (`linger`), a newer one may overtake.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from random import Random
 from typing import Final, Protocol
 
 from tests.simulator.scheduler import Call, Scheduler
@@ -19,6 +22,7 @@ DATA: Final = 1
 FIN: Final = 2
 RST: Final = 3
 Item = tuple[int, bytes]
+Pairs = set[tuple[str, str]]
 
 
 class Host(Protocol):
@@ -29,6 +33,11 @@ class Host(Protocol):
     @property
     def powered(self) -> bool:
         """A host without power neither receives nor answers."""
+        ...
+
+    @property
+    def busy_until(self) -> float:
+        """What it sends now leaves at that time; its process is in a system call until then."""
         ...
 
     def accept(self, end: End) -> bool:
@@ -51,7 +60,11 @@ class End:
         self.open = True
         self.on_data: Callable[[bytes], None] = lambda data: None
         self.on_closed: Callable[[str], None] = lambda reason: None
-        self._under_way: deque[tuple[float, Item]] = deque()
+        self.hold_until = 0.0
+        """Nothing of this connection arrives before that time."""
+        self._rng = network.rng(host.name, peer_host.name)
+        self._under_way: deque[tuple[float, float, Item]] = deque()
+        """(departure, arrival, item)"""
         self._last = 0.0
         self._moving = False
 
@@ -65,12 +78,22 @@ class End:
             self.open = False
             self._push((FIN, b""))
 
-    def abort(self) -> None:
-        """The host is gone: nobody says anything."""
-        self.open = False
+    def crash(self, power: bool) -> None:
+        """The process is gone, and what it had not yet sent; its host says so, unless it is gone as well."""
+        now = self.network.scheduler.now
+        if self._under_way and self._under_way[-1][0] > now:
+            # The one that is on its way already has its event, so it must stay.
+            first, *rest = self._under_way
+            self._under_way = deque([first, *(each for each in rest if each[0] <= now)])
+            if first[0] > now:
+                self._under_way[0] = (first[0], first[1], (DATA, b""))
+        if power:
+            self.open = False
+        else:
+            self.close()
 
     def _push(self, item: Item) -> None:
-        rng = self.network.scheduler.rng
+        rng = self._rng
         if item[0] == DATA and len(item[1]) > 1 and rng.random() < 0.05:
             middle = rng.randrange(1, len(item[1]))
             self._enqueue((DATA, item[1][:middle]))
@@ -80,9 +103,10 @@ class End:
 
     def _enqueue(self, item: Item) -> None:
         network = self.network
-        arrival = network.scheduler.now + network.delay(self.host, self.peer_host)
-        self._last = max(self._last, arrival)
-        self._under_way.append((self._last, item))
+        departure = max(network.scheduler.now, self.host.busy_until)
+        arrival = departure + network.delay(self.host, self.peer_host, self._rng)
+        self._last = max(self._last, arrival, self.hold_until)
+        self._under_way.append((departure, self._last, item))
         if not self._moving:
             self._move()
 
@@ -95,7 +119,7 @@ class End:
         if network.blocked(self.host, self.peer_host):
             network.waiting.append(self)
         else:
-            network.scheduler.at(max(0.0, self._under_way[0][0] - network.scheduler.now), self._arrive)
+            network.scheduler.at(max(0.0, self._under_way[0][1] - network.scheduler.now), self._arrive)
 
     def unblock(self) -> None:
         self._move()
@@ -104,7 +128,7 @@ class End:
         if self.network.blocked(self.host, self.peer_host):
             self.network.waiting.append(self)
             return
-        _, (kind, data) = self._under_way.popleft()
+        _, _, (kind, data) = self._under_way.popleft()
         if self.peer_host.powered:
             self._deliver(kind, data)
         self._move()
@@ -119,7 +143,8 @@ class End:
             if kind == DATA:
                 peer._push((RST, b"reset"))
         elif kind == DATA:
-            peer.host.run(peer, lambda: peer._received(data))
+            if data:
+                peer.host.run(peer, lambda: peer._received(data))
         else:
             peer.host.run(peer, lambda: peer._ended(data.decode() or "closed by the peer"))
 
@@ -136,21 +161,32 @@ class End:
 class Network:
     """Delays and cuts between hosts; both by direction."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, make_rng: Callable[[str], Random]) -> None:
         self.scheduler = scheduler
-        self.cuts: set[tuple[str, str]] = set()
+        self.cuts: Counter[tuple[str, str]] = Counter()
+        """How many cuts there are in each direction; it is open when all of them have healed."""
         self.slow: dict[tuple[str, str], float] = {}
         self.waiting: list[End] = []
         self.before_heal: Call = lambda: None
+        self._ends: list[End] = []
         self._late: list[tuple[tuple[str, str], Call]] = []
-        self._base = scheduler.rng.uniform(0.0002, 0.002)
+        self._make_rng = make_rng
+        self._rngs: dict[tuple[str, str], Random] = {}
+        self._base = make_rng("network").uniform(0.0002, 0.002)
+
+    def rng(self, source: str, target: str) -> Random:
+        """Each direction has its own randomness."""
+        found = self._rngs.get((source, target))
+        if found is None:
+            found = self._rngs[source, target] = self._make_rng(f"{source}>{target}")
+        return found
 
     def blocked(self, source: Host, target: Host) -> bool:
         return (source.name, target.name) in self.cuts
 
-    def delay(self, source: Host, target: Host) -> float:
+    def delay(self, source: Host, target: Host, rng: Random) -> float:
         extra = self.slow.get((source.name, target.name), 0.0)
-        return (self._base + extra) * (0.5 + self.scheduler.rng.random())
+        return (self._base + extra) * (0.5 + rng.random())
 
     def slowness(self, source: str, target: str) -> float:
         """Seconds that a slow path adds, at least."""
@@ -160,28 +196,40 @@ class Network:
         """The new connection's near end; `on_closed("refused")` when nobody listens there."""
         near, far = End(self, source, target), End(self, target, source)
         near.peer, far.peer = far, near
+        self._ends = [end for end in self._ends if end.open]
+        self._ends += (near, far)
         near._push((SYN, b""))
         return near
 
+    def linger(self, source: str, target: str, until: float) -> None:
+        """The connections that exist now get slow in this direction; newer ones do not."""
+        for end in self._ends:
+            if end.open and end.host.name == source and end.peer_host.name == target:
+                end.hold_until = until
+
     def message(self, source: Host, target: Host, call: Call) -> None:
         """`call` happens at the target's host, if it arrives."""
+        rng = self.rng(source.name, target.name)
 
         def arrive() -> None:
             if self.blocked(source, target):
-                if self.scheduler.rng.random() < 0.5:
+                if rng.random() < 0.5:
                     self._late.append(((source.name, target.name), arrive))
             elif target.powered:
                 call()
 
         if source.powered:
-            self.scheduler.at(self.delay(source, target), arrive)
+            self.scheduler.at(self.delay(source, target, rng), arrive)
 
-    def cut(self, pairs: set[tuple[str, str]]) -> None:
-        self.cuts |= pairs
+    def cut(self, pairs: Pairs) -> None:
+        self.cuts.update(pairs)
 
-    def heal(self, pairs: set[tuple[str, str]]) -> None:
+    def heal(self, pairs: Pairs) -> None:
         self.before_heal()
-        self.cuts -= pairs
+        self._open(self.cuts - Counter(pairs))
+
+    def _open(self, cuts: Counter[tuple[str, str]]) -> None:
+        self.cuts = cuts
         waiting, self.waiting = self.waiting, []
         for end in waiting:
             end.unblock()
@@ -190,11 +238,14 @@ class Network:
             if pair in self.cuts:
                 self._late.append((pair, arrive))
             else:
-                self.scheduler.at(self.scheduler.rng.uniform(0.001, 0.2), arrive)
+                self.scheduler.at(self.rng(*pair).uniform(0.001, 0.2), arrive)
 
     def heal_all(self) -> None:
         self.slow.clear()
-        self.heal(set(self.cuts))
+        for end in self._ends:
+            end.hold_until = 0.0
+        self.before_heal()
+        self._open(Counter())
 
     def connected(self, one: str, other: str) -> bool:
         """Both directions are open."""

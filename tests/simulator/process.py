@@ -1,26 +1,26 @@
 """One broker as a process of the simulation: the real core, broker and HA node in a world that is not real.
 
-A process can be killed (its memory is gone, its host closes its connections), lose its host's power, be paused (as by
-SIGSTOP: octets and timers wait, the clock runs on) and be started again with what it had on disk.
+A process can be killed (its memory is gone, its host closes its connections), lose its host's power, die in the middle
+of a write, be paused (as by SIGSTOP: octets and timers wait, the clock runs on), stand still in a write to a slow disk,
+and be started again with what it had on disk, or on a new machine without.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ha.environment import Answer, Json, Link, Outcome
-from ha.link import OutgoingLink
+from ha import state_file
 from ha.membership import HaState
 from ha.node import Node
 from ha.plugin import ClusterHooks, VHostConfiguration
 from ha.settings import NodeSettings
-from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
-from qpidd_py.core import Connection, Engine
-from qpidd_py.errors import AmqpError
+from qpidd_py.core import Engine
+from tests.simulator.disk import Disk, Killed
+from tests.simulator.environment import Ports
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
 
@@ -29,48 +29,23 @@ if TYPE_CHECKING:
 
 TICK = 0.1
 """Seconds between the ticks of the broker's shell."""
+WALL = 1_800_000_000
+"""Seconds since 1970 at the beginning of a simulation."""
 
 
-class SimTransport:
-    """What a session asks of the shell."""
+@dataclass(frozen=True)
+class Clock:
+    """How a process sees virtual time."""
 
-    def __init__(self, end: End) -> None:
-        self.end = end
-        self.session: Session
+    rate: float = 1.0
+    offset: float = 0.0
+    """Seconds, of the monotonic clock."""
+    wall: float = 0.0
+    """Seconds, of the wall clock."""
 
-    def output_ready(self) -> None:
-        self.end.send(self.session.connection.take_output())
-
-    def disconnect(self) -> None:
-        self.output_ready()
-        self.end.close()
-
-
-class SimOutgoingLink(OutgoingLink):
-    """The backup's end of a link, on a simulated connection."""
-
-    end: End
-    process: BrokerProcess
-
-    def link_batches(self, position: int) -> None:
-        super().link_batches(position)
-        self.process.simulation.history.applied(self.process)
-
-    def output_ready(self) -> None:
-        self.end.send(self.connection.take_output())
-
-
-class _Wires:
-    """Stands for the reactor, which an outgoing link asks to close its socket."""
-
-    def __init__(self) -> None:
-        self.ends: dict[Connection, End] = {}
-
-    def remove(self, connection: Connection) -> None:
-        end = self.ends.pop(connection, None)
-        if end is not None:
-            end.send(connection.take_output())
-            end.close()
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Clock:
+        return cls(*values)
 
 
 class OrderedSessions(dict[Session, None]):
@@ -83,28 +58,38 @@ class OrderedSessions(dict[Session, None]):
         self.pop(session, None)
 
 
-class BrokerProcess:
-    """A host with its broker, and `ha.environment.Environment` of the node in it."""
+class NoReplication:
+    """Stands for the stand-alone replication of single queues."""
+
+    def opened(self, session: Session) -> bool:
+        return False
+
+
+class BrokerProcess(Ports):
+    """A host with its broker."""
 
     engine: Engine
     broker: Broker
     node: Node
 
-    def __init__(self, simulation: Simulation, name: str, settings: NodeSettings) -> None:
-        self.simulation = simulation
-        self.scheduler = simulation.scheduler
-        self.network = simulation.network
-        self.name = name
+    def __init__(self, simulation: Simulation, name: str, settings: NodeSettings, clock: Clock) -> None:
+        super().__init__(simulation, name)
         self.settings = settings
-        self.disk = HaState(id=f"id-{name}")
+        self.clock = clock
+        self.disk = Disk()
+        self.state: HaState
+        """What is on disk."""
         self.life = 0
         self.alive = False
         self.paused = False
         self.powered = True
+        self.busy_until = 0.0
+        self.seen_safe = 0
+        self._machine = 0
         self._waiting: list[tuple[object, int, Call]] = []
         self._ends: list[End] = []
         self._unanswered: dict[int, Callable[[], None]] = {}
-        self._number = 0
+        self.new_machine()
 
     @property
     def address(self) -> str:
@@ -120,25 +105,50 @@ class BrokerProcess:
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
+    def new_machine(self) -> None:
+        """An empty disk, and so another identity."""
+        self._machine += 1
+        self.disk = Disk()
+        self.state = HaState(f"id-{self.name}" if self._machine == 1 else f"id-{self.name}-{self._machine}")
+        state_file.store(self.disk, self.state)
+
+    def configure(self) -> None:
+        """An administrator writes the present members into `ha-brokers-url`, and this one."""
+        members = [process.address for process in self.simulation.members]
+        self.settings = replace(self.settings, brokers=tuple(dict.fromkeys([*members, self.address])))
+
     def boot(self) -> None:
         """Start with an empty memory and with what is on disk."""
         self.life += 1
-        self.alive, self.paused, self.powered = True, False, True
-        self.scheduler.log(self.name, f"starts, life {self.life}")
-        self._wires = _Wires()
+        self.alive, self.paused, self.powered, self.busy_until = True, False, True, self.scheduler.now
+        self.state = self._load()
+        self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
+        self.simulation.history.loaded(self.state)
         self.engine = Engine(segment_size=1 << 15)
-        self.broker = Broker(self.name, heartbeat=1, rng=self.scheduler.rng, engine=self.engine)
+        self.engine.now = self.wall_clock()
+        self.seen_safe = self.engine.safe
+        self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
         self.broker.sessions = OrderedSessions()  # type: ignore[assignment]
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
-        configuration = VHostConfiguration(self.broker)
-        self.node = Node(self.settings, self.engine, configuration, self, self.disk)
-        self.broker.hooks = ClusterHooks(self.node)
+        self.node = Node(self.settings, self.engine, VHostConfiguration(self.broker), self, self.state)
+        self.broker.hooks = ClusterHooks(self.node, NoReplication())  # type: ignore[arg-type]
         self.engine.on_batch = self._batch
         self.engine.on_membership = self.node.membership
         self.engine.schedule = self._schedule
+        self.opened()
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)
+
+    def _load(self) -> HaState:
+        try:
+            state = state_file.stored(self.disk)
+        except state_file.StateFileError as error:
+            raise Violation(f"I14: the state file of {self.name} is damaged: {error}") from error
+        assert state is not None
+        if state.ballot < self.state.ballot or state.in_sync.key < self.state.in_sync.key:
+            raise Violation(f"I14: {self.name} has stored {self.state}, and after a restart has {state}")
+        return state
 
     def _batch(self, batch: Any) -> None:
         self.node.batch(batch)
@@ -150,11 +160,11 @@ class BrokerProcess:
         self._waiting.clear()
 
     def _schedule(self) -> None:
-        self.after(self.scheduler.rng.choice((0.0, 0.0, 0.0003)), self.engine.end_turn)
+        self.after(self.rng.choice((0.0, 0.0, 0.0003)), self.engine.end_turn)
 
     def _tick(self) -> None:
         self.engine.tick()
-        self.broker.tick(self.scheduler.now)
+        self.broker.tick(self.now())
         self.after(TICK, self._tick)
 
     def kill(self, power: bool = False) -> None:
@@ -163,16 +173,18 @@ class BrokerProcess:
             return
         self.scheduler.log(self.name, "loses power" if power else "is killed")
         self.alive, self.powered = False, not power
+        self.disk.settle(self.rng)
         self._waiting.clear()
         ends, self._ends = self._ends, []
         for end in ends:
-            end.abort() if power else end.close()
+            end.crash(power)
+        self.busy_until = self.scheduler.now
         unanswered, self._unanswered = self._unanswered, {}
         if not power:
             for refuse in unanswered.values():
                 refuse()
         self.simulation.history.crashed(self)
-        self.simulation.manager.witness_died()
+        self.simulation.rules.witness_died()
 
     def pause(self) -> None:
         self.scheduler.log(self.name, "is stopped (SIGSTOP)")
@@ -184,13 +196,25 @@ class BrokerProcess:
             return
         self.scheduler.log(self.name, "goes on (SIGCONT)")
         self.paused = False
+        self._drain()
+
+    def stall(self, seconds: float) -> None:
+        """A system call takes that long: what follows it in this call happens later, to the world, and all else too."""
+        self.busy_until = max(self.busy_until, self.scheduler.now) + seconds
+        life = self.life
+        self.scheduler.at(self.busy_until - self.scheduler.now, lambda: self._drain() if life == self.life else None)
+
+    def _drain(self) -> None:
+        if not self.running or not self._waiting or self.scheduler.now < self.busy_until:
+            return
         waiting, self._waiting = self._waiting, []
         sources: dict[int, list[tuple[object, int, Call]]] = {}
+        numbers: dict[object, int] = {}
         for item in waiting:
-            sources.setdefault(id(item[0]) if isinstance(item[0], End) else hash(item[0]), []).append(item)
+            sources.setdefault(numbers.setdefault(item[0], len(numbers)), []).append(item)
         queues = list(sources.values())
         while queues:
-            queue = self.scheduler.rng.choice(queues)
+            queue = self.rng.choice(queues)
             source, life, call = queue.pop(0)
             if not queue:
                 queues.remove(queue)
@@ -204,154 +228,37 @@ class BrokerProcess:
     def _run(self, source: object, life: int, call: Call) -> None:
         if not self.alive or life != self.life:
             return
-        if self.paused:
+        if self.paused or self.scheduler.now < self.busy_until:
             self._waiting.append((source, life, call))
             return
+        self.engine.now = self.wall_clock()
         try:
             call()
         except Violation:
             raise
+        except Killed:
+            self.scheduler.log(self.name, "dies in the middle of a write")
+            self.simulation.faults.died(self)
+            return
         except Exception as error:
             self.scheduler.log(self.name, f"BROKEN: {type(error).__name__}: {error}")
             raise Violation(f"broker {self.name} breaks: {type(error).__name__}: {error}") from error
+        safe = self.engine.safe
+        if safe != self.seen_safe:
+            self.seen_safe = safe
+            self.simulation.history.judge.safe_moved(self)
+
+    def wall_clock(self) -> int:
+        """Milliseconds since 1970."""
+        return int(1000 * (WALL + self.scheduler.now + self.clock.wall))
 
     def accept(self, end: End) -> bool:
         """A connection arrives."""
         if not self.alive:
             return False
         self._ends.append(end)
-        self.run(end, lambda: self._accepted(end))
+        self.run(end, lambda: self.accepted(end))
         return True
-
-    def _accepted(self, end: End) -> None:
-        transport = SimTransport(end)
-        session = Session(self.broker, end.peer_host.name, transport)
-        transport.session = session
-        end.on_data = session.connection.feed
-        end.on_closed = session.closed
-
-    # ---- Environment ----------------------------------------------------------------------------------------------
-
-    def now(self) -> float:
-        return self.scheduler.now
-
-    def after(self, delay: float, call: Call) -> None:
-        life = self.life
-        self.scheduler.at(delay, lambda: self._run("timer", life, call))
-
-    def request(
-        self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
-    ) -> None:
-        target, life = self.simulation.by_address[address], self.life
-        over: list[bool] = []
-        text = json.dumps(arguments)
-
-        def finish(answer: Answer) -> None:
-            if not over:
-                over.append(True)
-                done(answer)
-
-        def back(answer: Answer) -> None:
-            self.network.message(target, self, lambda: self._run(f"from {address}", life, lambda: finish(answer)))
-
-        self.after(timeout, lambda: finish(Answer(Outcome.SILENT)))
-        self.network.message(self, target, lambda: target.requested(method, text, back))
-
-    def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
-        """Another broker's request has reached our host."""
-        if not self.alive:
-            back(Answer(Outcome.REFUSED))
-            return
-        self._number += 1
-        number = self._number
-        self._unanswered[number] = lambda: back(Answer(Outcome.REFUSED))
-
-        def reply(value: Json) -> None:
-            if self._unanswered.pop(number, None):
-                copy = json.loads(json.dumps(value))
-                back(Answer(Outcome.ANSWERED, copy.get("result", {}), copy.get("error", "")))
-
-        self.run("admin", lambda: self._handle(method, arguments, reply))
-
-    def _handle(self, method: str, arguments: str, reply: Callable[[Json], None]) -> None:
-        if not self.node.request(method, json.loads(arguments), reply):
-            raise Violation(f"broker {self.name} does not know {method}")
-
-    def connect(
-        self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
-    ) -> None:
-        _Dialling(self, address, properties, timeout, done)
 
     def keep(self, end: End) -> None:
         self._ends.append(end)
-
-    def hand_over(self, client: ClientConnection, end: End, done: Callable[[Link | Answer], None]) -> None:
-        """The handshake is over: from here on the core reads."""
-        link = SimOutgoingLink(self.node, self.engine, self._wires)  # type: ignore[arg-type]
-        link.end, link.process = end, self
-        self._wires.ends[link.connection] = end
-        end.on_data, end.on_closed = link.connection.feed, link.closed
-        done(link)
-        if rest := client.left_over():
-            link.connection.feed(rest)
-
-    def persist(self, state: HaState) -> None:
-        self.disk = HaState.from_json(json.loads(json.dumps(state.to_json())))
-
-    def close_clients(self, code: int, text: str) -> None:
-        for session in list(self.broker.sessions):
-            if session.link is None and (not session.admin or session.holds_messages):
-                session.close(code, text)
-
-    def event(self, kind: str, **fields: object) -> None:
-        shown = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
-        self.scheduler.log(self.name, f"[{kind}] {shown}")
-        if kind == "promoted":
-            self.simulation.history.promoted(self)
-
-    def log(self, level: str, text: str) -> None:
-        self.scheduler.log(self.name, text)
-
-
-class _Dialling:
-    """A backup's way to a link: connect, shake hands as an AMQP client, hand over."""
-
-    def __init__(
-        self,
-        process: BrokerProcess,
-        address: str,
-        properties: Mapping[str, object],
-        timeout: float,
-        done: Callable[[Link | Answer], None],
-    ) -> None:
-        self._process = process
-        self._done = done
-        self._over = False
-        self._client = ClientConnection(ClientHandshake(Login(), properties), stop_when_open=True)
-        end = process.network.connect(process, process.simulation.by_address[address])
-        self._end = end
-        process.keep(end)
-        end.on_data = self._data
-        end.on_closed = lambda reason: self._finish(Answer(Outcome.REFUSED if reason == "refused" else Outcome.SILENT))
-        end.send(self._client.take_output())
-        process.after(timeout, lambda: self._finish(Answer(Outcome.SILENT, error="no answer in time")))
-
-    def _data(self, data: bytes) -> None:
-        try:
-            events = self._client.feed(data)
-        except AmqpError as error:
-            self._finish(Answer(Outcome.SILENT, error=str(error)))
-            return
-        self._end.send(self._client.take_output())
-        for event in events:
-            if isinstance(event, Opened) and not self._over:
-                self._over = True
-                self._process.hand_over(self._client, self._end, self._done)
-            elif isinstance(event, Closed):
-                self._finish(Answer(Outcome.ANSWERED, error=event.reply_text))
-
-    def _finish(self, answer: Answer) -> None:
-        if not self._over:
-            self._over = True
-            self._end.close()
-            self._done(answer)

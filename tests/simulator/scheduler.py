@@ -1,4 +1,4 @@
-"""Virtual time: what happens next is a matter of the seed only."""
+"""Virtual time: what happens next is a matter of the scenario only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scheduler:
     """Events in order of time; events of one instant in an order that the seed decides."""
 
     def __init__(self, seed: int | str) -> None:
-        self.rng = Random(seed)
+        self._rng = Random(seed)
         self.now = 0.0
         self.steps = 0
         self.lines: list[tuple[float, str, str]] = []
@@ -27,7 +27,7 @@ class Scheduler:
     def at(self, delay: float, call: Call) -> None:
         """`delay` in seconds of virtual time."""
         self._number += 1
-        heapq.heappush(self._events, (self.now + delay, self.rng.random(), self._number, call))
+        heapq.heappush(self._events, (self.now + delay, self._rng.random(), self._number, call))
 
     def step(self) -> bool:
         """The next event; False when there is none."""
@@ -37,6 +37,13 @@ class Scheduler:
         self.steps += 1
         call()
         return True
+
+    def run_until(self, time: float) -> None:
+        """Everything that happens before `time`."""
+        events = self._events
+        while events and events[0][0] < time:
+            self.step()
+        self.now = max(self.now, time)
 
     def stop(self) -> None:
         """Forget what would happen next."""

@@ -1,24 +1,35 @@
-"""One seed: a cluster, its clients, a manager, faults; then repair, drain, and the last checks."""
+"""One scenario: a cluster, its clients, managers, faults; then repair, drain, and the last checks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from ha.settings import NodeSettings
 from ha.status import State
-from tests.simulator.clients import Architect, Client, Consumer, Producer, Worker
+from tests.simulator import topology
+from tests.simulator.architects import Architect, Vandal
+from tests.simulator.clients import Client
+from tests.simulator.consumers import Consumer, Hermit, Worker
 from tests.simulator.faults import Faults
 from tests.simulator.history import History
 from tests.simulator.manager import Manager
 from tests.simulator.network import Network
-from tests.simulator.process import BrokerProcess
+from tests.simulator.process import BrokerProcess, Clock
+from tests.simulator.producers import Producer
+from tests.simulator.registry import Registry
+from tests.simulator.rules import Rules
+from tests.simulator.scenario import Action, Scenario
 from tests.simulator.scheduler import Scheduler, Violation
 
-FAULT_TIME = 4.0
-"""Virtual seconds in which faults begin."""
 REPAIR_TIME = 20.0
 """Virtual seconds after the last fault in which the cluster must be active, everything delivered."""
+NAMES = "abcdefgh"
+FORCE_AFTER = 5.0
+"""Virtual seconds after which an administrator helps, if disks were lost."""
+CLIENT_ACTIONS = frozenset({"publish", "configure", "scrap"})
 
 SETTINGS = NodeSettings(
     name="",
@@ -27,48 +38,72 @@ SETTINGS = NodeSettings(
     backup_timeout=1.5,
     promote_timeout=0.2,
     isolation_wait=1.0,
+    isolation_timeout=1.0,
+    relocate_timeout=1.0,
+    registry_timeout=0.3,
     slice_size=4096,
 )
+KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client]] = {
+    "producer": Producer,
+    "consumer": Consumer,
+    "worker": Worker,
+    "hermit": Hermit,
+    "architect": Architect,
+    "vandal": Vandal,
+}
 
 
 class Simulation:
     """`run` raises Violation; `schedule()` then says how it came to it."""
 
-    def __init__(self, seed: int, safety: str = "", faults: Sequence[str] = ()) -> None:
-        """`safety` and the kinds of `faults` are the seed's choice by default."""
-        self.seed = seed
-        self.scheduler = Scheduler(seed)
-        rng = self.scheduler.rng
-        self.network = Network(self.scheduler)
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.scheduler = Scheduler(scenario.seed)
+        self.network = Network(self.scheduler, scenario.rng)
+        self.settings = _settings(scenario)
         self.history = History(self)
-        size = rng.choice((2, 3, 3, 3))
-        safety = safety or ("quorum" if size == 3 and rng.random() < 0.3 else "manager")
-        names = "abc"[:size]
-        addresses = tuple(f"{name}:5672" for name in names)
-        self.settings = replace(SETTINGS, safety=safety, brokers=addresses)
-        self.brokers = [
-            BrokerProcess(self, name, replace(self.settings, name=name, address=address))
-            for name, address in zip(names, addresses, strict=True)
-        ]
+        spares: int = scenario.option("spares", 0)
+        self.brokers = [self._broker(name) for name in NAMES[: scenario.brokers + spares]]
+        """Spares included."""
+        self.by_name = {process.name: process for process in self.brokers}
         self.by_address = {process.address: process for process in self.brokers}
-        self.scheduler.log("", f"seed {seed}: {size} brokers, safety {safety}")
-        self.consumers = [Consumer(self, "c1", "main"), Consumer(self, "c2", "fan2")]
-        if rng.random() < 0.3:
-            self.consumers.append(Consumer(self, "c3", "main"))
-        self.clients: list[Client] = [
-            Producer(self, "p1", rng.randint(5, 25)),
-            Producer(self, "p2", rng.randint(1, 15)),
-            Worker(self, "w1"),
-            Architect(self, "q1", rng.randint(0, 6)),
-            *self.consumers,
-        ]
-        self.manager = Manager(self)
-        self.network.before_heal = self.manager.fence_doomed
-        self.faults = Faults(self, FAULT_TIME, faults)
+        self.scheduler.log("", f"seed {scenario.seed}: {scenario.brokers} brokers, {scenario.mode}")
+        self.topology = topology.greeting(tuple(scenario.option("queues", ())))
+        self.rules = Rules(self)
+        self.registry = Registry(self)
+        self.managers = [Manager(self, f"rm{number or ''}") for number in range(scenario.option("managers", 1))]
+        self.network.before_heal = self.rules.fence_doomed
+        self.faults = Faults(self)
+        self.clients = [KINDS[fields["kind"]](self, fields) for fields in scenario.clients]
         self.repair_time = 0.0
         """Virtual seconds from the repair until everything was done."""
-        for process in self.brokers:
+        self._begin()
+
+    def _broker(self, name: str) -> BrokerProcess:
+        clock = Clock.of(self.scenario.option("clocks", {}).get(name, ()))
+        return BrokerProcess(self, name, replace(self.settings, name=name, address=f"{name}:5672"), clock)
+
+    def _begin(self) -> None:
+        rng = self.scenario.rng("start")
+        for process in self.brokers[: self.scenario.brokers]:
             self.scheduler.at(rng.uniform(0.0, 0.02), process.boot)
+        by_name = {client.name: client for client in self.clients}
+        for action in self.scenario.actions:
+            if action.do in CLIENT_ACTIONS:
+                client = by_name.get(action.fields["who"])
+                if client is not None:
+                    self.scheduler.at(action.at, partial(client.told, action.do, action.fields))
+            else:
+                self.scheduler.at(action.at, partial(self._do, action))
+
+    @property
+    def members(self) -> list[BrokerProcess]:
+        """The brokers that the cluster has now, as its newest set says."""
+        addresses = self.history.newest.brokers or self.settings.brokers
+        return [process for process in self.brokers if process.address in addresses]
+
+    def _do(self, action: Action) -> None:
+        self.faults.do(action)
 
     def run(self) -> None:
         """Raises Violation."""
@@ -79,36 +114,53 @@ class Simulation:
 
     def _run(self) -> None:
         scheduler = self.scheduler
-        while scheduler.now < FAULT_TIME and scheduler.step():
-            pass
+        scheduler.run_until(self.scenario.duration)
         self.faults.stop()
         began = scheduler.now
-        end = began + REPAIR_TIME
-        while (why := self._unfinished()) and scheduler.now < end:
-            wait = scheduler.now + 0.05
-            while scheduler.now < wait:
-                scheduler.step()
-        if why:
-            raise Violation(f"liveness: {REPAIR_TIME:g} s after the repair {why}")
+        while why := self._unfinished():
+            if scheduler.now > began + REPAIR_TIME:
+                raise Violation(f"liveness: {REPAIR_TIME:g} s after the repair {why}")
+            if scheduler.now > began + FORCE_AFTER:
+                self.rules.force()
+            scheduler.run_until(scheduler.now + 0.05)
         self.repair_time = scheduler.now - began
-        (primary,) = [process for process in self.brokers if process.is_primary]
-        self.history.check_end(primary)
+        (primary,) = [process for process in self.members if process.is_primary]
+        self.history.judge.check_end(primary)
 
     def _unfinished(self) -> str:
-        """What is still to happen; empty when the cluster is whole and drained."""
-        states = [process.node.state for process in self.brokers]
+        """What is still to happen; empty when the cluster is whole and drained, and not in the middle of a turn."""
+        if not (why := self._unfinished_now()):
+            self.scheduler.run_until(self.scheduler.now + 0.005)
+            why = self._unfinished_now()
+        return why
+
+    def _unfinished_now(self) -> str:
+        if any(not process.life for process in self.members):
+            return "a member has not been started"
+        states = [process.node.state for process in self.members]
         if sorted(state.value for state in states) != sorted(["active"] + ["ready"] * (len(states) - 1)):
             return f"the states are {', '.join(state.value for state in states)}"
-        (primary,) = [process for process in self.brokers if process.node.state is State.ACTIVE]
+        (primary,) = [process for process in self.members if process.node.state is State.ACTIVE]
         for client in self.clients:
             if not client.finished:
                 return f"{client.name} has not finished"
-        for name in ("main", "work", "fan2"):
-            queue = primary.broker.vhost.queues.get(name)
-            if queue is not None and (queue.core.ready or queue.core.unacked):
-                return f"queue {name} holds {queue.core.ready} ready and {queue.core.unacked} unacknowledged"
+        return self._undrained(primary) or self._unequal(primary)
+
+    def _undrained(self, primary: BrokerProcess) -> str:
+        drained = {client.fields["queue"] for client in self.clients if "queue" in client.fields} | {"brief"}
+        if any(client.fields["kind"] == "worker" for client in self.clients):
+            drained.add("work")
+        homes = set(self.history.homes.values())
+        for queue in primary.broker.vhost.queues.values():
+            if queue.name in drained and (queue.core.ready or queue.core.unacked):
+                return f"queue {queue.name} holds {queue.core.ready} ready and {queue.core.unacked} unacknowledged"
+            if queue.name.startswith("own.") and queue.exclusive and queue.name not in homes:
+                return f"queue {queue.name} is there, and its client is gone"
+        return ""
+
+    def _unequal(self, primary: BrokerProcess) -> str:
         position = primary.engine.position
-        if any(process.node.role.position != position for process in self.brokers) or primary.engine.safe < position:
+        if any(process.node.role.position != position for process in self.members) or primary.engine.safe < position:
             return f"not everyone is at {position:#x}"
         return ""
 
@@ -120,3 +172,11 @@ class Simulation:
 
     def schedule(self) -> str:
         return self.scheduler.schedule()
+
+
+def _settings(scenario: Scenario) -> NodeSettings:
+    addresses = tuple(f"{name}:5672" for name in NAMES[: scenario.brokers])
+    registry = scenario.mode == "registry"
+    safety = {"registry": "manager", "gamble": "availability"}.get(scenario.mode, scenario.mode)
+    settings: Mapping[str, Any] = scenario.option("settings", {})
+    return replace(SETTINGS, safety=safety, registry=registry, brokers=addresses, **settings)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from pamqp import commands
 
+from ha.claims import fell_silent
 from ha.environment import Answer, Outcome
-from ha.promotion import Survey, fell_silent
+from ha.view import Survey
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
+from tests.simulator.scenario import Scenario
+from tests.simulator.shrink import outcome
 from tests.support.memory import MemoryClient, confirms, deliveries
 
 
@@ -70,3 +76,8 @@ def test_two_objects_of_one_position_are_told_apart() -> None:
     assert one.vhost.queues["work"].position == other.vhost.queues["main"].position
     one.vhost.adopt(other.vhost.snapshot())
     assert list(one.vhost.queues) == ["main"]
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent / "found").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_schedule_that_failed_holds(path: Path) -> None:
+    assert outcome(Scenario.load(path)) == ""

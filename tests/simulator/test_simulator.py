@@ -1,52 +1,44 @@
-"""A thousand schedules and more, and proof that the invariants can fail."""
+"""Two thousand schedules over all modes, and that each of them can be seen again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from tests.simulator.mutants import MUTANTS
+from tests.simulator.plan import plan
+from tests.simulator.runner import Work, run
+from tests.simulator.scenario import MODES, Scenario
 from tests.simulator.scheduler import Violation
+from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
 
-SEEDS = 1000
-CHUNK = 50
-WITHIN = 150
-"""A broken HA core is found within that many seeds."""
-RARE: dict[str, tuple[tuple[str, ...], int]] = {
-    "ignore-silence": (("ambush",), 600),
-    "expect-everything": (("ambush", "crash"), 1000),
-}
-"""Mistakes that need a rare coincidence: which faults bring it about, and how many seeds that may take."""
+SEEDS = 2000
+CHUNK = 40
 
 
-def run(seed: int, faults: Sequence[str] = ()) -> Simulation:
-    """The seed's simulation; fails with its schedule when something does not hold."""
-    simulation = Simulation(seed, faults=faults)
+def check(scenario: Scenario) -> Simulation:
+    """Run it; fails with its schedule when something does not hold."""
+    simulation = Simulation(scenario)
     try:
         simulation.run()
     except Violation as violation:
-        pytest.fail(f"{simulation.schedule()}\nseed {seed}: {violation}", pytrace=False)
+        pytest.fail(f"{simulation.schedule()}\n\n{scenario.text()}\n{violation}", pytrace=False)
     return simulation
 
 
-def first_failure(seeds: Iterable[int], faults: Sequence[str] = ()) -> tuple[int, str]:
-    """The first seed that fails, and how; (-1, "") when none does."""
+def check_seeds(seeds: Sequence[int], mode: str = "", faults: Sequence[str] = ()) -> Counter[str]:
+    """What has happened in all of them together."""
+    total = Counter[str]()
     for seed in seeds:
-        try:
-            Simulation(seed, faults=faults).run()
-        except Violation as violation:
-            return seed, str(violation)
-    return -1, ""
+        total.update(check(plan(seed, mode, faults)).history.counts)
+    return total
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_invariants_hold(first: int) -> None:
-    total: dict[str, int] = {}
-    for seed in range(first, first + CHUNK):
-        for name, count in run(seed).history.counts.items():
-            total[name] = total.get(name, 0) + count
+@pytest.mark.parametrize("number", range(SEEDS // CHUNK))
+def test_invariants_hold(number: int) -> None:
+    total = check_seeds(range(number * CHUNK, (number + 1) * CHUNK), MODES[number % len(MODES)])
     # A simulation in which nothing happens proves nothing.
     assert total["confirmed"] > 10 * CHUNK, total
     assert total["committed"] > 2 * CHUNK, total
@@ -55,37 +47,49 @@ def test_invariants_hold(first: int) -> None:
     assert total["prefixes compared"] > 20 * CHUNK, total
 
 
-@pytest.mark.parametrize("fault", ["ambush", "pause", "isolate", "crash"])
-def test_invariants_hold_under_one_kind_of_fault(fault: str) -> None:
-    for seed in range(50):
-        run(seed, (fault,))
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_broken_core_is_found(mutant: str) -> None:
-    faults, within = RARE.get(mutant, ((), WITHIN))
-    with MUTANTS[mutant]():
-        seed, violation = first_failure(range(within), faults)
-    assert violation, f"{mutant} was not found within {within} seeds"
-    # It is an invariant that has failed, not the mutant itself, and the same seed holds without it.
-    assert violation.startswith(("I", "liveness")), violation
-    run(seed, faults)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fault", ["ambush", "pause", "isolate", "crash", "trap", "linger"])
+def test_invariants_hold_under_one_kind_of_fault(mode: str, fault: str) -> None:
+    total = check_seeds(range(20), mode, (fault,))
+    assert total["confirmed"] > 100, total
 
 
 def test_a_seed_replays_exactly() -> None:
-    first, second = run(7), run(7)
+    first, second = check(plan(7, "manager")), check(plan(7, "manager"))
     assert first.schedule() == second.schedule()
     assert first.scheduler.steps == second.scheduler.steps
 
 
-def test_a_failure_prints_its_schedule() -> None:
-    with MUTANTS["confirm-at-once"]():
-        seed, violation = first_failure(range(WITHIN))
-        simulation = Simulation(seed)
+def test_a_scenario_from_a_file_replays_exactly() -> None:
+    scenario = plan(11, "quorum")
+    again = Scenario.read(scenario.text())
+    assert again == scenario
+    assert check(again).schedule() == check(scenario).schedule()
+
+
+def test_a_failure_prints_its_schedule_and_shrinks() -> None:
+    work = Work("manager", mutant="shrink-at-once")
+    with work.broken():
+        outcomes = ((seed, outcome(plan(seed, "manager"))) for seed in range(150))
+        seed, violation = next(found for found in outcomes if found[1])
+        scenario = plan(seed, "manager")
+        small = shrink(scenario, violation, 200)
+        assert len(small.actions) < len(scenario.actions)
+        simulation = Simulation(Scenario.read(small.text()))
         with pytest.raises(Violation) as raised:
             simulation.run()
-    assert str(raised.value) == violation
+    assert kind(str(raised.value)) == kind(violation)
     schedule = simulation.schedule()
     assert f"seed {seed}" in schedule
-    assert "rm promote" in schedule
-    assert "publish p1.1@1" in schedule
+    assert "promote" in schedule
+
+
+def test_the_runner_counts_on_several_processors(capsys: pytest.CaptureFixture[str]) -> None:
+    work = Work("quorum", mutant="confirm-at-once")
+    alone, together = (run(range(25), work, jobs, keep_going=True) for jobs in (1, 2))
+    assert alone.seeds == together.seeds == 25
+    assert sorted(alone.failures) == sorted(together.failures)
+    assert alone.failures
+    printed = capsys.readouterr()
+    assert f"seed {alone.failures[0][0]} FAILS: {alone.failures[0][1]}" in printed.out
+    assert "25/25 seeds" in printed.err

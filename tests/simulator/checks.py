@@ -1,0 +1,82 @@
+"""What a broker holds, and how it differs from another: the looks that the history takes into a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from qpidd_py.core import decode_ids
+from qpidd_py.errors import InvariantError
+from tests.simulator.records import Contents
+from tests.simulator.scheduler import Violation
+
+if TYPE_CHECKING:
+    from tests.simulator.process import BrokerProcess
+
+
+def name_of(body: bytes) -> str:
+    """The copy whose body this is."""
+    return body.partition(b"|")[0].decode()
+
+
+def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:
+    """Everything in the replicated queues of a broker, of messages with ids up to `up_to`."""
+    found: Contents = {}
+    for queue in process.broker.vhost.queues.values():
+        if queue.core.replicated:
+            messages = [message for message in queue.core.peek(1 << 30) if message[0] <= up_to]
+            found[queue.name] = {name_of(message[5]): message[5] for message in messages}
+    return found
+
+
+def objects(process: BrokerProcess) -> frozenset[str]:
+    """Queues, exchanges and bindings by name."""
+    vhost = process.broker.vhost
+    found = [f"queue {name}" for name in vhost.queues] + [f"exchange {name}" for name in vhost.exchanges]
+    found += [f"binding {binding.destination.name} {binding.source.name}" for binding in vhost.bindings()]
+    return frozenset(found)
+
+
+def held_ids(process: BrokerProcess) -> dict[int, bytes]:
+    return {queue.number: queue.held() for queue in process.engine.queues.values() if queue.replicated}
+
+
+def check_queues(process: BrokerProcess) -> None:
+    """I4."""
+    for queue in process.engine.queues.values():
+        try:
+            queue.check()
+        except InvariantError as error:
+            raise Violation(f"I4: {process.name}: {error}") from error
+
+
+def differ(process: BrokerProcess, wanted: dict[int, bytes], found: dict[int, bytes]) -> str:
+    if wanted.keys() != found.keys():
+        return f"queues {sorted(found)}, expected {sorted(wanted)}"
+    for number, ids in wanted.items():
+        if found[number] != ids:
+            name = process.engine.queues[number].name
+            return f"queue {name} holds {_hex(decode_ids(found[number]))}, expected {_hex(decode_ids(ids))}"
+    return ""
+
+
+def _hex(ranges: Iterable[tuple[int, int]]) -> str:
+    return " ".join(f"{low >> 48}.{low & 0xFFFFFFFFFFFF}-{high & 0xFFFFFFFFFFFF}" for low, high in ranges)
+
+
+def everything(process: BrokerProcess) -> dict[str, Any]:
+    """Configuration and messages, without what only a primary knows (redelivered)."""
+    # Position 0 has the next free queue number; one that was primary may have given out more, which does no harm.
+    found: dict[str, Any] = {"configuration": sorted(each for each in process.broker.vhost.snapshot() if each[0])}
+    for queue in process.broker.vhost.queues.values():
+        if queue.core.replicated:
+            messages = queue.core.peek(1 << 30)
+            found[queue.name] = [(message[0], *message[2:]) for message in messages]
+    return found
+
+
+def first_difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name):
+            return f"{name}: found {str(found.get(name))[:300]}, expected {str(wanted.get(name))[:300]}"
+    return ""

@@ -1,0 +1,164 @@
+"""Consumers of three kinds.
+
+A `Consumer` acknowledges late, some by multiple, gives some back, dies with them now and then.  A `Worker` takes a
+message, publishes results to two queues and acknowledges, all in one transaction.  A `Hermit` has a queue that goes
+with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator import amqp, topology
+from tests.simulator.clients import Client
+from tests.simulator.scheduler import Violation
+from tests.simulator.topology import Greeting
+
+if TYPE_CHECKING:
+    from tests.simulator.simulation import Simulation
+
+
+class Consumer(Client):
+    """Consumes one queue."""
+
+    def __init__(self, simulation: Simulation, fields: Mapping[str, Any]) -> None:
+        super().__init__(simulation, fields)
+        self._queue: str = fields["queue"]
+        self._prefetch: int = fields["prefetch"]
+        self._slowness: float = fields["slowness"]
+        """Seconds, on average, until a message is settled."""
+        self._unacked: list[int] = []
+        self._calm = False
+
+    def calm(self) -> None:
+        self._calm = True
+
+    def greeting(self) -> Greeting:
+        return [
+            (amqp.channel_open(), amqp.CHANNEL_OK),
+            (amqp.qos(self._prefetch), amqp.QOS_OK),
+            topology.declare(self._queue),
+            (amqp.consume(self._queue, "c"), amqp.CONSUME_OK),
+        ]
+
+    def disconnected(self) -> None:
+        self._unacked.clear()
+
+    def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
+        stream = f"{self.name}:{self._life}"
+        self.history.delivered(self._queue, stream, deliver.redelivered, body)
+        self._unacked.append(deliver.tag)
+        if self._slowness:
+            self.later(self.rng.expovariate(1 / self._slowness), lambda: self._settle(deliver.tag))
+        else:
+            self._settle(deliver.tag)
+
+    def _settle(self, tag: int) -> None:
+        if tag not in self._unacked:
+            return
+        chance = self.rng.random()
+        if chance < 0.1 and not self._calm:
+            self._unacked.remove(tag)
+            self.send(amqp.requeue(tag))
+        elif chance < 0.3:
+            self._unacked = [other for other in self._unacked if other > tag]
+            self.send(amqp.ack(tag, True))
+        elif chance < 0.32 and not self._calm:
+            self.lost("it dies")
+            return
+        else:
+            self._unacked.remove(tag)
+            self.send(amqp.ack(tag))
+        self.flush()
+
+
+class Worker(Client):
+    """Works with transactions."""
+
+    def __init__(self, simulation: Simulation, fields: Mapping[str, Any]) -> None:
+        super().__init__(simulation, fields)
+        self._serial = 0
+        self._job: str | None = None
+        self._inbox: deque[tuple[amqp.Deliver, str]] = deque()
+
+    def greeting(self) -> Greeting:
+        return [
+            (amqp.channel_open(), amqp.CHANNEL_OK),
+            *self.simulation.topology,
+            (amqp.tx_select(), amqp.TX_OK),
+            (amqp.qos(1), amqp.QOS_OK),
+            (amqp.consume("work", "w"), amqp.CONSUME_OK),
+        ]
+
+    def disconnected(self) -> None:
+        self._job = None
+        self._inbox.clear()
+
+    def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
+        source = self.history.delivered("work", f"{self.name}:{self._life}", deliver.redelivered, body)
+        self._inbox.append((deliver, source))
+        # The next message may come before commit-ok: its settlement belongs to a transaction of its own.
+        if self._job is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        deliver, source = self._inbox.popleft()
+        self._serial += 1
+        job = self._job = f"{self.name}/{self._serial}"
+        outputs = [("out1", f"{job}a"), ("out2", f"{job}b"), ("out1", f"{job}c")][: self.rng.randint(2, 3)]
+        self.history.begun(job, source, outputs)
+        parts = [amqp.publish("", queue, f"{name}|".encode()) for queue, name in outputs]
+        parts.insert(self.rng.randint(0, len(parts)), amqp.ack(deliver.tag))
+        self.send(b"".join(parts))
+        self.flush()
+        self.later(self.rng.choice((0.0, 0.0, 0.01, 0.05)), lambda: self._commit(job))
+
+    def _commit(self, job: str) -> None:
+        self.history.committing(job)
+        self.send(amqp.tx_commit())
+        self.flush()
+
+    def method(self, method: int, payload: bytes) -> None:
+        if method != amqp.COMMIT_OK or self._job is None:
+            raise Violation(f"{self.name}: unexpected method {method:#x}")
+        self.history.committed(self._job, self.broker)
+        self._job = None
+        if self._inbox:
+            self._begin()
+
+
+class Hermit(Client):
+    """Consumes what is sent to `fan` from a queue of its own, exclusive or auto-delete, and dies now and then."""
+
+    @property
+    def _queue(self) -> str:
+        return f"own.{self.name}.{self._life}"
+
+    def greeting(self) -> Greeting:
+        exclusive = self.fields["exclusive"]
+        options = {"durable": False, "exclusive": exclusive, "auto_delete": not exclusive}
+        self.history.moved_in(self.name, self._queue)
+        return [
+            (amqp.channel_open(), amqp.CHANNEL_OK),
+            *self.simulation.topology,
+            (amqp.declare(self._queue, **options), amqp.DECLARE_OK),
+            (amqp.consume(self._queue, "h"), amqp.CONSUME_OK),
+            (amqp.bind(self._queue, "fan", ""), amqp.BIND_OK),
+        ]
+
+    def ready(self) -> None:
+        self.later(self.rng.expovariate(1 / 0.5), lambda: self.lost("it dies"))
+
+    def disconnected(self) -> None:
+        self.history.moved_in(self.name, "")
+
+    def calm(self) -> None:
+        self.stays_away = True
+        self.lost("it has had enough")
+
+    def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
+        self.history.overheard(body)
+        self.send(amqp.ack(deliver.tag))
+        self.flush()

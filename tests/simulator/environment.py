@@ -1,0 +1,301 @@
+"""`ha.environment.Environment` of a simulated broker: its ports to the rest of the world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ha import state_file
+from ha.core_link import OutgoingLink
+from ha.environment import Answer, Exchanged, Json, Link, Outcome
+from ha.membership import HaState
+from ha.salvage import Header, Record
+from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
+from qpidd_py.broker.session import Session
+from qpidd_py.core import Connection
+from qpidd_py.errors import AmqpError
+from tests.simulator.network import End
+from tests.simulator.scheduler import Call, Violation
+
+if TYPE_CHECKING:
+    from tests.simulator.process import BrokerProcess, Clock
+    from tests.simulator.simulation import Simulation
+
+
+class SimTransport:
+    """What a session asks of the shell."""
+
+    def __init__(self, end: End) -> None:
+        self.end = end
+        self.session: Session
+
+    def output_ready(self) -> None:
+        self.end.send(self.session.connection.take_output())
+
+    def disconnect(self) -> None:
+        self.output_ready()
+        self.end.close()
+
+
+class SimOutgoingLink(OutgoingLink):
+    """The backup's end of a link, on a simulated connection."""
+
+    end: End
+    process: BrokerProcess
+
+    def link_batches(self, position: int) -> None:
+        super().link_batches(position)
+        self.process.simulation.history.applied(self.process)
+
+    def output_ready(self) -> None:
+        self.end.send(self.connection.take_output())
+
+
+class Wires:
+    """Stands for the reactor, which an outgoing link asks to close its socket."""
+
+    def __init__(self) -> None:
+        self.ends: dict[Connection, End] = {}
+
+    def remove(self, connection: Connection) -> None:
+        end = self.ends.pop(connection, None)
+        if end is not None:
+            end.send(connection.take_output())
+            end.close()
+
+
+class SimSalvageFile:
+    """`ha.environment.SalvageFile`: what is added is on disk at once."""
+
+    def __init__(self, process: BrokerProcess, header: Header) -> None:
+        self.name = f"{process.name}-{header.epoch}"
+        self._process = process
+        self._records: list[Record] = []
+
+    def add(self, records: Sequence[Record]) -> None:
+        self._records += records
+        for record in records:
+            self._process.simulation.history.put_aside(self._process, record.queue, record.body)
+
+    def finish(self) -> None:
+        self._process.scheduler.log(self._process.name, f"salvage file {self.name} is complete")
+
+    def cancel(self) -> None:
+        for record in self._records:
+            self._process.simulation.history.taken_back(record.queue, record.body)
+
+
+class Ports:
+    """The half of a `BrokerProcess` that its node sees."""
+
+    clock: Clock
+    busy_until: float
+    life: int
+    alive: bool
+    state: HaState
+    _unanswered: dict[int, Callable[[], None]]
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self.simulation = simulation
+        self.scheduler = simulation.scheduler
+        self.network = simulation.network
+        self.name = name
+        self.rng = simulation.scenario.rng(f"process {name}")
+        self.write_seconds = 0.0
+        """A write to the disk takes that long."""
+        self._wires = Wires()
+        self._number = 0
+
+    @property
+    def process(self: Ports) -> BrokerProcess:
+        return self  # type: ignore[return-value]
+
+    def opened(self) -> None:
+        """A new life begins."""
+        self._wires = Wires()
+
+    # ---- time -----------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self.clock.offset + max(self.scheduler.now, self.busy_until) * self.clock.rate
+
+    def after(self, delay: float, call: Call) -> None:
+        process, life = self.process, self.life
+        busy = max(0.0, self.busy_until - self.scheduler.now)
+        self.scheduler.at(busy + delay / self.clock.rate, lambda: process._run("timer", life, call))
+
+    def when_free(self, call: Call) -> None:
+        """Now, or as soon as the write is over in which this process stands still, if it lives to see that."""
+        if self.scheduler.now >= self.busy_until:
+            call()
+        else:
+            life = self.life
+            self.scheduler.at(
+                self.busy_until - self.scheduler.now, lambda: call() if self.alive and life == self.life else None
+            )
+
+    # ---- sessions and links ---------------------------------------------------------------------------------------
+
+    def accepted(self, end: End) -> None:
+        transport = SimTransport(end)
+        session = Session(self.process.broker, end.peer_host.name, transport)
+        transport.session = session
+        end.on_data = session.connection.feed
+        end.on_closed = session.closed
+
+    def connect(
+        self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
+    ) -> None:
+        _Dialling(self.process, address, properties, timeout, done)
+
+    def hand_over(self, client: ClientConnection, end: End, done: Callable[[Link | Answer], None]) -> None:
+        """The handshake is over: from here on the core reads."""
+        process = self.process
+        link = SimOutgoingLink(process.node, process.engine, self._wires)  # type: ignore[arg-type]
+        link.end, link.process = end, process
+        self._wires.ends[link.connection] = end
+        end.on_data, end.on_closed = link.connection.feed, link.closed
+        done(link)
+        if rest := client.left_over():
+            link.connection.feed(rest)
+
+    # ---- requests -------------------------------------------------------------------------------------------------
+
+    def request(
+        self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
+    ) -> None:
+        process, life = self.process, self.life
+        target = self.simulation.by_address.get(address)
+        over: list[bool] = []
+        text = json.dumps(arguments)
+
+        def finish(answer: Answer) -> None:
+            if not over:
+                over.append(True)
+                done(answer)
+
+        self.after(timeout, lambda: finish(Answer(Outcome.SILENT)))
+        if target is None:
+            return  # nobody has that address (any more)
+
+        def back(answer: Answer) -> None:
+            self.network.message(
+                target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer))
+            )
+
+        self.when_free(
+            lambda: self.network.message(process, target, lambda: target.requested(method, text, back))
+        )
+
+    def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
+        """Another broker's request has reached our host."""
+        process = self.process
+        if not self.alive:
+            back(Answer(Outcome.REFUSED))
+            return
+        self._number += 1
+        number = self._number
+        self._unanswered[number] = lambda: back(Answer(Outcome.REFUSED))
+
+        def reply(value: Json) -> None:
+            copy = json.loads(json.dumps(value))
+            self.when_free(lambda: answer(copy))
+
+        def answer(value: Json) -> None:
+            if self._unanswered.pop(number, None):
+                back(Answer(Outcome.ANSWERED, value.get("result") or {}, value.get("error", "")))
+
+        process.run("admin", lambda: self.handle(method, json.loads(arguments), reply))
+
+    def handle(self, method: str, arguments: Json, reply: Callable[[Json], None]) -> None:
+        """A management request."""
+        node = self.process.node
+        if not node.request(method, arguments, reply, node.settings.username):
+            raise Violation(f"broker {self.name} does not know {method}")
+
+    # ---- what is kept ---------------------------------------------------------------------------------------------
+
+    def persist(self, state: HaState) -> None:
+        """May raise Killed."""
+        process = self.process
+        state = HaState.from_json(json.loads(json.dumps(state.to_json())))
+        vote = "a vote" if state.ballot != self.state.ballot else "a set"
+        self.simulation.faults.moment(f"before {vote}", process)
+        state_file.store(process.disk, state)
+        self.state = state
+        self.simulation.history.persisted(state)
+        self.simulation.faults.moment(f"after {vote}", process)
+        if self.write_seconds:
+            process.stall(self.write_seconds)
+
+    def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
+        self.simulation.registry.exchange(self.process, state, timeout, done)
+
+    def salvage(self, header: Header) -> SimSalvageFile:
+        return SimSalvageFile(self.process, header)
+
+    # ---- this broker ----------------------------------------------------------------------------------------------
+
+    def close_clients(self, code: int, text: str) -> None:
+        for session in list(self.process.broker.sessions):
+            if session.opened and session.link is None and (not session.admin or session.holds_messages):
+                session.close(code, text)
+
+    def event(self, kind: str, **fields: object) -> None:
+        shown = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
+        self.scheduler.log(self.name, f"[{kind}] {shown}")
+        if kind == "promoted":
+            self.simulation.history.promoted(self.process)
+            self.simulation.rules.promoted(self.process)
+        self.simulation.faults.moment(kind, self.process)
+
+    def log(self, level: str, text: str) -> None:
+        self.scheduler.log(self.name, text)
+
+
+class _Dialling:
+    """A backup's way to a link: connect, shake hands as an AMQP client, hand over."""
+
+    def __init__(
+        self,
+        process: BrokerProcess,
+        address: str,
+        properties: Mapping[str, object],
+        timeout: float,
+        done: Callable[[Link | Answer], None],
+    ) -> None:
+        self._process = process
+        self._done = done
+        self._over = False
+        self._client = ClientConnection(ClientHandshake(Login(), properties), stop_when_open=True)
+        process.after(timeout, lambda: self._finish(Answer(Outcome.SILENT, error="no answer in time")))
+        target = process.simulation.by_address.get(address)
+        if target is None:
+            return
+        self._end = end = process.network.connect(process, target)
+        process.keep(end)
+        end.on_data = self._data
+        end.on_closed = lambda reason: self._finish(Answer(Outcome.REFUSED if reason == "refused" else Outcome.SILENT))
+        end.send(self._client.take_output())
+
+    def _data(self, data: bytes) -> None:
+        try:
+            events = self._client.feed(data)
+        except AmqpError as error:
+            self._finish(Answer(Outcome.SILENT, error=str(error)))
+            return
+        self._end.send(self._client.take_output())
+        for event in events:
+            if isinstance(event, Opened) and not self._over:
+                self._over = True
+                self._process.hand_over(self._client, self._end, self._done)
+            elif isinstance(event, Closed):
+                self._finish(Answer(Outcome.ANSWERED, error=event.reply_text))
+
+    def _finish(self, answer: Answer) -> None:
+        if not self._over:
+            self._over = True
+            if hasattr(self, "_end"):
+                self._end.close()
+            self._done(answer)

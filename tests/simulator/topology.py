@@ -1,0 +1,61 @@
+"""The queues and exchanges of a simulation, and under which rule each queue may lose a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.simulator import amqp
+
+
+@dataclass(frozen=True)
+class QueueKind:
+    """A queue.  Without any of the limits it keeps what it confirmed until somebody has taken it."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    ttl: float = 0.0
+    """Seconds after which a message may be gone."""
+    length: int = 0
+    """So many newer messages push one out."""
+    fixed: bool = True
+    """Declared by everybody who needs it; else one client makes and deletes it."""
+
+
+QUEUES: Final[Mapping[str, QueueKind]] = {
+    "main": QueueKind(),
+    "work": QueueKind(),
+    "fan1": QueueKind(),
+    "fan2": QueueKind(),
+    "out1": QueueKind(),
+    "out2": QueueKind(),
+    "prio": QueueKind({"x-max-priority": 3}),
+    "brief": QueueKind({"x-message-ttl": 400}, ttl=0.4),
+    "short": QueueKind({"x-max-length": 3}, length=3),
+    "full": QueueKind({"x-max-length": 2, "x-overflow": "reject-publish"}),
+    "scrap": QueueKind(fixed=False),
+}
+BASIC: Final = ("main", "work", "fan1", "fan2", "out1", "out2")
+ROUTES: Final[Mapping[str, tuple[str, str]]] = {
+    "fan": ("fan", ""),
+    **{name: ("", name) for name in QUEUES},
+}
+"""Exchange and routing key by what an action says."""
+DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {"fan": ("fan1", "fan2"), **{name: (name,) for name in QUEUES}}
+Greeting = list[tuple[bytes, int]]
+"""Frames, each with the answer to wait for."""
+
+
+def declare(queue: str) -> tuple[bytes, int]:
+    return amqp.declare(queue, arguments=dict(QUEUES[queue].arguments)), amqp.DECLARE_OK
+
+
+def greeting(extra: tuple[str, ...]) -> Greeting:
+    """Declares the basic queues, and these."""
+    queues = [*BASIC, *(name for name in extra if QUEUES[name].fixed)]
+    return [
+        *(declare(queue) for queue in queues),
+        (amqp.declare_exchange("fan", "fanout"), amqp.EXCHANGE_OK),
+        (amqp.bind("fan1", "fan", ""), amqp.BIND_OK),
+        (amqp.bind("fan2", "fan", ""), amqp.BIND_OK),
+    ]
