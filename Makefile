@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | fuzz | venv | build | clean      The first run sets everything up by itself.
+# make demo | test | lint | bench | fuzz | simulate | torture | venv | build | clean      The first run sets everything up by itself.
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -8,9 +8,14 @@ CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd pxi h))
 INSTALLED := $(VENV)/.stamp-installed
 BUILT := $(VENV)/.stamp-built
 FUZZ_SECONDS ?= 60
+SEEDS ?= 0:10000
+MODE ?=
+MINUTES ?= 10
+BROKERS ?= 3
+SEED ?=
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench fuzz venv build clean
+.PHONY: demo test lint unit bench fuzz simulate torture venv build clean
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -31,6 +36,15 @@ lint: $(BUILT)
 
 bench: $(BUILT)
 	@$(PY) -m benchmarks $(BENCH_OPTIONS)
+
+# Schedules of faults and clients against pure code; MODE is quorum, manager, registry or availability, default all.
+simulate: $(BUILT)
+	@$(PY) -m tests.simulator --seeds $(SEEDS) --mode "$(MODE)" --jobs $$(nproc) --keep-going $(SIMULATE_OPTIONS)
+
+# Random faults on real brokers in network namespaces (root); MODE is quorum (default), manager, registry or availability.
+torture: $(BUILT)
+	@$(PY) -m torture --minutes $(MINUTES) --brokers $(BROKERS) $(if $(MODE),--mode $(MODE)) $(if $(SEED),--seed $(SEED)) \
+	  $(TORTURE_OPTIONS)
 
 # The core once more with AddressSanitizer, beside the ordinary one, fed with garbage for FUZZ_SECONDS.
 fuzz: $(BUILT)

@@ -1,0 +1,181 @@
+"""The verdict over a history (`record.py` says what is in it), by the definitions of Jepsen's `total-queue`.  Pure.
+
+Multisets over message ids: A attempts, E confirmed, D dequeued.
+
+    ok         = D intersect A            min(d, a)
+    unexpected = D without any key of A   d                if a = 0
+    duplicated = (D minus A) - unexpected max(0, d - a)    if a > 0
+    lost       = E minus D                max(0, e - d)
+    recovered  = ok minus E               max(0, min(d, a) - e)
+
+An attempt is the first publish of an id, a second one of the same id is the client's own re-send.  Dequeued is what a
+consumer received and acknowledged; what it received, could not acknowledge and received again is one dequeue.
+
+What Jepsen does not ask:
+    unaccounted   confirmed and not dequeued, but the queues were not drained to their end: nobody knows
+    marked        a duplicate of which some delivery said `redelivered` or `x-resent`, or that its producer has re-sent
+    torn          a transaction of which some messages were seen and others were not
+    phantom       a message that was seen although its transaction cannot have been committed
+    changed       a message whose body was another when it was received
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+Event = Mapping[str, Any]
+NAMED: Final = 20
+"""So many ids of each kind of failure are named."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Numbers of messages (`torn`: of transactions); `ids` names the first of each kind of failure."""
+
+    attempted: int = 0
+    confirmed: int = 0
+    refused: int = 0
+    unknown: int = 0
+    received: int = 0
+    lost: int = 0
+    unaccounted: int = 0
+    unexpected: int = 0
+    duplicated: int = 0
+    marked: int = 0
+    unmarked: int = 0
+    recovered: int = 0
+    torn: int = 0
+    phantom: int = 0
+    changed: int = 0
+    ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def valid(self) -> bool:
+        return not (self.lost or self.unaccounted or self.unexpected or self.torn or self.phantom or self.changed)
+
+
+@dataclass
+class History:
+    """Takes events of any number of clients, in any order."""
+
+    attempts: Counter[str] = field(default_factory=Counter)
+    confirmed: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    aborted: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    dequeued: Counter[str] = field(default_factory=Counter)
+    marked: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    transactions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    confirms: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Client → moments of its confirms, µs."""
+
+    def add(self, events: Iterable[Event]) -> History:
+        for event in events:
+            handler = _HANDLERS.get(str(event["kind"]))
+            if handler is not None:
+                handler(self, event)
+        return self
+
+    def verdict(self, drained: bool = True) -> Verdict:
+        """`drained`: everything that was in the queues at the end has been received."""
+        missing = self.missing()
+        strange = {id: self.dequeued[id] or 1 for id in self.seen if id not in self.attempts}
+        double = {id: d - self.attempts[id] for id, d in self.dequeued.items() if d > self.attempts[id] > 0}
+        ok = {id: min(d, self.attempts[id]) for id, d in self.dequeued.items()}
+        torn, phantom = self._torn(), sorted(self.aborted & self.seen)
+        marked = sum(count for id, count in double.items() if id in self.marked)
+        return Verdict(
+            attempted=self.attempts.total(),
+            confirmed=len(self.confirmed),
+            refused=len(self.refused - self.confirmed),
+            unknown=len(self.unknown - self.confirmed - self.refused),
+            received=sum(ok.values()),
+            lost=len(missing) if drained else 0,
+            unaccounted=0 if drained else len(missing),
+            unexpected=sum(strange.values()),
+            duplicated=sum(double.values()),
+            marked=marked,
+            unmarked=sum(double.values()) - marked,
+            recovered=sum(count - (id in self.confirmed) for id, count in ok.items() if count),
+            torn=len(torn),
+            phantom=len(phantom),
+            changed=len(self.changed),
+            ids=_named(
+                missing=missing,
+                unexpected=sorted(strange),
+                unmarked=sorted(id for id in double if id not in self.marked),
+                torn=torn,
+                phantom=phantom,
+                changed=sorted(self.changed),
+            ),
+        )
+
+    def missing(self) -> list[str]:
+        """Confirmed and not dequeued."""
+        return sorted(id for id in self.confirmed if not self.dequeued[id])
+
+    def _torn(self) -> list[str]:
+        """All or nothing; what was received by a consumer that then lost its connection was there as well."""
+        return sorted(tx for tx, ids in self.transactions.items() if 0 < len(ids & self.seen) < len(ids))
+
+    # ---- events ---------------------------------------------------------------------------------------------------
+
+    def _invoke(self, event: Event) -> None:
+        if event.get("again"):
+            self.marked.add(event["id"])
+        else:
+            self.attempts[event["id"]] += 1
+        if event.get("tx"):
+            self.transactions[event["tx"]].add(event["id"])
+
+    def _ok(self, event: Event) -> None:
+        self.confirmed.add(event["id"])
+        self.confirms[event["client"]].append(event["t"])
+
+    def _receive(self, event: Event) -> None:
+        self.seen.add(event["id"])
+        if event.get("redelivered") or event.get("resent"):
+            self.marked.add(event["id"])
+        if event.get("changed"):
+            self.changed.add(event["id"])
+
+    def _ack(self, event: Event) -> None:
+        self.dequeued[event["id"]] += 1
+
+
+_HANDLERS: Final[dict[str, Callable[[History, Event], None]]] = {
+    "invoke": History._invoke,
+    "ok": History._ok,
+    "nack": lambda history, event: history.refused.add(event["id"]),
+    "unknown": lambda history, event: history.unknown.add(event["id"]),
+    "abort": lambda history, event: history.aborted.add(event["id"]),
+    "receive": History._receive,
+    "ack": History._ack,
+}
+
+
+def _named(**found: list[str]) -> dict[str, tuple[str, ...]]:
+    return {kind: tuple(ids[:NAMED]) for kind, ids in found.items() if ids}
+
+
+def longest_pause(moments: Iterable[int], begin: int, end: int) -> float:
+    """The longest time without any of the moments that touches `begin` to `end`, in seconds; arguments in µs.
+
+    A pause that is still going on at `end` counts up to there."""
+    inside = sorted({begin, end, *moments})
+    pauses = (later - earlier for earlier, later in pairwise(inside) if later > begin and earlier < end)
+    return max(pauses, default=0) / 1e6
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that so great a share of all does not exceed; 0 for none."""
+    ordered = sorted(values)
+    if not ordered:
+        return 0.0
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]

@@ -1,0 +1,94 @@
+"""Load by `client_lib`: fail-over and re-sending are its business.  Shell."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from client_lib import ClientError, Connection, Empty, InDoubt, Message, Session, Timeout
+from torture.record import body_of
+
+if TYPE_CHECKING:
+    from torture.load import Context
+
+CAPACITY: Final = 200
+SETTLE: Final = 30.0
+"""Seconds that the last messages have to be confirmed; the cluster is whole by then."""
+
+
+def _connection(context: Context) -> Connection:
+    urls = ",".join(f"{host}:{port}" for host, port in context.addresses)
+    return Connection(
+        urls, heartbeat=1, connect_timeout=1.0, reconnect_interval_max=0.5, client_id=context.record.client
+    )
+
+
+class Producer:
+    """A window of unconfirmed messages at a rate; what a broken connection leaves in doubt the library sends again."""
+
+    def __init__(self, context: Context, queue: str) -> None:
+        self._context = context
+        self._queue = queue
+
+    def run(self) -> None:
+        context = self._context
+        with _connection(context) as connection:
+            session = connection.session()
+            session.declare_queue(self._queue, durable=True)
+            sender = session.sender(self._queue, capacity=CAPACITY, mandatory=True, on_settled=self._settled)
+            number, due = 0, time.monotonic()
+            while not context.stopping.is_set():
+                due = max(due + 1 / context.rate, time.monotonic() - 0.1)  # an outage is not made up for
+                time.sleep(max(0.0, due - time.monotonic()))
+                if not sender.available():
+                    continue
+                number += 1
+                id = f"{context.record.client}:{number}"
+                context.record.message("invoke", id)
+                sender.send(Message(body_of(id), id=id))
+            try:
+                sender.sync(SETTLE)
+            except InDoubt as error:
+                context.record.fact(f"unsettled at the end: {error}")
+
+    def _settled(self, _message: Message, id: str, error: ClientError | None) -> None:
+        self._context.record.message("ok" if error is None else "nack", id)
+        if error is None:
+            self._context.slot.add()
+
+
+class Consumer:
+    """Acknowledges every message; duplicates are not dropped, the checker wants to see them."""
+
+    def __init__(self, context: Context, queue: str) -> None:
+        self._context = context
+        self._queue = queue
+
+    def run(self) -> None:
+        context = self._context
+        with _connection(context) as connection:
+            session = connection.session()
+            session.declare_queue(self._queue, durable=True)
+            receiver = session.receiver(self._queue, capacity=100)
+            while not context.stopping.is_set():
+                try:
+                    message = receiver.fetch(timeout=0.1)
+                except Empty:
+                    continue
+                id = str(message.id)
+                context.record.received(id, message.body, message.redelivered, message.resent)
+                if _acknowledge(session, message):
+                    context.record.message("ack", id)
+                    context.slot.add()
+            try:
+                session.sync(timeout=5.0)
+            except Timeout as error:
+                context.record.fact(f"acknowledgements unwritten at the end: {error}")
+
+
+def _acknowledge(session: Session, message: Message) -> bool:
+    """False: its connection was lost before, so that the broker delivers it again."""
+    delivery = message._delivery
+    alive = delivery is not None and delivery in session.fetched
+    session.acknowledge(message)
+    return alive

@@ -1,0 +1,119 @@
+"""One load process: `python -m torture.load ROLE ...`.  Each client is a thread with a history of its own.  Shell.
+
+SIGTERM ends it: producers publish nothing new and wait for what is under way, consumers give back what they have not
+acknowledged.  What is in the queue `KEPT` is consumed only after SIGUSR1, so that every message in it outlives all
+fail-overs.  A client that fails ends the process with 1 and a traceback; a fail-over is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from demo.progress import Slot
+from torture import library, plain
+from torture.record import Recorder
+
+
+class Client(Protocol):
+    def run(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every client gets."""
+
+    addresses: tuple[tuple[str, int], ...]
+    record: Recorder
+    slot: Slot
+    stopping: threading.Event
+    draining: threading.Event
+    rate: float
+    """Messages a second."""
+
+
+LIBRARY, PLAIN, TRANSACTED, KEPT = "torture.library", "torture.plain", "torture.transacted", "torture.kept"
+
+PRODUCERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
+    "library1": (0.25, lambda context: library.Producer(context, LIBRARY)),
+    "library2": (0.15, lambda context: library.Producer(context, PLAIN)),
+    "library3": (0.15, lambda context: library.Producer(context, KEPT)),
+    "plain1": (0.15, lambda context: plain.Producer(context, PLAIN, resend=True)),
+    "plain2": (0.15, lambda context: plain.Producer(context, KEPT, resend=False)),
+    "transacted1": (0.15, lambda context: plain.TransactedProducer(context, TRANSACTED)),
+}
+"""Name → share of the rate, and how to make it."""
+
+CONSUMERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
+    "library4": (1.0, lambda context: library.Consumer(context, LIBRARY)),
+    "plain3": (1.0, lambda context: plain.Consumer(context, PLAIN)),
+    "transacted2": (1.0, lambda context: plain.TransactedConsumer(context, TRANSACTED)),
+    "plain4": (1.0, lambda context: plain.LateConsumer(context, KEPT)),
+}
+ROLES: Final = {"producers": PRODUCERS, "consumers": CONSUMERS}
+SLOTS: Final = len(PRODUCERS) + len(CONSUMERS)
+BUSY: Final = range(SLOTS - 1)
+"""Places of those that have something to do all the time; the last one waits for the drain."""
+
+
+def slots(role: str) -> range:
+    """The places of a role's clients in the shared progress file."""
+    first = 0 if role == "producers" else len(PRODUCERS)
+    return range(first, first + len(ROLES[role]))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = _parser().parse_args(argv)
+    logging.getLogger("pika").setLevel(logging.CRITICAL)  # a campaign is made of what it would complain about
+    logging.getLogger("client_lib").setLevel(logging.CRITICAL)
+    stopping, draining = threading.Event(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGUSR1, lambda *_: draining.set())
+    addresses = tuple(_address(text) for text in arguments.addresses.split(","))
+    threads = []
+    for slot, (name, (share, make)) in zip(slots(arguments.role), ROLES[arguments.role].items(), strict=True):
+        record = Recorder(Path(arguments.directory), name)
+        place = Slot(Path(arguments.progress), slot)
+        context = Context(addresses, record, place, stopping, draining, arguments.rate * share)
+        threads.append(threading.Thread(target=_run, args=(make(context), record), name=name))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _run(client: Client, record: Recorder) -> None:
+    try:
+        client.run()
+        record.close()
+    except BaseException:
+        traceback.print_exc()
+        record.close()
+        os._exit(1)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="torture.load", description="One load process.")
+    parser.add_argument("role", choices=sorted(ROLES))
+    parser.add_argument("--addresses", required=True, help="HOST:PORT,HOST:PORT")
+    parser.add_argument("--directory", required=True, help="for the histories")
+    parser.add_argument("--progress", required=True, help="the shared file of demo.progress")
+    parser.add_argument("--rate", type=float, default=300.0, help="messages a second, all producers together")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

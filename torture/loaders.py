@@ -1,0 +1,76 @@
+"""The load processes of a campaign.  Shell."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from demo.progress import Board, create
+from torture.brokers import die_with_parent
+from torture.load import ROLES, SLOTS
+from torture.network import Host
+
+STOP_TIME: Final = 45.0  # seconds
+
+
+class LoadFailed(Exception):
+    """A client ended that should not have: a defect of the campaign or of the client library."""
+
+
+class Loaders:
+    """Producers and consumers, each role a process on the clients' host."""
+
+    def __init__(self, directory: Path, host: Host, addresses: str, rate: float) -> None:
+        self._directory = directory
+        self._host = host
+        self._addresses = addresses
+        self._rate = rate
+        progress = directory / "progress"
+        create(progress, SLOTS)
+        self.board = Board(progress)
+        self._progress = progress
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        for role in ROLES:
+            words = [role, "--addresses", self._addresses, "--directory", str(self._directory / "history"),
+                     "--progress", str(self._progress), "--rate", str(self._rate)]  # fmt: skip
+            with (self._directory / f"{role}.log").open("wb") as output, self._host.inside():
+                self._processes[role] = subprocess.Popen(
+                    [sys.executable, "-m", "torture.load", *words],
+                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )  # fmt: skip
+
+    def check(self) -> None:
+        """Raises LoadFailed."""
+        for role, process in self._processes.items():
+            if process.poll():
+                log = (self._directory / f"{role}.log").read_text(errors="replace")
+                raise LoadFailed(f"{role} ended with {process.returncode}:\n{log[-2000:]}")
+
+    def drain(self) -> None:
+        """What was kept is consumed, too, from now on."""
+        self._processes["consumers"].send_signal(signal.SIGUSR1)
+
+    def stop(self, role: str, tick: Callable[[], None]) -> None:
+        """In an orderly way; `tick` is called meanwhile.  Raises LoadFailed."""
+        process = self._processes[role]
+        process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIME
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                raise LoadFailed(f"{role} did not end within {STOP_TIME:g} s")
+            tick()
+        self.check()
+
+    def kill(self) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()

@@ -1,0 +1,223 @@
+"""Load by plain pika, written as its users write it: a list of addresses and a loop around everything.  Shell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
+from pika.exceptions import AMQPError, NackError, UnroutableError
+
+from torture.record import body_of
+
+if TYPE_CHECKING:
+    from torture.load import Context
+
+RETRY: Final = 0.05
+"""Seconds between two attempts at the next address."""
+HEARTBEAT: Final = 2
+PREFETCH: Final = 100
+ACK_EVERY: Final = 10
+BATCH: Final = 5
+"""Messages in one transaction."""
+TROUBLE: Final = (AMQPError, AMQPConnectorException, OSError)
+"""The second escapes from pika when a broker stops answering in the middle of the handshake."""
+
+
+class _Client:
+    """What all have in common: the next connection, whatever it takes."""
+
+    def __init__(self, context: Context, queue: str) -> None:
+        self._context = context
+        self._queue = queue
+        self._next = 0
+
+    @contextmanager
+    def _channel(self) -> Iterator[BlockingChannel | None]:
+        """A channel on the first broker that takes us, or None; what breaks it ends the block."""
+        host, port = self._context.addresses[self._next % len(self._context.addresses)]
+        self._next += 1
+        connection, channel = None, None
+        try:
+            connection = pika.BlockingConnection(_parameters(host, port))
+            opened = connection.channel()
+            opened.queue_declare(self._queue, durable=True)
+            channel = opened
+            self._context.record.fact(f"connected {host}")
+            yield channel
+        except TROUBLE as error:
+            if channel is None:
+                yield None
+            else:
+                self._context.record.fact(f"disconnected {host}: {type(error).__name__} {error}"[:200])
+        finally:
+            if connection is not None:
+                with suppress(*TROUBLE):
+                    connection.close()
+
+    def _properties(self, id: str, again: bool = False) -> pika.BasicProperties:
+        headers = {"x-resent": True} if again else None
+        return pika.BasicProperties(delivery_mode=2, message_id=id, headers=headers)
+
+    @property
+    def _over(self) -> bool:
+        return self._context.stopping.is_set()
+
+
+def _parameters(host: str, port: int) -> pika.ConnectionParameters:
+    return pika.ConnectionParameters(
+        host, port, heartbeat=HEARTBEAT, socket_timeout=1.0, stack_timeout=2.0, connection_attempts=1
+    )  # fmt: skip
+
+
+class _Pace:
+    """Waits so that things happen at a rate; what an outage delayed is not made up for."""
+
+    def __init__(self, rate: float) -> None:
+        self._interval = 1.0 / rate
+        self._due = time.monotonic()
+
+    def wait(self) -> None:
+        self._due = max(self._due + self._interval, time.monotonic() - 0.1)
+        time.sleep(max(0.0, self._due - time.monotonic()))
+
+
+class Producer(_Client):
+    """Each message confirmed before the next.  With `resend` one in doubt is sent again, without it is forgotten."""
+
+    def __init__(self, context: Context, queue: str, resend: bool) -> None:
+        super().__init__(context, queue)
+        self._resend = resend
+        self._number = 0
+        self._doubtful = ""
+
+    def run(self) -> None:
+        while not self._over or self._doubtful:
+            with self._channel() as channel:
+                if channel is None:
+                    time.sleep(RETRY)
+                    continue
+                channel.confirm_delivery()
+                pace = _Pace(self._context.rate)
+                while not self._over or self._doubtful:
+                    pace.wait()
+                    self._publish(channel)
+
+    def _publish(self, channel: BlockingChannel) -> None:
+        record, again = self._context.record, bool(self._doubtful)
+        if not again:
+            self._number += 1
+        id = self._doubtful or f"{record.client}:{self._number}"
+        record.message("invoke", id, again=again)
+        self._doubtful = id if self._resend else ""
+        try:
+            channel.basic_publish("", self._queue, body_of(id), self._properties(id, again), mandatory=True)
+        except (NackError, UnroutableError):
+            record.message("nack", id)
+        except TROUBLE:
+            record.message("unknown", id)
+            raise
+        else:
+            record.message("ok", id)
+            self._context.slot.add()
+        self._doubtful = ""
+
+
+class TransactedProducer(_Client):
+    """Batches of messages in transactions; one that broke is not repeated."""
+
+    def __init__(self, context: Context, queue: str) -> None:
+        super().__init__(context, queue)
+        self._number = 0
+
+    def run(self) -> None:
+        while not self._over:
+            with self._channel() as channel:
+                if channel is None:
+                    time.sleep(RETRY)
+                    continue
+                channel.tx_select()
+                pace = _Pace(self._context.rate / BATCH)
+                while not self._over:
+                    pace.wait()
+                    self._transaction(channel)
+
+    def _transaction(self, channel: BlockingChannel) -> None:
+        self._number += 1
+        transaction = f"{self._context.record.client}:{self._number}"
+        ids = [f"{transaction}:{index}" for index in range(BATCH)]
+        outcome = "abort"
+        try:
+            for id in ids:
+                self._context.record.message("invoke", id, tx=transaction)
+                channel.basic_publish("", self._queue, body_of(id), self._properties(id))
+            outcome = "unknown"
+            channel.tx_commit()
+            outcome = "ok"
+        finally:
+            for id in ids:
+                self._context.record.message(outcome, id)
+        self._context.slot.add(BATCH)
+
+
+class Consumer(_Client):
+    """Acknowledges in batches."""
+
+    transacted = False
+
+    def run(self) -> None:
+        while not self._over:
+            with self._channel() as channel:
+                if channel is None:
+                    time.sleep(RETRY)
+                    continue
+                if self.transacted:
+                    channel.tx_select()
+                channel.basic_qos(prefetch_count=PREFETCH)
+                self._consume(channel)
+
+    def _consume(self, channel: BlockingChannel) -> None:
+        unacked: list[str] = []
+        tag = 0
+        for method, properties, body in channel.consume(self._queue, inactivity_timeout=0.1):
+            if method is not None:
+                tag = method.delivery_tag
+                unacked.append(self._received(method, properties, body))
+            if unacked and (method is None or len(unacked) >= ACK_EVERY or self._over):
+                self._ack(channel, tag, unacked)
+                unacked = []
+            if self._over:
+                return
+
+    def _received(self, method: Any, properties: Any, body: bytes) -> str:
+        id, headers = str(properties.message_id), properties.headers or {}
+        self._context.record.received(id, body, bool(method.redelivered), bool(headers.get("x-resent")))
+        return id
+
+    def _ack(self, channel: BlockingChannel, tag: int, ids: list[str]) -> None:
+        """An acknowledgement counts from when it may have left: then the broker may forget the message."""
+        for id in ids:
+            self._context.record.message("ack", id)
+        channel.basic_ack(tag, multiple=True)
+        if self.transacted:
+            channel.tx_commit()
+        self._context.slot.add(len(ids))
+
+
+class LateConsumer(Consumer):
+    """Begins with the drain."""
+
+    def run(self) -> None:
+        while not (self._context.draining.wait(0.1) or self._over):
+            pass
+        super().run()
+
+
+class TransactedConsumer(Consumer):
+    """Acknowledges in transactions."""
+
+    transacted = True

@@ -1,0 +1,75 @@
+"""The history: what each client did and saw, one JSON line an event, so that no broker can flatter itself.      Shell.
+
+    invoke    a message is about to be published; `again`: not for the first time
+    ok        the broker has confirmed it
+    nack      the broker has refused it, or returned it
+    unknown   the connection broke before anything was known
+    abort     its transaction was never asked to commit, or was refused: it must never be seen
+    receive   a consumer got it; `redelivered`: the broker said so; `resent`: the header x-resent says so;
+              `changed`: its body is not what was sent
+    ack       the consumer's acknowledgement was handed to the connection
+    fact      connected, disconnected and the like, with a `text`
+
+Always there: t (µs of CLOCK_MONOTONIC), client, kind, id (not for facts).  Messages of one transaction share a `tx`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+LARGE: Final = 2000
+"""One body in 300 repeats its id so often, the others up to 40 times."""
+
+
+def body_of(id: str) -> bytes:
+    """What a message with this id carries: its id again and again, so that both tell of each other."""
+    number = crc32(id.encode())
+    return f"{id}/".encode() * (LARGE if number % 300 == 0 else 1 + number % 40)
+
+
+def id_of(body: bytes) -> str:
+    return body.partition(b"/")[0].decode(errors="replace")
+
+
+class Recorder:
+    """Writes the history of one client, line by line; its threads may share it."""
+
+    def __init__(self, directory: Path, client: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.client = client
+        self._file = (directory / f"{client}.jsonl").open("a", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()
+
+    def message(self, kind: str, id: str, **more: Any) -> None:
+        self._write({"t": time.monotonic_ns() // 1000, "client": self.client, "kind": kind, "id": id, **more})
+
+    def received(self, id: str, body: bytes, redelivered: bool, resent: bool) -> None:
+        more = {"changed": True} if body != body_of(id) else {}
+        self.message("receive", id, redelivered=redelivered, resent=resent, **more)
+
+    def fact(self, text: str) -> None:
+        self._write({"t": time.monotonic_ns() // 1000, "client": self.client, "kind": "fact", "text": text})
+
+    def _write(self, event: dict[str, Any]) -> None:
+        line = json.dumps(event, separators=(",", ":")) + "\n"
+        with self._lock:
+            self._file.write(line)
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+
+def read(directory: Path) -> Iterator[dict[str, Any]]:
+    """All events of all clients; within a client in order.  A torn last line is skipped."""
+    for path in sorted(directory.glob("*.jsonl")):
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield json.loads(line)
