@@ -13,6 +13,7 @@ Theory.  States, all changes made by the I/O thread:
   `restore_timeout` seconds.
 * `generation` counts channels.  A delivery tag means something only together with the generation it came in; callbacks
   of older generations are ignored.
+* While the broker asks us to pause (connection.blocked, channel.flow) messages wait; everything else goes on.
 * A confirmed message was taken by the broker.  An unconfirmed one is sent again, same id, header `x-resent`: it may
   arrive twice.  Acknowledgements for deliveries of a lost connection are dropped: those messages come again.
 * Lock: `condition` guards everything here except `channel` and `transport`, which belong to the I/O thread.  Neither
@@ -37,7 +38,7 @@ from client_lib.ledger import Disposition, Ledger, Settle
 from client_lib.message import Message, received
 from client_lib.outbox import Entry, Outbox, Outcome
 from client_lib.receiver import Delivery, Receiver
-from client_lib.transport import ChannelClosed, Transport, content_frames, publish_method
+from client_lib.transport import ChannelClosed, Transport, content_frames, flow_ok, publish_method
 
 if TYPE_CHECKING:
     from client_lib.connection import Connection
@@ -103,6 +104,7 @@ class ChannelWorker:
         self._transport: Transport | None = None
         self._restore_deadline = 0.0
         self._methods: dict[tuple[str, str, bool], bytes] = {}
+        self._flowing = True
 
     # -- from any thread
 
@@ -145,6 +147,7 @@ class ChannelWorker:
                 lambda _channel, method, properties, _body: self._returned(method, properties)
             )
             channel.add_on_cancel_callback(self._cancelled)
+            channel.add_on_flow_callback(lambda frame: self._flow(generation, frame.method.active))
             try:
                 channel.confirm_delivery(
                     lambda frame: self._confirmed(generation, frame.method),
@@ -153,6 +156,7 @@ class ChannelWorker:
             except Exception as error:  # the broker knows no publisher confirms
                 self.fail(SessionFailed(540, str(error)))
 
+        self._flowing = True
         self._channel = self._transport.channel(on_open_callback=opened)
         self._channel.add_on_close_callback(lambda _channel, reason: self._channel_closed(generation, reason))
         self._methods.clear()
@@ -292,6 +296,18 @@ class ChannelWorker:
             callback=done,
         )
 
+    def _flow(self, generation: int, active: bool) -> None:
+        """The broker wants a pause, before a planned switch-over: after our answer it has read all that we have sent.
+        What was decided about deliveries goes first; publishing goes on when it says so, or on another connection."""
+        if generation != self.generation or self._transport is None:
+            return
+        self._flowing = active
+        if not active and self.state is State.READY:
+            self._send_settlements()
+        self._transport.write(flow_ok(int(self._channel), active))
+        if active:
+            self.wake()
+
     def _cancel(self, channel: Any, receiver: Receiver, done: Callable[[Any], None]) -> None:
         if receiver.consumer_tag in channel.consumer_tags:
             channel.basic_cancel(receiver.consumer_tag, callback=done)
@@ -314,7 +330,7 @@ class ChannelWorker:
 
     def _send_messages(self) -> bool:
         transport = self._transport
-        if transport is None:
+        if transport is None or transport.blocked or not self._flowing:
             return False
         for _ in range(PUBLISH_TURN // PUBLISH_CHUNK):
             if not self.outbox.waiting:

@@ -300,7 +300,7 @@ class Connection:
         self._target, self._attempt_began = step.address, time.monotonic()
         self.events.fact("connect", peer=str(step.address), conn_id=self._conn_id(), attrs={"delay_s": step.delay})
         transport = Transport(
-            parameters(step.address, self.options), self._loop, self._opened, self._failed, self._lost
+            parameters(step.address, self.options), self._loop, self._opened, self._failed, self._lost, self._blocked
         )
         self._transport = transport
         if self._slow_timer is not None:
@@ -376,6 +376,17 @@ class Connection:
             return
         hint = primary_in_refusal(transport.refusal[1]) if transport.refusal else None
         self._begin_again(describe(error), hint, isinstance(error, HeartbeatLost))
+
+    def _blocked(self, transport: Transport) -> None:
+        """The broker asks us to pause, or lets us go on."""
+        if transport is not self._transport:
+            return
+        if transport.blocked:
+            LOGGER.info("%s: %s asks us not to publish: %s", self.client_id, self.address, transport.blocked)
+            self.events.fact("blocked", peer=str(self.address), conn_id=self._conn_id(), reason=transport.blocked)
+        else:
+            self.events.fact("unblocked", peer=str(self.address), conn_id=self._conn_id())
+            self.wake()
 
     def _begin_again(self, reason: str, hint: Address | None = None, hung: bool = False) -> None:
         now = time.monotonic()

@@ -3,8 +3,8 @@
 A line is one flat object; absent fields are left out.  Fields of every line: `cluster node source proc boot_id seq
 ts_wall ts_mono ts_res kind client_id`; `seq` counts from 1 without gaps within one file series, times are in
 microseconds (wall clock UTC and CLOCK_MONOTONIC).  `boot_id` names the life of this process' log.  Kinds: connect
-connect_refused connected disconnected publish resend confirm nack return deliver ack reject drain_begin drain_end
-log_end.
+connect_refused connected disconnected publish resend confirm nack return deliver ack reject blocked unblocked
+drain_begin drain_end log_end.
 
 **Runs.**  publish, resend, confirm, deliver and ack would be several lines a message.  Consecutive events of the same
 kind, queue and flags whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one line: `msg_id` is the first id,
@@ -37,7 +37,7 @@ SEGMENT_BYTES = 64 << 20
 
 KINDS = frozenset(
     {"connect", "connect_refused", "connected", "disconnected", "publish", "resend", "confirm", "nack", "return"}
-    | {"deliver", "ack", "reject", "drain_begin", "drain_end", "log_end"}
+    | {"deliver", "ack", "reject", "blocked", "unblocked", "drain_begin", "drain_end", "log_end"}
 )
 RunKey = tuple[str, str, str, bool]
 

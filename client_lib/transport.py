@@ -4,6 +4,7 @@
 
 * `abort`: end a connection without waiting for a peer that may be hung (pika's own heartbeat checker does it this way);
 * `write`: several encoded frames in one piece; pika hands each frame to send(2) by itself otherwise;
+* `blocked`: what connection.blocked has said last;
 * `refusal`: code and text of a connection.close that came while connecting; pika keeps only a repr of them;
 * the publish encoder: pika's own takes three objects and three marshallings a message.
 
@@ -28,6 +29,8 @@ Properties = pika.BasicProperties
 ChannelClosed = pika.exceptions.ChannelClosedByBroker
 Loop = IOLoop
 
+CHANNEL_FLOW = "qpid.channel_flow"
+"""Tells the broker that we stop when channel.flow asks us to, and answer when we have; pika alone does neither."""
 FRAME_OVERHEAD = 8
 FRAME_END = b"\xce"
 BASIC_CLASS = 60
@@ -57,8 +60,13 @@ class Transport(SelectConnection):  # type: ignore[misc]
         opened: Callable[[Transport], None],
         failed: Callable[[Transport, BaseException], None],
         lost: Callable[[Transport, BaseException], None],
+        blocked: Callable[[Transport], None],
     ) -> None:
+        """`blocked` is called when the broker asks us to stop publishing, and when it lets us go on."""
         self.refusal: tuple[int, str] | None = None
+        self.blocked = ""
+        """Why the broker asks us not to publish; empty while it does not."""
+        self._on_blocked = blocked
         self._ended = False
         super().__init__(
             parameters=parameters,
@@ -67,6 +75,12 @@ class Transport(SelectConnection):  # type: ignore[misc]
             on_close_callback=lost,
             custom_ioloop=loop,
         )
+        self.add_on_connection_blocked_callback(lambda _, frame: self._block(frame.method.reason or "no reason given"))
+        self.add_on_connection_unblocked_callback(lambda _, frame: self._block(""))
+
+    def _block(self, reason: str) -> None:
+        self.blocked = reason
+        self._on_blocked(self)
 
     def _on_connection_close_from_broker(self, method_frame: Any) -> None:
         self.refusal = (method_frame.method.reply_code, method_frame.method.reply_text)
@@ -127,7 +141,7 @@ def parameters(address: Address, options: Options) -> Any:
 
 
 def _client_properties(given: Mapping[str, Any], client_id: str | None) -> dict[str, Any]:
-    properties = {"product": "qpidd-py client_lib", **given}
+    properties = {"product": "qpidd-py client_lib", CHANNEL_FLOW: True, **given}
     if client_id is not None:
         properties.setdefault("connection_name", client_id)
     return properties
@@ -146,6 +160,11 @@ def publish_method(channel: int, exchange: str, routing_key: str, mandatory: boo
     """The frame of a basic.publish."""
     method = pika.spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     return bytes(pika.frame.Method(channel, method).marshal())
+
+
+def flow_ok(channel: int, active: bool) -> bytes:
+    """The frame of a channel.flow-ok."""
+    return bytes(pika.frame.Method(channel, pika.spec.Channel.FlowOk(active=active)).marshal())
 
 
 def content_frames(channel: int, payload: bytes, body: bytes, body_max: int) -> list[bytes]:

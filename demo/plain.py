@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, NackError, UnroutableError
 
 from client_lib.events import RUN_SECONDS, EventLog
@@ -21,7 +22,7 @@ PREFETCH = 200
 ACK_EVERY = 50
 QUIET = 1.5  # seconds without a delivery and an empty queue: drained
 DRAIN_LIMIT = 30.0  # seconds
-TROUBLE = (AMQPError, OSError)
+TROUBLE = (AMQPError, AMQPConnectorException, OSError)  # the second when a stopped broker does not finish the opening
 
 
 class Client:

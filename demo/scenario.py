@@ -15,7 +15,7 @@ READY_LIMIT = 20.0  # seconds for a returning broker
 class Fault:
     """One fault and what followed; moments in µs of CLOCK_MONOTONIC."""
 
-    action: str  # "kill -9", "pause"
+    action: str  # "relocate", "kill -9", "pause"
     node: str
     role: str  # of the node when it happened
     moment: int
@@ -51,6 +51,8 @@ class Scenario:
 
     def run(self) -> list[Fault]:
         self.rest()
+        self.relocate(self.cluster.backups()[0])
+        self.rest()
         self.kill(self.cluster.primary)
         self.rest()
         self.pause(self.cluster.primary)
@@ -60,6 +62,17 @@ class Scenario:
         return self.faults
 
     # ---- the faults --------------------------------------------------------------------------------------------
+
+    def relocate(self, target: str) -> None:
+        """No fault, but a planned switch-over: the primary hands over to a backup."""
+        node = self.cluster.primary
+        self.say(f"--- planned switch-over from {node} to {target} ---")
+        fault = Fault("relocate", node, "primary", self.cluster.command("promote", target, timeout=20.0))
+        self.faults.append(fault)
+        self._promoted(fault)
+        self._all_served(fault)
+        fault.returned = fault.promoted
+        self._until_ready(fault)
 
     def kill(self, node: str) -> None:
         """kill -9; the supervisor restarts it."""
@@ -83,12 +96,15 @@ class Scenario:
         fault = Fault(action, node, role, self.cluster.command(command, node))
         self.faults.append(fault)
         if role == "primary":
-            self._await(lambda: self.cluster.primary not in ("", node), "the promotion of another broker", 0.01)
-            note = self._note("promoted", fault.moment)
-            fault.promoted, fault.new_primary = note["ts_mono"], note["node"]
-            after = (fault.promoted - fault.moment) / 1000
-            self.say(f"{fault.new_primary} is promoted, {after:.0f} ms after the {action}")
+            self._promoted(fault)
         return fault
+
+    def _promoted(self, fault: Fault) -> None:
+        self._await(lambda: self.cluster.primary not in ("", fault.node), "the promotion of another broker", 0.01)
+        note = self._note("promoted", fault.moment)
+        fault.promoted, fault.new_primary = note["ts_mono"], note["node"]
+        after = (fault.promoted - fault.moment) / 1000
+        self.say(f"{fault.new_primary} is promoted, {after:.0f} ms after the {fault.action}")
 
     def _all_served(self, fault: Fault) -> None:
         """Every client makes progress again; what was late is told as it comes."""
