@@ -469,14 +469,18 @@ class World:
             call()
         self.clock = end
 
+    def step(self) -> None:
+        """The next event."""
+        self.clock, _, call = heapq.heappop(self.queue)
+        call()
+
     def until(self, condition: Callable[[], bool], seconds: float = 20.0) -> float:
         """Run until it holds; the seconds that it took."""
         start = self.clock
         while not condition():
             if not self.queue or self.clock - start > seconds:
                 raise AssertionError("did not happen:\n" + "\n".join(self.lines[-60:]))
-            self.clock, _, call = heapq.heappop(self.queue)
-            call()
+            self.step()
         return self.clock - start
 
     def promote(self, name: str, **how: Any) -> float:
