@@ -11,7 +11,8 @@ A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a bod
     I6   a transaction is whole or absent: its outputs all there or none; its input consumed or not, accordingly
     I7   configuration: what was declared is there on every later primary; what was deleted is not
     I8   nothing is delivered that was never sent, or not as it was sent
-    I9   when a primary's `safe` moves, every primary of a higher ballot has all that becomes safe
+    I9   when a primary's `safe` moves, every rival has all that becomes safe: who was promoted with a higher ballot,
+         later or still living (one that died before took nothing along; whoever comes next is held to I1)
     I10  when a primary's `safe` moves, every living whole member of its in-sync set holds all that becomes safe, and of
          the sets that those know (one that was removed counts until all that remain know it)
     I11  a confirm is released once, and only for what was sent (`producers.py`)
@@ -105,10 +106,9 @@ class History:
         copy.confirmed = f"by {broker.name} at {self._now():.4f}"
         copy.confirmed_at, copy.ballot = self._now(), ballot
         self._log(f"confirmed {name} by {broker.name}")
-        for promotion in self.promotions:
-            # Those that were promoted over the broker that has confirmed: it may be dead, deposed, or not know yet.
-            if promotion.ballot > ballot and not self.gambles:
-                self.judge.check_copy(name, copy, promotion)
+        # Those that were promoted over the broker that has confirmed: it may be dead, deposed, or not know yet.
+        for promotion in [] if self.gambles else self.judge.rivals(ballot):
+            self.judge.check_copy(name, copy, promotion)
 
     def hung_up_on(self, client: str, ready_at: float, unconfirmed: list[str]) -> None:
         """A producer has lost its connection.  I16; who comes in the middle of a switch-over has not been asked."""
@@ -221,7 +221,7 @@ class History:
         self.counts["promotions"] += 1
         check_queues(process)
         ballot = process.node.persisted.ballot
-        promotion = Promotion(ballot, process.name, contents(process), objects(process))
+        promotion = Promotion(ballot, process.name, contents(process), objects(process), process.life)
         self.promotions.append(promotion)
         if not self.gambles:
             self.judge.promoted(promotion)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ha.position import epoch_of
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects
-from tests.simulator.records import Copy, Job, Promotion
+from tests.simulator.records import Ballot, Copy, Job, Promotion
 from tests.simulator.scheduler import Violation
 from tests.simulator.topology import QUEUES
 
@@ -36,10 +36,22 @@ class Judge:
             if other.node.whole and other.node.role.position < safe:
                 where = f"{other.name} is at {other.node.role.position:#x}"
                 raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {where}")
-        above = [promotion for promotion in self.history.promotions if promotion.ballot > node.persisted.ballot]
+        above = self.rivals(node.persisted.ballot)
         if above and not self.history.gambles:
             self.history.counts["safe below another"] += 1
             self._check_rivals(process, safe, above)
+
+    def rivals(self, ballot: Ballot) -> list[Promotion]:
+        """Promotions above this ballot that were made after it, or of brokers that still live.
+
+        One that was made before and has died took nothing along; whoever comes next is held to I1."""
+        own = next((i for i, each in enumerate(self.history.promotions) if each.ballot == ballot), 0)
+        above = [(i, each) for i, each in enumerate(self.history.promotions) if each.ballot > ballot]
+        return [each for i, each in above if i > own or self._lives(each)]
+
+    def _lives(self, promotion: Promotion) -> bool:
+        process = self.simulation.by_name[promotion.name]
+        return process.alive and process.life == promotion.life
 
     def _relied_upon(self, process: BrokerProcess, safe: int) -> list[BrokerProcess]:
         """Who may be promoted after this one, for all that the members of its set know."""

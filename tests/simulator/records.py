@@ -48,6 +48,8 @@ class Promotion:
     contents: Contents
     objects: frozenset[str] = frozenset()
     """Queues, exchanges and bindings, as `Declared` names them."""
+    life: int = 0
+    """Of the broker."""
 
 
 @dataclass

@@ -70,8 +70,10 @@ class Rules:
         ]
         if any(self._reaches(process, other) for other in others if self._counts(other, newest)):
             return True
-        if others and not self._counts(process, newest):
+        if not self._counts(process, newest):
             return False
+        if not others:
+            return True  # it is the last one that counts, whole or after a total failure
         # They live, and the candidate cannot ask them: be sure that they confirm nothing more.
         isolated = [other for other in others if self._waits_to_be_fenced(other)]
         if not self.history.survivors([other for other in brokers if other not in others]):

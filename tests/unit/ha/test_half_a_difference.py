@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Basic, Tx
 
+from ha.backup import Backup
 from ha.staging import Staging
 from tests.unit.ha.broker_world import BrokerWorld
 
@@ -30,7 +31,9 @@ def with_a_difference() -> BrokerWorld:
     world.run(0.1)
     world.cut("a", "b")
     backup = world["b"].node
+    assert isinstance(backup.role, Backup)
     link = backup.role.link
+    assert link is not None
     link.close()
     backup.link_closed(link, "broken")
     client.do(Tx.Select(), Basic.Get(queue="work"))
