@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ha.core_link import CoreLink
 from ha.environment import Answer, Exchanged, Json, Outcome
 from ha.membership import HaState
 from ha.node import Node
 from ha.salvage import Header
 from ha.settings import NodeSettings
 from ha.status import State
-from qpidd_py.core import Batch, Connection, Engine, Queue, Route
+from qpidd_py.core import Connection, Engine, Queue, Route
 from tests.support.salvage import MemorySalvage
 
 LATENCY = 0.0005
@@ -98,39 +99,21 @@ class FakeConfiguration:
         self.engine.delete_queue(self.queues.pop(name)[0])
 
 
-class FakeLink:
+class FakeLink(CoreLink):
     """One end of a link."""
 
     def __init__(self, host: Host, peer: Host, receives_batches: bool) -> None:
+        super().__init__(Connection(host.engine, self, True))
         self.host, self.peer_host = host, peer
         self.other: FakeLink | None = None
         self.open = True
-        self.connection = Connection(host.engine, self, True)
         self.connection.switch_to_link(receives_batches)
         self.frames: list[int] = []
         self.wire: list[bytes] = []
 
-    @property
-    def received(self) -> int:
-        return self.connection.received
-
-    @property
-    def sent(self) -> int:
-        return self.connection.sent
-
-    @property
-    def backlog(self) -> int:
-        return self.connection.backlog
-
     def send_frame(self, kind: int, position: int, body: bytes) -> None:
         self.frames.append(kind)
-        self.connection.send_frame(kind, position, body)
-
-    def send_batch(self, batch: Batch) -> None:
-        self.connection.send_batch(batch)
-
-    def hold_batches(self, on: bool) -> None:
-        self.connection.receives_batches = not on
+        super().send_frame(kind, position, body)
 
     def close(self) -> None:
         self.open = False
