@@ -8,13 +8,12 @@ A resource manager calls this tool every second or so: what only some calls need
 rarer commands) is imported where it is used, and neither asyncio nor a general AMQP codec is ever loaded.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
 from ha.cli_parser import COMMANDS, command_parser, find_command, run_handler, usage, usage_all
 from qpidd_py.cli.client_socket import Deadline
-from qpidd_py.cli.output import describe, print_json
+from qpidd_py.cli.output import run_tool
 from qpidd_py.cli.target import UsageError, config_of, target_of, timeout_of
 
 
@@ -56,18 +55,7 @@ def run_command(command: str, rest: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        code = run(words)
-        sys.stdout.flush()
-        return code
-    except KeyboardInterrupt:
-        print("KeyboardInterrupt: interrupted")
-    except BrokenPipeError:
-        # Whoever read our output has gone; writing again at exit would only add a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Exception as error:
-        print_json({"error": describe(error)}) if "--json" in words else print(describe(error))
-    return 1
+    return run_tool(run, words)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What the tools print: tables of at most 80 columns, JSON, errors as one line."""
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 WIDTH = 80
@@ -31,3 +33,19 @@ def print_json(value: Any) -> None:
 def describe(error: BaseException) -> str:
     """One line, `ClassName: text`."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def run_tool(run: Callable[[Sequence[str]], int], words: Sequence[str], prefix: str = "") -> int:
+    """The exit code of `run`; whatever it raises becomes one line on standard output, behind `prefix`, and code 1."""
+    try:
+        code = run(words)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print(f"{prefix}KeyboardInterrupt: interrupted")
+    except BrokenPipeError:
+        # Whoever read our output has gone; writing again at exit would only add a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        print_json({"error": describe(error)}) if "--json" in words else print(f"{prefix}{describe(error)}")
+    return 1

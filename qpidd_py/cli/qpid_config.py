@@ -5,7 +5,6 @@ any client when the tool returns; listings are management requests, which backup
 `Failed: Class: text` on standard output, with exit code 1.
 """
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from qpidd_py.amqp.management_client import ADMIN_PROPERTIES
 from qpidd_py.cli import config_listing as listing
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.method_socket import MethodSocket
-from qpidd_py.cli.output import describe, print_json
+from qpidd_py.cli.output import print_json, run_tool
 from qpidd_py.cli.target import (
     Options,
     Parser,
@@ -259,18 +258,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
-    try:
-        code = run(words)
-        sys.stdout.flush()
-        return code
-    except KeyboardInterrupt:
-        print("Failed: KeyboardInterrupt: interrupted")
-    except BrokenPipeError:
-        # Whoever read our output has gone; writing again at exit would only add a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except Exception as error:
-        print_json({"error": describe(error)}) if "--json" in words else print(f"Failed: {describe(error)}")
-    return 1
+    return run_tool(run, words, "Failed: ")
 
 
 if __name__ == "__main__":
