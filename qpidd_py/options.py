@@ -97,13 +97,20 @@ def size(value: str) -> int:
     return int(match[1]) * _OCTETS[match[2].lower()]
 
 
-def one_of(*words: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in words:
-            raise ValueError("one of " + ", ".join(words))
+class _OneOf:
+    """A parser that can be asked for its words: help and shell completion show them."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def __call__(self, value: str) -> str:
+        if value not in self.words:
+            raise ValueError("one of " + ", ".join(self.words))
         return value
 
-    return parse
+
+def one_of(*words: str) -> Callable[[str], str]:
+    return _OneOf(words)
 
 
 def path(value: str) -> Path:
@@ -315,6 +322,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse_arguments(options: Mapping[str, _Option], arguments: Sequence[str], version: str) -> dict[str, list[str]]:
+    found = vars(_command_line(options, version).parse_args(list(arguments)))
+    return {option_name(key): value for key, value in found.items() if value is not None}
+
+
+def command_line(groups: Iterable[type]) -> argparse.ArgumentParser:
+    """The parser of these groups, for what is made of it: shell completion."""
+    return _command_line(_collect(groups), "")
+
+
+def _command_line(options: Mapping[str, _Option], version: str) -> argparse.ArgumentParser:
     parser = _Parser(prog="qpidd", description="AMQP 0-9-1 message broker", allow_abbrev=False)
     parser.add_argument("--version", "-v", action="version", version=f"qpidd-py {version}")
     parser.add_argument("--config", metavar="FILE", action="append", help=f"configuration file ({DEFAULT_CONFIG_FILE})")
@@ -323,8 +340,7 @@ def _parse_arguments(options: Mapping[str, _Option], arguments: Sequence[str], v
         if item.group not in sections:
             sections[item.group] = parser.add_argument_group(_title(item.group))
         _add_argument(sections[item.group], name, item)
-    found = vars(parser.parse_args(list(arguments)))
-    return {option_name(key): value for key, value in found.items() if value is not None}
+    return parser
 
 
 def _title(group: type) -> str:
@@ -337,10 +353,15 @@ def _add_argument(section: Any, name: str, item: _Option) -> None:
     if item.spec.parse is boolean:
         extra = {"nargs": "?", "const": "yes"}
     text = f"{item.spec.help} ({_show(item.default)})".replace("%", "%%")
-    metavar = "yes|no" if item.spec.parse is boolean else item.spec.parse.__name__.upper()
-    if metavar == "PARSE":
-        metavar = "WORD"
-    section.add_argument(*names, action="append", dest=item.field, metavar=metavar, help=text, **extra)
+    section.add_argument(*names, action="append", dest=item.field, metavar=_metavar(item.spec), help=text, **extra)
+
+
+def _metavar(spec: OptionSpec) -> str:
+    if spec.parse is boolean:
+        return "yes|no"
+    if isinstance(spec.parse, _OneOf):
+        return "|".join(spec.parse.words)
+    return getattr(spec.parse, "__name__", "value").upper()
 
 
 def _show(value: Any) -> str:

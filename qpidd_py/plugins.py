@@ -7,7 +7,7 @@ on one.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
     from qpidd_py.hooks import HaHooks
 
 GROUP = "qpidd.plugins"
+
+
+def _tell_nobody(values: Mapping[str, str]) -> None:
+    """Where there is no supervisor."""
 
 
 @dataclass
@@ -43,6 +47,9 @@ class PluginHost:
     """add_user(name, password): may log in to this process, beside the users of the user file."""
     addresses: list[Address] = field(default_factory=list)
     """Where we listen; filled before `start`."""
+    tell: Callable[[Mapping[str, str]], None] = _tell_nobody
+    """tell({"STATUS": text, "X_QPID_STATE": word, ...}): what a supervisor should know (`server/notify.py`).  What it
+    knows already is not sent again.  Cheap, and never raises."""
 
 
 class Plugin(Protocol):

@@ -153,6 +153,7 @@ READY: Final = "ready"
 def go_to_background(wait: float) -> Readiness:
     """Returns in the daemon; the process that called ends here, with 0 as soon as the daemon is ready, else with 1."""
     reading, writing = os.pipe()
+    watched = os.environ.get("WATCHDOG_PID") == str(os.getpid())
     if os.fork():
         os.close(writing)
         os._exit(_await_daemon(reading, wait))
@@ -160,6 +161,8 @@ def go_to_background(wait: float) -> Readiness:
     os.setsid()
     if os.fork():
         os._exit(0)  # so that the daemon leads no session and can never get a terminal
+    if watched:
+        os.environ["WATCHDOG_PID"] = str(os.getpid())  # who wanted beats of the starter wants ours (sd_notify)
     _detach_standard_files()
     return Readiness(writing)
 

@@ -31,12 +31,14 @@ from qpidd_py.security.sasl import authenticator
 from qpidd_py.security.users import Users, read_users
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
+from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
 
 log = logging.getLogger(__name__)
 
 INSIST_TIME: Final = 10.0  # seconds in which a second signal stops a broker that has refused the first
-STOP_TIME: Final = 1.0  # seconds that clients have to answer our close
+STOP_TIME: Final = 1.0  # seconds that clients have to answer our close, all in all
+BACKUP_STOP_TIME: Final = 0.2  # the same on a backup: its clients, if any, were closed when it stepped down
 CORE_TICK: Final = 0.25  # seconds between two ticks of the core
 
 
@@ -77,15 +79,19 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
+        self._notifier = Notifier(loop, take_environment(os.environ))
         self._attach_plugins()
         listener = await self._open()
         ticker = Ticker(loop, self._tick_interval(), lambda now: self._guard(lambda: self._tick(listener, now)))
         ticker.start()
         ready()
+        self._notifier.ready()
         reason = await self._end
+        self._notifier.stopping(reason)
         ticker.stop()
         listener.close()
         await self._shut_down(reason)
+        self._notifier.close()
         return self._exit_code
 
     # ---- starting
@@ -102,6 +108,7 @@ class Service:
             fail=self._fail,
             add_user=self._users.add,
             addresses=self._addresses,
+            tell=self._notifier.tell,
         )
         for plugin in self._plugins:
             hooks = plugin.attach(host)
@@ -198,21 +205,21 @@ class Service:
 
     async def _shut_down(self, reason: str) -> None:
         log_notice(log, "stopping: %s", reason)
+        deadline = self._loop.time() + (BACKUP_STOP_TIME if self._broker.passive else STOP_TIME)
         if not self._exit_code:
             self._broker.close_clients(ReplyCode.CONNECTION_FORCED, f"broker {self._broker.name} is stopping")
             self._broker.engine.end_turn()
-            await self._until(lambda: all(session.link is not None for session in self._broker.sessions))
+            await self._until(deadline, lambda: all(session.link is not None for session in self._broker.sessions))
         for plugin in self._plugins:
             plugin.stop(reason)
         if not self._exit_code:
             self._broker.engine.end_turn()
             for session in list(self._broker.sessions):
                 session.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
-            await self._until(lambda: len(self._reactor) == 0)
+            await self._until(deadline, lambda: len(self._reactor) == 0)
         self._loop.remove_reader(self._reactor.fileno())
 
-    async def _until(self, done: Callable[[], bool]) -> None:
-        deadline = self._loop.time() + STOP_TIME
+    async def _until(self, deadline: float, done: Callable[[], bool]) -> None:
         while not done() and self._loop.time() < deadline:  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.01)
 
