@@ -1,0 +1,233 @@
+"""The actions of the agent, each a function that answers the exit code or raises `Failure`.  Shell.
+
+None has a time limit of its own: how long an action may wait follows from the time that Pacemaker gives.
+"""
+
+import os
+import time
+
+from qpidd_agent.beats import BEATS_IN_SILENCE, allowed_silence, environment
+from qpidd_agent.marker import forget_demote, note_demote, remove_markers
+from qpidd_agent.monitor import check_user, monitor
+from qpidd_agent.ocf import (
+    OCF_ERR_GENERIC,
+    OCF_ERR_PERM,
+    OCF_NOT_RUNNING,
+    OCF_SUCCESS,
+    Failure,
+    Operation,
+    log,
+)
+from qpidd_agent.parameters import Parameters, account, check, refused, words
+from qpidd_agent.process import Process, end, find
+from qpidd_agent.tool import ask_standing, order, run, write_score
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PCMK_ipc_type", "PCMK_ipc_buffer")
+"""Of our environment, for the broker: it may call Pacemaker's tools itself (ha-registry=pacemaker)."""
+
+
+PROMOTION = '{"behind": true, "takeover": true}'
+"""`behind`: who holds most has the best score; that another one was taken all the same is Pacemaker's affair.
+`takeover`: a primary that still lives, after a demote that was lost, is told to hand over; else it is in the way."""
+
+
+# ---- start, stop
+
+
+def start(parameters: Parameters, operation: Operation) -> int:
+    """As backup, always.  Returns when the broker answers."""
+    check(parameters)
+    remove_markers(operation)
+    forget_demote(operation)
+    process = find(parameters)
+    if process is None:
+        os.makedirs(operation.directory, mode=0o755, exist_ok=True)
+        _launch(parameters, operation)
+    else:
+        check_user(parameters, process)
+        log("info", f"process {process.pid} runs already")
+    write_score(operation, ask_standing(parameters, operation).score)
+    return OCF_SUCCESS
+
+
+def _launch(parameters: Parameters, operation: Operation) -> None:
+    """`qpidd --daemon` returns when it listens, or with the reason why it does not."""
+    import subprocess
+
+    user, group, home = account(parameters.user)
+    variables = {name: os.environ[name] for name in KEPT if name in os.environ}
+    variables |= {"HOME": home, "USER": parameters.user, "LOGNAME": parameters.user}
+    variables |= environment(parameters, operation)
+    changed = {"user": user, "group": group, "extra_groups": os.getgrouplist(parameters.user, group)}
+    if os.geteuid() == user:
+        changed = {}
+    elif os.geteuid() != 0:
+        raise Failure(OCF_ERR_PERM, f"user id {os.geteuid()} may not start a broker as {parameters.user}")
+    _make_data_dir(parameters, user, group)
+    done = subprocess.run(
+        command(parameters, operation),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=variables,
+        umask=0o027,
+        check=False,
+        **changed,  # type: ignore[call-overload]
+    )
+    said = done.stdout.decode(errors="replace").strip()
+    if done.returncode:
+        raise Failure(OCF_ERR_GENERIC, f"{parameters.binary} does not start: {said or done.returncode}")
+
+
+def command(parameters: Parameters, operation: Operation) -> "list[str]":
+    result = [parameters.binary, "--daemon"]
+    if operation.timeout:
+        result += ["--wait", f"{operation.timeout:g}"]
+    return result + _settings(parameters)
+
+
+def _settings(parameters: Parameters) -> "list[str]":
+    result = ["--config", parameters.config_file] if parameters.config_file else []
+    result += ["--data-dir", parameters.data_dir, "--port", parameters.port]
+    return result + words(parameters.options)
+
+
+def _make_data_dir(parameters: Parameters, user: int, group: int) -> None:
+    """The broker's user may not be allowed to make it; one that exists stays as it is."""
+    try:
+        os.mkdir(parameters.data_dir, mode=0o750)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise Failure(OCF_ERR_PERM, f"cannot make {parameters.data_dir}: {error.strerror}") from None
+    if os.geteuid() == 0:
+        os.chown(parameters.data_dir, user, group)
+
+
+def stop(parameters: Parameters, operation: Operation) -> int:
+    """Of whatever runs on our data directory.  A failure means fencing, so nothing is checked that is not needed."""
+    remove_markers(operation)
+    process = find(parameters)
+    if process is not None:
+        log("info", f"stopping process {process.pid}")
+        end(process, operation.half, _hung(process, operation))
+    write_score(operation, "")
+    _forget(operation)
+    return OCF_SUCCESS
+
+
+def _hung(process: Process, operation: Operation) -> "Callable[[], bool]":
+    """Whether it is silent although it should send beats: it does until its very end."""
+    from qpidd_agent.ear import Ear
+
+    silence = allowed_silence(process, operation)
+    if not silence:
+        return lambda: False
+    try:
+        ear = Ear(operation.path("notify"), process)
+    except OSError as error:
+        log("warning", f"cannot listen for beats: {error}")
+        return lambda: False
+    heard = looked = time.monotonic()
+
+    def hangs() -> bool:
+        nonlocal heard, looked
+        now = time.monotonic()
+        starved = now - looked > silence / BEATS_IN_SILENCE  # we stood still ourselves, and may not judge
+        if ear.hear() or starved:
+            heard = now
+        looked = now
+        return now - heard > silence
+
+    return hangs
+
+
+def _forget(operation: Operation) -> None:
+    forget_demote(operation)
+    try:
+        os.unlink(operation.path("notify"))
+    except OSError:
+        pass  # there was none
+
+
+# ---- promote, demote: they do nothing that waits for anything but the broker's own answer
+
+
+def promote(parameters: Parameters, operation: Operation) -> int:
+    """The broker decides whether that is safe; its refusal is the reason that people see."""
+    remove_markers(operation)
+    forget_demote(operation)
+    process = find(parameters)
+    if process is None:
+        raise Failure(OCF_NOT_RUNNING, "there is no broker that could be promoted")
+    _refuse_stopped(process)
+    try:
+        order(parameters, operation, "ha.promote", PROMOTION)
+    except Failure as failure:
+        raise Failure(failure.code, f"not promoted: {failure.reason}") from None
+    log("info", f"process {process.pid} is promoted")
+    return OCF_SUCCESS
+
+
+def demote(parameters: Parameters, operation: Operation) -> int:
+    """In place.  A dead broker is no primary: said as success, since anything else makes Pacemaker plan anew."""
+    remove_markers(operation)
+    note_demote(operation)
+    process = find(parameters)
+    if process is None:
+        log("info", "there is no broker that could be demoted")
+        return OCF_SUCCESS
+    _refuse_stopped(process)
+    try:
+        order(parameters, operation, "ha.demote")
+        log("info", f"process {process.pid} is not primary any more")
+    except Failure as failure:
+        if not process.wait(0) and ask_standing(parameters, operation).promoted:
+            raise Failure(failure.code, f"not demoted: {failure.reason}") from None
+        log("info", f"process {process.pid} is no primary: {failure.reason}")
+    return OCF_SUCCESS
+
+
+def _refuse_stopped(process: Process) -> None:
+    """At once: its answer would be waited for in vain, and `stop` knows what to do."""
+    if process.stopped:
+        raise Failure(OCF_ERR_GENERIC, f"process {process.pid} is stopped by a signal and takes no request")
+
+
+# ---- the rest
+
+
+def notify(parameters: Parameters, operation: Operation) -> int:
+    """Nothing to do: brokers tell each other."""
+    return OCF_SUCCESS
+
+
+def validate_all(parameters: Parameters, operation: Operation) -> int:
+    """The broker reads its configuration, too: who knows it better?"""
+    check(parameters)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("QPID_", "OCF_"))}
+    code, text = run([parameters.binary, "--check", *_settings(parameters)], kept)
+    if code and text:
+        raise refused(f"the broker refuses its settings: {text}")
+    return OCF_SUCCESS
+
+
+def checked_monitor(parameters: Parameters, operation: Operation) -> int:
+    check(parameters)
+    return monitor(parameters, operation)
+
+
+ACTIONS: "dict[str, Callable[[Parameters, Operation], int]]" = {
+    "start": start,
+    "stop": stop,
+    "monitor": checked_monitor,
+    "promote": promote,
+    "demote": demote,
+    "notify": notify,
+    "validate-all": validate_all,
+}

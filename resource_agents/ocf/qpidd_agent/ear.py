@@ -1,0 +1,90 @@
+"""Hearing the signs of life: a socket for the beats, a question to the port.  Shell.
+
+A module of its own, because importing `socket` takes as long as all the rest, and most calls hear nothing.
+"""
+
+import contextlib
+import os
+import socket
+import sys
+
+from qpidd_agent.parameters import Parameters
+from qpidd_agent.process import Process
+from qpidd_agent.score import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADER = b"AMQP\x00\x00\x09\x01"
+METHOD_FRAME = 1
+"""First octet of connection.start."""
+
+
+class Ear:
+    """Hears one process only, whoever else writes to the socket."""
+
+    def __init__(self, path: str, process: Process) -> None:
+        """Takes the place of whoever listened before."""
+        self._pid = process.pid
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        self._socket.bind(path)
+        os.chmod(path, 0o666)  # the broker has a user of its own; that it is the broker who writes, the kernel tells us
+        self.descriptor = self._socket.fileno()
+
+    def hear(self) -> "list[Mapping[str, str]]":
+        """What has come, oldest first."""
+        heard: list[Mapping[str, str]] = []
+        while True:
+            try:
+                data, ancillary, _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(12))
+            except BlockingIOError:
+                return heard
+            if _sender(ancillary) == self._pid:
+                heard.append(parse(data))
+
+    def close(self) -> None:
+        """The file stays: the next monitor puts its own there."""
+        self._socket.close()
+
+
+def _sender(ancillary: "list[tuple[int, int, bytes]]") -> int:
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            return int.from_bytes(data[:4], sys.byteorder)
+    return 0
+
+
+class Question:
+    """Asks the port for an AMQP greeting, without waiting: a second sign of life when the beats are late."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        family = socket.AF_INET6 if ":" in parameters.host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self.descriptor = self._socket.fileno()
+        self._asked = False
+        with contextlib.suppress(OSError):  # in progress, or it says so when it is looked at
+            self._socket.connect((parameters.host, int(parameters.port)))
+
+    def look(self) -> "bool | None":
+        """To be called when the descriptor is ready: True, an answer; None, not yet; False, there will be none."""
+        try:
+            if not self._asked:
+                self._socket.send(HEADER)
+                self._asked = True
+            answer = self._socket.recv(1)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return False
+        return answer[:1] == bytes([METHOD_FRAME])
+
+    @property
+    def asked(self) -> bool:
+        return self._asked
+
+    def close(self) -> None:
+        self._socket.close()

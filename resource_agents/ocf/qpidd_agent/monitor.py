@@ -1,0 +1,127 @@
+"""What is the broker doing?  And the monitor that is held until there is something to tell.  Shell.
+
+Three signs that do not depend on each other: the process (and who it belongs to), its lock on the data directory, and
+its answer: a beat, a greeting, the words of `qpid-ha`.
+
+**Held monitors.**  Pacemaker learns of a failure when a monitor ends.  So a recurring monitor that would say the same
+as the one before does not end: it waits on the process and its beats, for half of its own timeout, and ends when
+something is wrong.  A broker that dies is known at once, one that hangs after `heartbeat`.
+
+* The first one after start, promote and demote (they remove the marker) ends at once: Pacemaker waits for it.  So does
+  one with interval 0 (a probe), the one after it (Pacemaker has lost its history and begins anew), and one that comes
+  late (the series was interrupted).  All of a clone with notifications do: those would have to wait for a held monitor.
+* Pacemaker ends a held monitor by SIGKILL when it has other plans.  Nothing is left but the file of a socket; the
+  marker was removed when the hold began, so that a new series begins with one that ends at once.
+* A hung broker is killed: dead, it can be neither promoted nor primary, and nothing has to wait for it any more.
+* When a promoted broker dies its score is deleted, and nothing else is said for a while.  That alone makes Pacemaker
+  demote here and promote elsewhere, in one transition.  A failure told at the same moment would be a second reason to
+  plan, and the promotion would have to wait until all that the first plan has begun is done (70 to 150 ms were seen).
+  The demote ends this monitor; the next one says that the broker is dead, when that cannot hinder the promotion any
+  more (`marker.py`).
+"""
+
+import select
+
+from qpidd_agent.beats import allowed_silence
+from qpidd_agent.marker import DEATH_WAITS, SCORE_WAITS, Before, quiet, remove_markers, set_marker, take_marker
+from qpidd_agent.ocf import (
+    OCF_ERR_GENERIC,
+    OCF_FAILED_PROMOTED,
+    OCF_NOT_RUNNING,
+    OCF_RUNNING_PROMOTED,
+    OCF_SUCCESS,
+    Failure,
+    Operation,
+    exit_reason,
+    log,
+)
+from qpidd_agent.parameters import Parameters, account
+from qpidd_agent.process import Process, crashed, find
+from qpidd_agent.score import code
+from qpidd_agent.tool import ask_standing, write_score
+
+
+def monitor(parameters: Parameters, operation: Operation) -> int:
+    """The exit code; a reason is told when it is a failure."""
+    process = find(parameters)
+    before = take_marker(operation)
+    if not operation.interval:
+        remove_markers(operation)
+    if process is None:
+        return gone(parameters, operation, before.found == OCF_RUNNING_PROMOTED)
+    check_user(parameters, process)
+    if before.pid == process.pid and may_hold(operation):
+        now = hold(parameters, operation, process, before)
+    else:
+        now = Before(process.pid, look(parameters, operation, process, before.found), before.last)
+    if may_hold(operation) and now.found in (OCF_SUCCESS, OCF_RUNNING_PROMOTED):
+        set_marker(operation, now)
+    return now.found
+
+
+def look(parameters: Parameters, operation: Operation, process: Process, before: int) -> int:
+    """Asks; writes the score.  `before`: what the monitor before has found."""
+    try:
+        if process.stopped:
+            raise Failure(OCF_ERR_GENERIC, f"process {process.pid} is stopped by a signal and does not answer")
+        standing = ask_standing(parameters, operation)
+    except Failure as failure:
+        if process.wait(0):
+            return gone(parameters, operation, before == OCF_RUNNING_PROMOTED)
+        exit_reason(failure.reason)
+        return OCF_FAILED_PROMOTED if before == OCF_RUNNING_PROMOTED else failure.code
+    if not quiet(operation, SCORE_WAITS):
+        write_score(operation, standing.score)
+    log("debug", f"process {process.pid} is {standing.state}, score {standing.score or 'none'}")
+    return code(standing.state)
+
+
+def gone(parameters: Parameters, operation: Operation, promoted: bool, reason: str = "") -> int:
+    """It does not run: nothing to tell to a probe, a failure else.  `promoted`: when it was seen last."""
+    if operation.interval:
+        reason = reason or crashed(parameters) or f"no broker runs on {parameters.data_dir}"
+        log("error", reason)
+        wait(quiet(operation, DEATH_WAITS))
+        if write_score(operation, "") and promoted:
+            wait(min(parameters.silence, operation.half or parameters.silence))  # Pacemaker ends us meanwhile
+        exit_reason(reason, logged=True)
+    return OCF_NOT_RUNNING
+
+
+def check_user(parameters: Parameters, process: Process) -> None:
+    """Raises `Failure`: one that runs as somebody else has files that ours cannot read; Pacemaker starts it anew."""
+    wanted = account(parameters.user)[0]
+    found = process.user
+    if found not in (wanted, -1):
+        reason = f"process {process.pid} runs as user id {found}, wanted {wanted} ({parameters.user})"
+        raise Failure(OCF_ERR_GENERIC, reason)
+
+
+def wait(seconds: float) -> None:
+    if seconds:
+        select.poll().poll(seconds * 1000)
+
+
+def may_hold(operation: Operation) -> bool:
+    return operation.interval > 0 and operation.timeout > 0 and not operation.notified
+
+
+# ---- held
+
+
+def hold(parameters: Parameters, operation: Operation, process: Process, before: Before) -> Before:
+    """Ends when what was found before is no longer true, or after half of the time that Pacemaker gives."""
+    silence = allowed_silence(process, operation)
+    if not silence:
+        # Somebody else has started it.  Its death is noticed at once all the same, the rest by asking now and then.
+        if process.wait(min(parameters.silence, operation.half)):
+            return Before(process.pid, gone(parameters, operation, before.found == OCF_RUNNING_PROMOTED))
+        return Before(process.pid, look(parameters, operation, process, before.found))
+    from qpidd_agent.hold import Hold
+
+    try:
+        held = Hold(parameters, operation, process, before, silence)
+    except OSError as error:
+        log("warning", f"cannot listen for beats, so the monitor only looks: {error}")
+        return Before(process.pid, look(parameters, operation, process, before.found))
+    return Before(process.pid, held.run(), held.last)

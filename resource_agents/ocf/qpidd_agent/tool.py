@@ -1,0 +1,105 @@
+"""What the agent asks of others: the broker's standing, orders to it, and Pacemaker to note the score.  Shell."""
+
+import os
+
+from qpidd_agent.ocf import OCF_ERR_GENERIC, OCF_ERR_INSTALLED, Failure, Operation, log
+from qpidd_agent.parameters import Parameters
+from qpidd_agent.score import Standing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def run(command: "Sequence[str]", environment: "Mapping[str, str] | None" = None) -> "tuple[int, str]":
+    """Exit code and what it has printed, errors included.  Raises `Failure` when it cannot be started."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            check=False,
+        )
+    except OSError as error:
+        raise Failure(OCF_ERR_INSTALLED, f"cannot run {command[0]}: {error.strerror}") from None
+    return done.returncode, done.stdout.decode(errors="replace").strip()
+
+
+def request(parameters: Parameters, operation: Operation, method: str) -> "Mapping[str, object]":
+    """The result from our own broker.  Raises `Failure` with its refusal, or with why there is no answer."""
+    return _result(_ask(parameters, operation, method, "{}"))
+
+
+def order(parameters: Parameters, operation: Operation, method: str, arguments: str = "{}") -> None:
+    """As `request`; of a success nothing more is wanted, and everybody waits for it: it is not even parsed."""
+    answer = _ask(parameters, operation, method, arguments)
+    if not answer.startswith(b'{"ok":true'):
+        _result(answer)
+
+
+def _ask(parameters: Parameters, operation: Operation, method: str, arguments: str) -> bytes:
+    """An answer that comes too late for Pacemaker is none: half of its time is the limit."""
+    import qpidd_agent.request as amqp
+
+    user, password = parameters.login
+    try:
+        return amqp.ask(parameters.host, int(parameters.port), user, password, method, arguments, operation.half)
+    except amqp.Refused as refusal:
+        raise Failure(OCF_ERR_GENERIC, f"the broker hangs up: {refusal}") from None
+    except OSError as error:
+        address = f"{parameters.host}:{parameters.port}"
+        raise Failure(OCF_ERR_GENERIC, f"the broker does not answer: {amqp.describe(error, address)}") from None
+
+
+def _result(text: bytes) -> "Mapping[str, object]":
+    import json
+
+    try:
+        answer = json.loads(text)
+        if answer["ok"]:
+            result = answer.get("result")
+            return result if isinstance(result, dict) else {}
+        refusal = str(answer.get("error", "no reason given"))
+    except (ValueError, KeyError, TypeError) as error:
+        refusal = f"unreadable answer: {error}"
+    raise Failure(OCF_ERR_GENERIC, refusal)
+
+
+def ask_standing(parameters: Parameters, operation: Operation) -> Standing:
+    found = request(parameters, operation, "ha.status")
+    return Standing(str(found.get("state", "")), _given(found))
+
+
+def _given(found: "Mapping[str, object]") -> "str | None":
+    """None: this broker gives no scores; empty: it is not to be promoted."""
+    if "score" not in found:
+        return None
+    return "" if found["score"] is None else str(found["score"])
+
+
+def score_command(operation: Operation, score: str) -> "list[str]":
+    """What `crm_attribute --promotion` does, which asks the CIB first and so takes twice as long.
+
+    The name of the attribute is that of the resource, as Pacemaker names it to us; the node is the one we are on.
+    """
+    change = [f"--update={score}"] if score else ["--delete"]  # in one word, since a score may begin with a dash
+    return ["attrd_updater", "--quiet", f"--name=master-{operation.instance}", *change]
+
+
+def write_score(operation: Operation, score: str) -> bool:
+    """Empty: delete it.  That it cannot be written costs a promotion, not the broker: only a warning."""
+    path = os.environ.get("PATH", "")
+    environment = {**os.environ, "PATH": f"{path}:{SBIN}" if path else SBIN}
+    try:
+        exit_code, text = run(score_command(operation, score), environment)
+    except Failure as failure:
+        exit_code, text = failure.code, failure.reason
+    if exit_code:
+        log("warning", f"promotion score {score or '(none)'} is not written: {text or exit_code}")
+    return not exit_code
