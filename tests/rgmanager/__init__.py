@@ -1,0 +1,1 @@
+"""The rgmanager scripts: each by itself, and under a driver that behaves as rgmanager does."""

@@ -1,0 +1,265 @@
+"""The scenarios of the book, and some that it leaves out: three brokers, the real scripts, a driver like rgmanager.
+
+Clients publish and consume all the time.  In each scenario nothing that was confirmed may be missing; only where all
+brokers fail, or are stopped, at the same time, is what was in memory gone, and then all of it and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rgmanager.cluster import PRIMARY, TIMEOUT, Cluster, qpidd_service
+from tests.rgmanager.load import Load
+from tests.rgmanager.manager import DISABLED, FAILED, STARTED
+from tests.rgmanager.node import Node
+from tests.support.wait import wait_for
+from torture.checker import Verdict
+
+Figures = dict[str, float]
+LIMIT = 8.0
+"""Seconds of outage, on a busy machine too; the figures say what it really is."""
+
+
+def nothing_lost(verdict: Verdict) -> None:
+    assert verdict.confirmed > 0
+    assert verdict.valid, verdict
+
+
+def killed_by_scripts(cluster: Cluster, since: int) -> list[str]:
+    """Stops that have ended a living process."""
+    lines = cluster.driver.outputs[since:]
+    return [line for line in lines if "Stopping qpidd: OK" in line and "not running" not in line]
+
+
+def settled(cluster: Cluster, load: Load, figures: Figures, name: str, begin: float) -> None:
+    """Everything is whole again and the clients go on; the outage is noted."""
+    end = cluster.settle()
+    load.progress()
+    figures[name] = load.outage(begin, end)
+    assert figures[name] < LIMIT
+
+
+def test_crash_of_the_primary(cluster: Cluster, load: Load, figures: Figures) -> None:
+    old, since = cluster.primary, len(cluster.driver.outputs)
+    begin = time.monotonic()
+    old.kill()
+    new = cluster.promoted(not_on=old)
+    settled(cluster, load, figures, "crash of the primary", begin)
+    assert cluster.primary is new
+    assert old.state == "ready"
+    assert killed_by_scripts(cluster, since) == []
+    assert set(cluster.driver.addresses.values()) == {new.name}
+    nothing_lost(load.finish())
+
+
+def test_crash_of_a_backup(cluster: Cluster, load: Load, figures: Figures) -> None:
+    primary, backup = cluster.primary, cluster.backups[0]
+    begin, pid = time.monotonic(), backup.kill()
+    cluster.wait(lambda: backup.pid not in (None, pid), "the backup again")
+    settled(cluster, load, figures, "crash of a backup", begin)
+    assert cluster.primary is primary
+    nothing_lost(load.finish())
+
+
+def test_shutdown_of_the_primarys_node(cluster: Cluster, load: Load, figures: Figures) -> None:
+    old = cluster.primary
+    pid = old.pid
+    cluster.driver.disable(qpidd_service(old.name))
+    cluster.service(qpidd_service(old.name), DISABLED)
+    assert (old.pid, old.state) == (pid, "active"), "by itself it leaves a primary running"
+    begin = time.monotonic()
+    cluster.driver.relocate(PRIMARY)
+    new = cluster.promoted(not_on=old)
+    load.progress()
+    figures["shutdown of the primary's node"] = load.outage(begin, time.monotonic())
+    assert old.pid is None, "the node can be shut down"
+    cluster.driver.enable(qpidd_service(old.name))
+    cluster.settle()
+    assert cluster.primary is new
+    nothing_lost(load.finish())
+
+
+def test_relocation_alone_leaves_a_process_on_the_node(cluster: Cluster, load: Load, figures: Figures) -> None:
+    old = cluster.primary
+    begin, pid, target = time.monotonic(), old.pid, cluster.backups[-1]
+    cluster.driver.relocate(PRIMARY, target.name)
+    assert cluster.promoted(not_on=old) is target
+    settled(cluster, load, figures, "relocation of the primary service", begin)
+    assert old.pid not in (None, pid)
+    assert old.state == "ready"
+    nothing_lost(load.finish())
+
+
+def test_a_switch_over_behind_the_managers_back(cluster: Cluster, load: Load, figures: Figures) -> None:
+    """`qpid-ha relocate`: the manager misses its primary, is told by the others where it is, and follows."""
+    old, target = cluster.primary, cluster.backups[-1]
+    since, begin, pid = len(cluster.driver.outputs), time.monotonic(), old.pid
+    old.ask("ha.relocate", to=target.name)
+    assert cluster.promoted(not_on=old) is target
+    settled(cluster, load, figures, "qpid-ha relocate", begin)
+    assert set(cluster.driver.addresses.values()) == {target.name}
+    assert (old.pid, old.state, killed_by_scripts(cluster, since)) == (pid, "ready", [])
+    nothing_lost(load.finish())
+
+
+def test_hung_primary(cluster: Cluster, load: Load, figures: Figures) -> None:
+    """Found by the time limit of the status check, killed by whichever service is first."""
+    old, begin = cluster.primary, time.monotonic()
+    pid = old.pause()
+    new = cluster.promoted(not_on=old)
+    settled(cluster, load, figures, "hung primary", begin)
+    assert cluster.primary is new
+    assert old.pid not in (None, pid)
+    nothing_lost(load.finish())
+
+
+def test_death_of_the_primarys_node(cluster: Cluster, load: Load, figures: Figures) -> None:
+    old, begin = cluster.primary, time.monotonic()
+    cluster.driver.node_down(old.name)
+    cluster.promoted(not_on=old)
+    load.progress()
+    figures["death of the primary's node (fenced at once)"] = load.outage(begin, time.monotonic())
+    assert (old.pid, cluster.driver.state(qpidd_service(old.name))) == (None, ("stopped", ""))
+    cluster.driver.node_up(old.name)
+    cluster.settle()
+    nothing_lost(load.finish())
+
+
+def test_two_failures_in_a_row(cluster: Cluster, load: Load, figures: Figures) -> None:
+    """The new primary dies as soon as it has all backups again."""
+    first, begin = cluster.primary, time.monotonic()
+    first.kill()
+    second = cluster.promoted(not_on=first)
+    cluster.settle()
+    load.progress()
+    second.kill()
+    cluster.promoted(not_on=second)
+    settled(cluster, load, figures, "two failures in a row (each)", begin)
+    nothing_lost(load.finish())
+
+
+def test_all_fail(cluster: Cluster, load: Load, figures: Figures) -> None:
+    """They come back by themselves, empty: what was confirmed and waited in memory is gone, all of it, nothing else."""
+    since, before, begin = len(cluster.driver.outputs), load.confirmed_ids(), time.monotonic()
+    kept = {id for id in before if id.startswith("plain1:")}
+    for node in cluster.nodes.values():
+        node.kill()
+    at_most = load.confirmed_ids()
+    settled(cluster, load, figures, "all fail", begin)
+    assert killed_by_scripts(cluster, since) == [], "one failure seen as two: nothing that was just started is killed"
+    verdict = load.finish(gone=at_most)
+    missing = load.missing()
+    assert kept <= missing <= at_most
+    assert verdict.lost == len(missing)
+    assert verdict.unexpected == verdict.changed == 0
+    assert any("promoted, and nobody holds more" in node.log for node in cluster.nodes.values())
+
+
+def test_both_services_stopped(cluster: Cluster, load: Load) -> None:
+    """The backups first: the last primary refuses once, and is stopped all the same.  Then from nothing."""
+    load.finish()
+    last, pid = cluster.primary, cluster.primary.pid
+    for name in cluster.nodes:
+        cluster.driver.disable(qpidd_service(name))
+        cluster.service(qpidd_service(name), DISABLED)
+    assert [node.pid for node in cluster.nodes.values() if node.pid] == [pid]
+    assert (cluster.primary, last.state) == (last, "active")
+    cluster.driver.disable(PRIMARY)
+    cluster.service(PRIMARY, DISABLED)
+    assert [node.pid for node in cluster.nodes.values()] == [None, None, None]
+    assert "refuses to stop" in cluster.driver.outputs[-1]
+    assert cluster.driver.addresses == {}
+    for name in cluster.driver.services:
+        cluster.driver.enable(name)
+    cluster.settle()
+
+
+def test_a_stop_that_fails(cluster: Cluster, load: Load) -> None:
+    """Somebody else holds the lock for too long: rgmanager gives the service up, and the primary goes on serving."""
+    node = cluster.primary
+    pid = node.pid
+    cluster.configure(node, QPID_LOCK_WAIT="0")
+    with node.script("qpidd").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        cluster.driver.relocate(PRIMARY)
+        cluster.service(PRIMARY, FAILED)
+    load.progress()
+    cluster.configure(node)
+    cluster.driver.disable(PRIMARY)
+    cluster.service(PRIMARY, DISABLED)
+    cluster.driver.enable(PRIMARY, node.name)
+    cluster.settle()
+    assert (cluster.primary, node.pid) == (node, pid), "the promotion of a primary changes nothing"
+    nothing_lost(load.finish())
+
+
+def test_two_promotions_at_once(cluster: Cluster, load: Load) -> None:
+    """Two managers that do not know of each other.  Both may be told that they succeeded, but then one has deposed the
+    other; when they are done, at most one is primary, and both scripts say so."""
+    old = cluster.primary
+    cluster.driver.disable(PRIMARY)
+    cluster.service(PRIMARY, DISABLED)
+    cluster.service(qpidd_service(old.name), STARTED, old.name)
+    rivals = [node for node in cluster.nodes.values() if node is not old]
+    starts = [_starting(node) for node in rivals]
+    assert {start.wait(TIMEOUT) for start in starts} <= {0, 1}
+    wait_for(lambda: len(_primaries(rivals)) <= 1, TIMEOUT, lambda: f"primaries: {_primaries(rivals)}")
+    for node in rivals:
+        assert node.call("qpidd-primary", "stop")[0] == 0
+    cluster.driver.enable(PRIMARY)
+    cluster.settle()
+    nothing_lost(load.finish())
+
+
+def _primaries(nodes: list[Node]) -> list[str]:
+    return [node.name for node in nodes if node.call("qpidd-primary", "status")[0] == 0]
+
+
+def _starting(node: Node) -> subprocess.Popen[bytes]:
+    command = [str(node.script("qpidd-primary")), "start"]
+    return subprocess.Popen(command, env=node.environment(), stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("round", range(2))
+def test_one_failure_seen_as_two_on_one_node(lonely: Cluster, round: int) -> None:
+    """QPID-5942: with one node left, both services are recovered there, at the same moment and each by itself."""
+    cluster, node = lonely, lonely.nodes["node1"]
+    since = len(cluster.driver.outputs)
+    pid = node.kill()
+    cluster.wait(lambda: node.pid not in (None, pid), "the broker again")
+    wait_for(lambda: _recovered(cluster, since), TIMEOUT, lambda: cluster.driver.report)
+    cluster.service(PRIMARY, STARTED, "node1")
+    cluster.service(qpidd_service("node1"), STARTED, "node1")
+    assert node.state == "active"
+    assert killed_by_scripts(cluster, since) == []
+
+
+def _recovered(cluster: Cluster, since: int) -> bool:
+    """Both services have noticed, and both have started again."""
+    done = "\n".join(cluster.driver.outputs[since:])
+    return all(f"{script} start -> 0" in done for script in ("qpidd", "qpidd-primary"))
+
+
+@pytest.fixture(scope="module")
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("lonely"), ha_safety="manager") as cluster:
+        cluster.driver.node_up("node1")
+        cluster.service(PRIMARY, STARTED, "node1")
+        cluster.service(qpidd_service("node1"), STARTED, "node1")
+        yield cluster
+
+
+def test_the_driver_finds_a_script_that_kills_what_was_just_started(tmp_path: Path) -> None:
+    """That the check above can fail: `stop` of a running broker shows among the outputs."""
+    with Cluster(tmp_path, ha_safety="manager") as cluster:
+        cluster.driver.node_up("node1")
+        cluster.service(PRIMARY, STARTED, "node1")
+        cluster.driver.disable(PRIMARY)
+        cluster.service(PRIMARY, DISABLED)
+        assert len(killed_by_scripts(cluster, 0)) == 1
