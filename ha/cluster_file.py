@@ -1,10 +1,13 @@
-"""The cluster file of `qpid-cluster`: which brokers make up a cluster on one machine, and how they are watched.
+"""The cluster file of `qpid-cluster`: which brokers make up a cluster, how they are watched, and on what machines.
+
+`up` and the commands beside it run such a cluster on one machine; `render` writes the configuration of a resource
+manager for the administrator's own machines, and is the only one to look at `deployment` (deployment.py), at a node's
+`links` and at its `fencing`.
 
 YAML, because an administrator edits it by hand.  Unknown names are refused with the names that exist, so that a typing
 error cannot silently leave a default in force.  `parse` is pure; only `load` touches the disk.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -12,18 +15,17 @@ from typing import Any
 
 import yaml
 
+from ha.cluster_values import NAME, duration, mapping, one_of, refuse_unknown, sequence
+from ha.deployment import Deployment, parse_deployment, parse_links, parse_parameters
 from qpidd_py.errors import ConfigError
 
 SAFETY_MODES = ("manager", "availability", "quorum")
 REGISTRIES = ("file", "none")
-_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*")
 _DECIDED = (
     {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-cluster-name", "ha-brokers-url"}
     | {"ha-registry", "ha-registry-file", "daemon"}
 )
 """Options of `qpidd` that the supervisor sets itself (or could not live with)."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class NodeSpec:
     port: int
     host: str = "127.0.0.1"
     options: Mapping[str, str] = field(default_factory=dict)
+    links: tuple[str, ...] = ()
+    """Addresses for Corosync; empty: `host`."""
+    fencing: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of this node's own fence device."""
 
     @property
     def address(self) -> str:
@@ -70,6 +76,7 @@ class ClusterSpec:
     safety: str = "manager"
     registry: str = "file"
     """Where votes and in-sync sets are recorded in the mode `manager`: a file of the supervisor, or none."""
+    deployment: Deployment | None = None
 
     def node(self, name: str) -> NodeSpec:
         """The node of that name; ConfigError names those that exist."""
@@ -92,14 +99,6 @@ class ClusterSpec:
         return self.directory / "registry.json"
 
 
-def duration(value: object, name: str) -> float:
-    """Seconds of `1.5`, `"250ms"` or `"2min"`; ConfigError for anything else."""
-    match = _DURATION.fullmatch(str(value)) if not isinstance(value, bool) else None
-    if match is None or match[2] not in _UNITS:
-        raise ConfigError(f"{name}: {value!r} is no duration; write seconds or a number with ms, s, min or h")
-    return float(match[1]) * _UNITS[match[2]]
-
-
 def load(path: Path) -> ClusterSpec:
     """Reads a cluster file; a relative `directory` in it counts from the current directory."""
     try:
@@ -116,17 +115,17 @@ def parse(text: str, source: str = "cluster file") -> ClusterSpec:
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: {error}") from error
     try:
-        return _cluster(_mapping(document, "the file"))
+        return _cluster(mapping(document, "the file"))
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
 
 
 def _cluster(document: Mapping[str, Any]) -> ClusterSpec:
-    known = {"cluster", "directory", "host", "nodes", "options", "safety", "registry", "supervisor", "command"}
-    _refuse_unknown(document, known, "the file")
+    known = ("cluster", "directory", "host", "nodes", "options", "safety", "registry", "supervisor", "command")
+    refuse_unknown(document, (*known, "deployment"), "the file")
     options = _options(document.get("options"), "options")
     host = str(document.get("host", "127.0.0.1"))
-    nodes = tuple(_node(item, host, options) for item in _list(document.get("nodes"), "nodes"))
+    nodes = tuple(_node(item, host, options) for item in sequence(document.get("nodes"), "nodes"))
     _refuse_doubles(nodes)
     name = str(document.get("cluster", "qpid"))
     return ClusterSpec(
@@ -137,53 +136,44 @@ def _cluster(document: Mapping[str, Any]) -> ClusterSpec:
         command=tuple(str(word) for word in document.get("command") or ()),
         username=options.get("ha-username", "guest"),
         password=options.get("ha-password", "guest"),
-        safety=_one_of(document.get("safety", options.get("ha-safety", "manager")), SAFETY_MODES, "safety"),
-        registry=_one_of(document.get("registry", "file"), REGISTRIES, "registry"),
+        safety=one_of(document.get("safety", options.get("ha-safety", "manager")), SAFETY_MODES, "safety"),
+        registry=one_of(document.get("registry", "file"), REGISTRIES, "registry"),
+        deployment=parse_deployment(document.get("deployment")),
     )
 
 
 def _node(item: object, host: str, options: Mapping[str, str]) -> NodeSpec:
-    values = _mapping(item, "a node")
-    _refuse_unknown(values, {"name", "port", "host", "options"}, "a node")
+    values = mapping(item, "a node")
+    refuse_unknown(values, ("name", "port", "host", "options", "links", "fencing"), "a node")
     name = str(values.get("name", ""))
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ConfigError(f"a node needs a name of letters, digits, '-', '_' and '.'; found {name!r}")
     port = values.get("port")
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise ConfigError(f"node {name}: port must be 0 (any free one) to 65535; found {port!r}")
     own = _options(values.get("options"), f"options of {name}")
-    return NodeSpec(name, port, str(values.get("host", host)), {**options, **own})
+    links = parse_links(values.get("links"), name)
+    fencing = parse_parameters(values.get("fencing"), f"node {name}: fencing")
+    return NodeSpec(name, port, str(values.get("host", host)), {**options, **own}, links, fencing)
 
 
 def _watch(values: object) -> Watch:
-    settings = _mapping(values or {}, "supervisor")
+    settings = mapping(values or {}, "supervisor")
     known = {item.name.replace("_", "-"): item.name for item in fields(Watch)}
-    _refuse_unknown(settings, set(known), "supervisor")
+    refuse_unknown(settings, known, "supervisor")
     return replace(Watch(), **{known[name]: duration(value, name) for name, value in settings.items()})
 
 
 def _options(values: object, where: str) -> dict[str, str]:
     """Options as `qpidd` takes them on its command line: YAML's true and false become yes and no."""
     found = {}
-    for name, value in _mapping(values or {}, where).items():
+    for name, value in mapping(values or {}, where).items():
         if isinstance(value, list | dict) or value is None:
             raise ConfigError(f"{where}: {name} must have one value; found {value!r}")
         if name in _DECIDED:
             raise ConfigError(f"{where}: {name} is set by the supervisor itself")
         found[str(name)] = ("yes" if value else "no") if isinstance(value, bool) else str(value)
     return found
-
-
-def _one_of(value: object, words: tuple[str, ...], name: str) -> str:
-    if value not in words:
-        raise ConfigError(f"{name}: found {value!r}, wanted {', '.join(words)}")
-    return str(value)
-
-
-def _refuse_unknown(values: Mapping[str, Any], known: set[str], where: str) -> None:
-    for name in values:
-        if name not in known:
-            raise ConfigError(f"unknown name {name!r} in {where}; known are {', '.join(sorted(known))}")
 
 
 def _refuse_doubles(nodes: tuple[NodeSpec, ...]) -> None:
@@ -195,15 +185,3 @@ def _refuse_doubles(nodes: tuple[NodeSpec, ...]) -> None:
         double = next((value for value in values if values.count(value) > 1), None)
         if double is not None:
             raise ConfigError(f"two nodes have the {what} {double!r}")
-
-
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where} must be a mapping of names to values; found {value!r}")
-    return value
-
-
-def _list(value: object, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{where} must be a list; found {value!r}")
-    return value

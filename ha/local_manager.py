@@ -2,7 +2,8 @@
 
 Shell.  `up` runs the supervisor (supervisor_shell.py); every other command is one request to it through the socket in
 the cluster's directory.  For demonstrations, tests and laptops: one machine is one point of failure, so it is not for
-production, where Pacemaker or rgmanager does this work.
+production, where Pacemaker or rgmanager does this work; `render` (package `render`) writes the files for those, and
+needs no running cluster.
 
 Exit codes: 0 done; 1 refused, failed, or (status) the cluster has no primary; 2 wrong usage or cluster file;
 3 the cluster is not running.
@@ -30,6 +31,7 @@ NODE_COMMANDS = {
     "start": "start a broker that is down, resume one that is paused",
     "promote": "make this broker the primary; a living primary hands over to it",
 }
+RENDERED = ("pacemaker", "rgmanager", "systemd", "compose", "vagrant", "all")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="qpid-cluster", description=WARNING)
+    text = f"{WARNING} `render` writes files for clusters that are."
+    parser = argparse.ArgumentParser(prog="qpid-cluster", description=text)
     parser.add_argument("--config", default="config/cluster.yaml", metavar="FILE", help="cluster file (%(default)s)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start all brokers, promote one, watch them")
@@ -69,7 +72,18 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--hold", action="store_true", help="do not restart it before `start`")
         if name == "promote":
             command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds (%(default)s)")
+    _add_render(commands.add_parser("render", help="write the configuration for machines of your own"))
     return parser
+
+
+def _add_render(command: argparse.ArgumentParser) -> None:
+    # SUPPRESS: without the argument that of --config stays in force.
+    command.add_argument("config", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="cluster file")
+    command.add_argument("-o", "--output", required=True, metavar="DIR", help="where to; it is made if need be")
+    command.add_argument("--for", dest="kind", required=True, choices=RENDERED, help="who is to run the cluster")
+    command.add_argument("--force", action="store_true", help="replace files that are there and differ")
+    command.add_argument("--json", action="store_true", help="tell programs what was written")
+    command.set_defaults(run=_render)
 
 
 def _up(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
@@ -137,6 +151,25 @@ def _node_command(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
     within: float = getattr(arguments, "timeout", 10.0)
     options = {"node": arguments.node, "hold": getattr(arguments, "hold", False), "within": within}
     request(spec.control_path, arguments.command, timeout=within + 5.0, **options)
+    return 0
+
+
+def _render(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    # Imported here because the other commands should answer at once.
+    from ha.render.kinds import render
+    from ha.render.writer import WriteError, write
+
+    directory = Path(arguments.output)
+    try:
+        states = write(directory, render(spec, arguments.kind), arguments.force)
+    except WriteError as error:
+        print(json.dumps({"error": str(error)}) if arguments.json else f"qpid-cluster: {error}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps({"directory": str(directory), "files": states}, indent=2))
+        return 0
+    for name, state in states.items():
+        print(f"{state:<9} {directory / name}")
     return 0
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ha.cluster_file import Watch, duration, load, parse
+from ha.cluster_file import Watch, load, parse
+from ha.cluster_values import duration
 from ha.processes import config_path, write_config
 from qpidd_py.errors import ConfigError
 

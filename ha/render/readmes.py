@@ -1,0 +1,145 @@
+"""The README.md of each kind: what goes where, in which order, and what to do afterwards."""
+# ruff: noqa: E501 (a row of a Markdown table has no line breaks)
+
+from string import Template
+
+PACEMAKER = Template("""\
+# Cluster $cluster under Pacemaker
+
+Written by `qpid-cluster render`: $nodes.
+$summary
+
+| file | goes to |
+|---|---|
+| `corosync.conf` | `/etc/corosync/corosync.conf` on every node |
+| `hosts` | lines for `/etc/hosts` on every node |
+| `qpidd-NODE.conf` | `/etc/qpid/qpidd.conf` on that node; owner root, group qpidd, mode 0640: there is a password in it |
+| `cib.xml`, `cluster.pcs.sh`, `cluster.crmsh` | the same configuration three times; load *one* of them, on one node, once |
+
+## Steps
+
+On every node, as root:
+
+1. `apt-get install pacemaker corosync resource-agents pacemaker-cli-utils$fence_packages` (the names are Debian's; pcs or crmsh if you
+   like), then the package of qpidd. Its user `qpidd` must be in the group `haclient`: run `/usr/share/qpidd/post-install` once more if Pacemaker came last.
+2. Put the files where the table says. No unit starts qpidd: `systemctl disable --now qpidd`. Pacemaker does it.
+3. For encryption between the nodes: `corosync-keygen` on one node, copy `/etc/corosync/authkey` to the others, take the
+   comment signs off the two `crypto_` lines.
+4. `corosync -t`, then `systemctl enable --now corosync pacemaker`. `crm_mon -1` shows all nodes online after some seconds.
+
+On one node:
+
+5. `cibadmin --replace --xml-file cib.xml`, or `sh cluster.pcs.sh`, or `crm configure load update cluster.crmsh`.
+6. `crm_verify -LV` finds nothing, `crm_mon -1rfA` shows one promoted broker and its score on every node. `qpid-ha status --all` agrees.
+$fence_test
+**Never replace the whole configuration later** (`cibadmin --replace` refuses cib.xml a second time for that reason): the part
+`nodes` holds the registry of `ha-registry=pacemaker`. Change single parts with `cibadmin --modify --scope resources`, pcs or crmsh.
+
+## Afterwards
+
+| what | how |
+|---|---|
+| who is primary | `crm_mon -1r`, `qpid-ha status --all` |
+| planned switch-over | `crm_resource --move --resource qpidd-clone --promoted --node NODE`, then `crm_resource --clear --resource qpidd-clone`; not `qpid-ha relocate`, which Pacemaker takes for a failure |
+| maintenance of a node | `crm_standby --update on --node NODE` (its broker stops and forgets its messages), `crm_standby --delete --node NODE` |
+| forget failures | `crm_resource --cleanup --resource qpidd` |
+| why is nobody promoted | `crm_mon -1A` (scores), `qpid-ha status --all -v` |
+
+One node at a time: a broker that was stopped comes back empty and copies everything. Wait for `ready` before the next one.
+
+## Why the settings are as they are
+
+Corosync: token $token ms, consensus $consensus ms. A dead node is noticed after the token, the others agree within the consensus,
+then comes fencing, then the promotion. With three nodes or more `token_coefficient: 0` keeps Corosync from adding 650 ms for each node beyond two.
+
+$reasons
+""")
+
+FENCE_TEST = """\
+7. Test fencing before you trust it: `stonith_admin --reboot NODE` for each node in turn.
+"""
+
+RGMANAGER = Template("""\
+# Cluster $cluster under rgmanager
+
+Written by `qpid-cluster render`: $nodes. rgmanager and cman belong to RHEL 6 and its kin; elsewhere use Pacemaker.
+
+| file | goes to |
+|---|---|
+| `cluster.conf` | `/etc/cluster/cluster.conf` on every node |
+| `sysconfig-qpidd` | `/etc/sysconfig/qpidd` on every node |
+| `qpidd-NODE.conf` | `/etc/qpid/qpidd.conf` on that node; owner root, group qpidd, mode 0640: there is a password in it |
+
+1. Install the package of qpidd on every node; put the files where the table says. `chkconfig qpidd off`, `chkconfig qpidd-primary off`:
+   rgmanager starts both scripts.
+2. `ccs_config_validate`, then start cman and rgmanager on all nodes.
+3. `clustat` shows a started service for each node and `qpidd-primary-service` on one of them. `qpid-ha status --all` agrees.
+
+| what | how |
+|---|---|
+| planned switch-over | `qpid-ha relocate --to NODE` (0.1 s for clients that know all addresses; the service and its address follow at the next poll), or `clusvcadm -r qpidd-primary-service -m NODE` (0.3 s; the former primary's broker stops, and comes back as backup) |
+| stop the last primary | `clusvcadm -d qpidd-primary-service` may take 10 s: while another member is catching up, the broker waits for it |
+| stop a backup's node | `clusvcadm -d NODE-qpidd-service` |
+| stop the primary's node | `clusvcadm -d NODE-qpidd-service` *and* `clusvcadm -r qpidd-primary-service`; either alone leaves the process running |
+
+Why the settings are as they are stands beside them.
+""")
+
+SYSTEMD = Template("""\
+# Cluster $cluster under systemd, promoted by hand
+
+Written by `qpid-cluster render`: $nodes. systemd starts the brokers again; nobody promotes but you. $safety
+
+| file | goes to |
+|---|---|
+| `qpidd-NODE.conf` | `/etc/qpid/qpidd.conf` on that node; owner root, group qpidd, mode 0640: there is a password in it |
+| `qpidd.service.d/cluster.conf` | `/etc/systemd/system/qpidd.service.d/cluster.conf` on every node |
+
+1. On every node: install the package, put the files there, `systemctl daemon-reload`, `systemctl enable --now qpidd`. `systemctl status qpidd`
+   shows the state `joining`.
+2. On one node: `qpid-ha promote --cluster-manager` (or `systemctl start qpidd-primary`). `qpid-ha status --all` shows one `active`, the others `ready`.
+
+| what | how |
+|---|---|
+| the primary has died | `qpid-ha status --all -v` on another node, then `qpid-ha promote --cluster-manager` on one that is `ready`; a wrong choice is refused |
+| planned switch-over | `qpid-ha relocate --to NODE` |
+| stop a node | `qpid-ha relocate` if it is the primary, then `systemctl stop qpidd`; wait for `ready` before the next one |
+
+Clients connect to a list of all addresses: `$url`. No address moves with the primary; a backup refuses clients and names the primary.
+""")
+
+SYSTEMD_SAFETY = {
+    "quorum": "Safety: quorum. Nobody is promoted without a majority of the brokers, so a promotion by mistake loses nothing.",
+    "manager": "Safety: manager. That is you: before you promote, make sure that the former primary is dead, or reachable.",
+    "availability": "Safety: availability. A promotion by mistake loses messages.",
+}
+
+COMPOSE = Template("""\
+# Cluster $cluster in containers
+
+Written by `qpid-cluster render`. The image is `$image` (`docker build -f packaging/docker/Dockerfile -t qpidd-py .` in the project).
+
+`compose.yaml`: a container for each broker ($nodes), in one network, promoted by hand:
+
+    docker compose up --detach --wait
+    docker compose exec $first qpid-ha promote --cluster-manager
+    docker compose exec $first qpid-ha status --all          # one active, the others ready
+
+    docker compose kill $first                               # the primary dies
+    docker compose exec $second qpid-ha promote --cluster-manager
+    docker compose start $first                              # it joins again, and copies what it misses
+
+    docker compose exec $second qpid-ha relocate --to $first:$port   # planned
+
+Clients on this machine use `$published`, those in the network `qpid` `$url`.
+A volume for each broker keeps its vote; `docker compose down --volumes` makes it forget it, which is only right for all of them at once. $safety
+
+`one-container/compose.yaml`: all brokers in one container with `qpid-cluster` as manager, which promotes by itself; it reads
+`cluster.yaml` beside it and uses the host's network. (`cd one-container` first: Compose takes the directory's name for the project's.)
+""")
+
+COMPOSE_SAFETY = {
+    "quorum": "Safety is `quorum`: nobody is promoted without a majority, and a promotion by mistake loses nothing.",
+    "manager": "Safety is `manager`, and that is you: before you promote, make sure that the former primary is dead, or reachable.",
+    "availability": "Safety is `availability`: a promotion by mistake loses messages.",
+}

@@ -1,0 +1,219 @@
+"""Pacemaker, Corosync, pcs, crmsh, systemd, Compose take what was rendered; those not installed are skipped by name."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.unit.ha.rendering import CONFIG, ROOT
+
+CLUSTERS = [path.parent for path in sorted(CONFIG.rglob("cib.xml"))]
+SCHEMA = Path("/usr/share/pacemaker/pacemaker-3.9.rng")
+AGENTS = Path("/usr/lib/ocf/resource.d")
+SLOW = [CONFIG / "pacemaker" / name for name in ("two-nodes-fencing", "three-nodes")]
+"""Everything that there is, once with fencing and once without: pcs takes half a second for each of its commands."""
+each_cluster = pytest.mark.parametrize("directory", CLUSTERS, ids=lambda path: path.name)
+two_clusters = pytest.mark.parametrize("directory", SLOW, ids=lambda path: path.name)
+
+IN_A_NODE = """
+set -e
+mount -t overlay -o lowerdir="$1/agents:$2" overlay "$2"
+if [ -d /var/log/crmsh ]; then mount -t tmpfs -o mode=755 none /var/log/crmsh; fi
+shift 2
+exec "$@"
+"""
+"""With our agent among the installed ones, as pcs and crmsh want to see it; seen by this process alone."""
+
+
+def needs(*programs):
+    missing = [name for name in programs if shutil.which(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+def run(*command, **environment):
+    result = subprocess.run(
+        [str(word) for word in command],
+        env={**os.environ, "LC_ALL": "C", **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def unshared(*command):
+    """In a mount namespace; as somebody else than root in a user namespace, too."""
+    return ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)), *command)
+
+
+def can_overlay(tmp_path):
+    """None, or why our agent cannot be laid over the installed ones."""
+    if not AGENTS.is_dir():
+        return f"no {AGENTS} (package resource-agents)"
+    (tmp_path / "agents").mkdir()
+    shutil.copytree(ROOT / "resource_agents" / "ocf", tmp_path / "agents" / "qpid")
+    check = unshared("sh", "-c", IN_A_NODE, "sh", tmp_path, AGENTS, "true")
+    result = subprocess.run([str(word) for word in check], capture_output=True, text=True)
+    return f"no overlay in a mount namespace: {result.stderr.strip()}" if result.returncode else None
+
+
+@pytest.fixture
+def inside(tmp_path):
+    reason = can_overlay(tmp_path)
+    if reason:
+        pytest.skip(reason)
+    return lambda *command, **environment: run(
+        *unshared("sh", "-c", IN_A_NODE, "sh", tmp_path, AGENTS, *command), **environment
+    )
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """A CIB as that of a cluster which has just been installed."""
+    path = tmp_path / "empty.xml"
+    path.write_text(run("cibadmin", "--empty"))
+    return path
+
+
+def canonical(path):
+    """What a CIB says, whatever the order and the ids of sets and values."""
+    root = ElementTree.parse(path).getroot().find("configuration")
+    sets = {"instance_attributes", "meta_attributes", "cluster_property_set", "nvpair", "op"}
+    return _canonical(root, sets)
+
+
+def _canonical(element, without_id):
+    attributes = {name: value for name, value in element.items() if name != "id" or element.tag not in without_id}
+    children = [_canonical(child, without_id) for child in element if isinstance(child.tag, str)]
+    return element.tag, tuple(sorted(attributes.items())), tuple(sorted(children))
+
+
+@needs("crm_verify")
+@each_cluster
+def test_crm_verify_finds_nothing(directory):
+    assert run("crm_verify", "--xml-file", directory / "cib.xml", "-V") == ""
+
+
+@needs("crm_verify")
+def test_crm_verify_would_find_something(tmp_path):
+    cib = (CLUSTERS[0] / "cib.xml").read_text()
+    (tmp_path / "cib.xml").write_text(cib.replace('with-rsc="qpidd-clone"', 'with-rsc="qpidd-clown"'))
+    with pytest.raises(AssertionError, match="qpidd-clown"):
+        run("crm_verify", "--xml-file", tmp_path / "cib.xml", "-V")
+
+
+@needs("xmllint")
+@pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA} (package pacemaker-common)")
+@each_cluster
+def test_the_cib_is_valid_against_the_schema(directory):
+    run("xmllint", "--noout", "--relaxng", SCHEMA, directory / "cib.xml")
+
+
+@needs("cibadmin")
+@each_cluster
+def test_a_new_cluster_takes_it_and_only_once(directory, empty):
+    run("cibadmin", "--replace", "--xml-file", directory / "cib.xml", CIB_file=str(empty))
+    assert canonical(empty) == canonical(directory / "cib.xml")
+    run("crm_attribute", "--name", "maintenance-mode", "--update", "true", CIB_file=str(empty))  # any later change
+    with pytest.raises(AssertionError, match="older than existing"):
+        run("cibadmin", "--replace", "--xml-file", directory / "cib.xml", CIB_file=str(empty))
+
+
+@needs("cibadmin")
+def test_later_changes_leave_the_registry_alone(empty):
+    directory = CLUSTERS[0]
+    node = '<node id="1" uname="node1"/>'
+    run("cibadmin", "--create", "--scope", "nodes", "--xml-text", node, CIB_file=str(empty))
+    where = ("--node", "node1", "--lifetime", "forever", "--name", "qpid-ha-state-qpid")
+    run("crm_attribute", *where, "--update", "ours", CIB_file=str(empty))
+    configuration = ElementTree.parse(directory / "cib.xml").getroot().find("configuration")
+    assert configuration is not None
+    text = ElementTree.tostring(configuration, encoding="unicode")
+    run("cibadmin", "--modify", "--allow-create", "--scope", "configuration", "--xml-text", text, CIB_file=str(empty))
+    assert "ours" in run("crm_attribute", *where, "--query", CIB_file=str(empty))
+
+
+@needs("pcs", "cibadmin", "unshare")
+@two_clusters
+def test_the_commands_for_pcs_say_the_same(directory, inside, empty):
+    inside("sh", directory / "cluster.pcs.sh", empty)
+    assert canonical(empty) == canonical(directory / "cib.xml")
+
+
+@needs("pcs")
+@each_cluster
+def test_pcs_sets_corosync_up_as_rendered(directory, tmp_path):
+    comment = (directory / "cluster.pcs.sh").read_text().split("pcs cluster setup ")[1].split("pcs cluster start")[0]
+    words = comment.replace("\\\n#", " ").rstrip("#\n ").split()
+    run("pcs", "cluster", "setup", "--corosync_conf", tmp_path / "corosync.conf", *words)
+    # What one has that the other has not: names in its files, and the encryption for which we have only a comment.
+    extra = {"crypto_cipher", "crypto_hash", "cluster_uuid", "timestamp", "version"}
+    assert corosync(tmp_path / "corosync.conf", extra) == corosync(directory / "corosync.conf", extra)
+
+
+def corosync(path, without):
+    """The settings in a corosync.conf, those of a node together."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    blocks = " ".join(line for line in lines if line and not line.startswith("#")).split("}")
+    found = [sorted(re.findall(r"(\w+): (\S+)", block)) for block in blocks]
+    return sorted([item for item in block if item[0] not in without] for block in found if block)
+
+
+@needs("crm", "cibadmin", "unshare")
+@two_clusters
+def test_the_commands_for_crmsh_say_the_same(directory, inside, empty):
+    inside("crm", "configure", "load", "update", directory / "cluster.crmsh", CIB_file=str(empty))
+    assert canonical(empty) == canonical(directory / "cib.xml")
+
+
+def test_two_configurations_that_differ_are_told_apart():
+    first, second, *_ = CLUSTERS
+    assert canonical(first / "cib.xml") != canonical(second / "cib.xml")
+
+
+@needs("corosync", "unshare", "ip")
+@each_cluster
+def test_corosync_takes_its_configuration(directory):
+    hosts = [line.split()[0] for line in (directory / "hosts").read_text().splitlines()]
+    config = directory / "corosync.conf"
+    # It looks for itself among the nodes, by the addresses of this machine.
+    script = 'ip link set lo up && ip address add "$1" dev lo && exec corosync -t -c "$2"'
+    command = ("unshare", "--map-root-user", "--net", "sh", "-c", script, "sh", f"{hosts[0]}/32", config)
+    if subprocess.run([*command[:3], "true"], capture_output=True).returncode:
+        pytest.skip("no network namespace for us")
+    run(*command)
+
+
+@needs("sh")
+@pytest.mark.parametrize("path", sorted(CONFIG.rglob("*.sh")), ids=lambda path: path.parent.name)
+def test_scripts_are_shell(path):
+    run("sh", "-n", path)
+
+
+@needs("systemd-analyze")
+def test_systemd_takes_the_drop_in(tmp_path):
+    units = tmp_path / "units"
+    shutil.copytree(ROOT / "packaging" / "systemd", units)
+    shutil.copytree(CONFIG / "systemd" / "qpidd.service.d", units / "qpidd.service.d")
+    unit = units / "qpidd.service"
+    unit.write_text(unit.read_text().replace("/usr/bin/qpidd", "/bin/true").replace("file:///usr/share/doc", "man:a"))
+    found = run("systemd-analyze", "verify", "--man=no", unit, SYSTEMD_UNIT_PATH=f"{units}:")
+    assert "cluster.conf" not in found
+
+
+def compose_command():
+    """`docker compose`, or the older program."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
+            return command
+    return None
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "one-container/compose.yaml"])
+def test_compose_takes_its_file(name):
+    command = compose_command()
+    if command is None:
+        pytest.skip("docker compose is not installed")
+    run(*command, "--file", CONFIG / "compose" / name, "config", "--quiet")
