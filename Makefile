@@ -1,4 +1,6 @@
-# make demo | test | lint | bench | fuzz | simulate | torture | venv | build | clean      The first run sets everything up by itself.
+# make demo | test | lint | bench | fuzz | simulate | torture | pacemaker | docker | venv | build | clean
+# make install | uninstall | stage | package     DESTDIR= PREFIX=/usr
+# The first run sets everything up by itself.
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -13,9 +15,14 @@ MODE ?=
 MINUTES ?= 10
 BROKERS ?= 3
 SEED ?=
+DESTDIR ?=
+PREFIX ?= /usr
+# What the installed programs run with; not a person's own Python, which other users cannot read.
+INSTALL_PYTHON ?= /usr/bin/python3
+INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench fuzz simulate torture venv build clean
+.PHONY: demo test lint unit bench fuzz simulate torture pacemaker docker venv build clean install uninstall stage package completion
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -27,6 +34,7 @@ demo: $(BUILT)
 test: lint unit
 
 unit: $(BUILT)
+	@bash tools/need_system_packages.sh $(PYTHON) tests
 	$(PY) -m pytest -q $(PYTEST_OPTIONS)
 
 lint: $(BUILT)
@@ -45,6 +53,33 @@ simulate: $(BUILT)
 torture: $(BUILT)
 	@$(PY) -m torture --minutes $(MINUTES) --brokers $(BROKERS) $(if $(MODE),--mode $(MODE)) $(if $(SEED),--seed $(SEED)) \
 	  $(TORTURE_OPTIONS)
+
+# All of the tests under a real Pacemaker, with those that `make test` leaves out (root).
+pacemaker: $(BUILT)
+	@bash tools/need_system_packages.sh $(PYTHON) tests
+	QPIDD_LONG=1 $(PY) -m pytest -q tests/pacemaker $(PYTEST_OPTIONS)
+
+# The image, and its test with three containers: wants a Docker engine (DOCKER_HOST), see packaging/docker/README.md.
+docker: $(BUILT)
+	$(PY) -m pytest -q -rs tests/docker $(PYTEST_OPTIONS)
+
+# The files of the installation are listed in packaging/README.md.
+install:
+	@$(INSTALL) install
+
+uninstall:
+	@$(INSTALL) uninstall
+
+# The installed tree in build/stage, and as a tarball in dist/ that is unpacked at / of machines of the same kind.
+stage:
+	@DESTDIR="$(CURDIR)/build/stage" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" bash packaging/install.sh install
+
+package:
+	@$(INSTALL) package
+
+# Shell completion, from the programs' own parsers; a test compares.
+completion: $(BUILT)
+	$(PY) -m tools.completion packaging/completion
 
 # The core once more with AddressSanitizer, beside the ordinary one, fed with garbage for FUZZ_SECONDS.
 fuzz: $(BUILT)

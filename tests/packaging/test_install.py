@@ -1,0 +1,124 @@
+"""`make install DESTDIR=`: the tree."""
+
+import os
+import stat
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tests.packaging.conftest import make
+
+PROGRAMS = ("qpidd", "qpid-ha", "qpid-config", "qpid-cluster")
+MODES = {
+    "etc/init.d/qpidd": 0o755,
+    "etc/init.d/qpidd-primary": 0o755,
+    "etc/logrotate.d/qpidd": 0o644,
+    "etc/qpid/qpidd.conf": 0o640,
+    "usr/lib/ocf/resource.d/qpid/qpidd": 0o755,
+    "usr/lib/systemd/system/qpid-cluster.service": 0o644,
+    "usr/lib/systemd/system/qpidd-primary.service": 0o644,
+    "usr/lib/systemd/system/qpidd.service": 0o644,
+    "usr/lib/systemd/system/qpidd@.service": 0o644,
+    "usr/lib/sysusers.d/qpidd.conf": 0o644,
+    "usr/lib/tmpfiles.d/qpidd.conf": 0o644,
+    "usr/share/bash-completion/completions/qpid-ha": 0o644,
+    "usr/share/doc/qpidd/README.md": 0o644,
+    "usr/share/doc/qpidd/examples/cluster.yaml": 0o644,
+    "usr/share/doc/qpidd/examples/qpidd.conf": 0o644,
+    "usr/share/qpidd/post-install": 0o755,
+    "usr/share/zsh/vendor-completions/_qpid-ha": 0o644,
+}
+"""What must be there, with its mode; more may be."""
+
+
+def site_packages(tree: Path) -> Path:
+    return next((tree / "usr/lib/qpidd/lib").glob("python3.*/site-packages"))
+
+
+def test_files_and_modes(tree: Path) -> None:
+    found = {name: stat.S_IMODE((tree / name).stat().st_mode) for name in MODES if (tree / name).exists()}
+    assert found == MODES
+
+
+def test_programs_are_links_to_scripts_with_the_final_interpreter(tree: Path) -> None:
+    for name in PROGRAMS:
+        link = tree / "usr/bin" / name
+        assert os.readlink(link) == f"../lib/qpidd/bin/{name}"
+        assert link.read_text().splitlines()[0] == "#!/usr/lib/qpidd/bin/python -I"
+        assert os.access(link, os.X_OK)
+
+
+def test_nothing_leads_back_to_where_it_was_built(tree: Path) -> None:
+    built = [str(tree).encode(), str(Path(__file__).parents[2]).encode()]
+    guilty = [
+        path for path in tree.rglob("*")
+        if path.is_file() and not path.is_symlink() and any(place in path.read_bytes() for place in built)
+    ]  # fmt: skip
+    assert guilty == []
+    targets = [os.readlink(path) for path in tree.rglob("*") if path.is_symlink()]
+    assert [target for target in targets if target.startswith("/") and not target.startswith("/usr/bin/")] == []
+
+
+def test_holds_what_the_broker_needs_and_no_tools_for_development(tree: Path) -> None:
+    packages = {path.name.partition("-")[0].lower() for path in site_packages(tree).glob("*.dist-info")}
+    assert packages == {"qpidd_py", "pamqp", "psutil", "pyyaml", "sh", "tenacity"}
+    assert not list(site_packages(tree).glob("*.pth"))  # each would be read at each start of a tool
+
+
+def test_modules_are_compiled(tree: Path) -> None:
+    """Whoever runs the tools cannot write there; `qpid-ha` would compile everything at each call."""
+    modules = [*site_packages(tree).rglob("*.py"), *(tree / "usr/lib/ocf/lib/qpid").rglob("*.py")]
+    assert [path for path in modules if not list(path.parent.glob(f"__pycache__/{path.stem}.*.pyc"))] == []
+
+
+def test_again_changes_nothing_but_keeps_the_administrators_file(tree: Path) -> None:
+    conf = tree / "etc/qpid/qpidd.conf"
+    original = conf.read_text()
+    before = {path: path.lstat().st_mtime_ns for path in tree.rglob("*") if not path.is_dir() and path != conf}
+    conf.write_text("port=5999\n")
+    try:
+        make("install", f"DESTDIR={tree}")
+        assert conf.read_text() == "port=5999\n"
+        links = {path for path in before if path.is_symlink()}
+        after = {path: path.lstat().st_mtime_ns for path in tree.rglob("*") if not path.is_dir() and path != conf}
+        assert after.keys() == before.keys()
+        assert {path for path in after if path not in links and after[path] != before[path]} == compiled(before)
+    finally:
+        conf.write_text(original)
+        conf.chmod(0o640)
+
+
+def compiled(paths: dict[Path, int]) -> set[Path]:
+    """The agent's modules are compiled where they lie."""
+    return {path for path in paths if path.suffix == ".pyc" and "ocf" in path.parts}
+
+
+def test_uninstall_leaves_configuration_only(tmp_path: Path) -> None:
+    make("install", f"DESTDIR={tmp_path}", "PREFIX=/usr")
+    make("uninstall", f"DESTDIR={tmp_path}", "PREFIX=/usr")
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == [tmp_path / "etc/qpid/qpidd.conf"]
+
+
+def test_package_holds_the_same_files_and_no_directories(tree: Path, package: Path) -> None:
+    """A directory `lib` in a tarball replaces the link /lib of a machine where it is unpacked."""
+    with tarfile.open(package) as archive:
+        members = archive.getmembers()
+    assert not [member.name for member in members if member.isdir()]
+    assert {(member.uid, member.gid) for member in members} == {(0, 0)}
+    files = {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_symlink() or not path.is_dir()}
+    assert {member.name for member in members} == files
+
+
+def test_scripts_are_bash_and_sh(tree: Path) -> None:
+    root = Path(__file__).parents[2]
+    for shell, file in (
+        ("bash", root / "packaging/install.sh"),
+        ("bash", root / "packaging/docker/make_base.sh"),
+        ("sh", tree / "usr/share/qpidd/post-install"),
+    ):
+        subprocess.run([shell, "-n", file], check=True)
+
+
+def test_folder_does_not_hide_the_package_of_its_name() -> None:
+    """`packaging` is also a library that setuptools and pytest import; a folder that is no package comes after it."""
+    assert not list((Path(__file__).parents[2] / "packaging").rglob("__init__.py"))

@@ -1,0 +1,72 @@
+"""Our programs, asked for their parsers."""
+
+import argparse
+from typing import Any
+
+from ha import cli_parser, local_manager
+from ha.status import EXPECTATIONS
+from qpidd_py.cli import qpid_config
+from qpidd_py.config import GROUPS
+from qpidd_py.options import command_line
+from qpidd_py.plugins import load_plugins
+from tools.completion.model import Path, Place, Program, options_of, wants_files
+
+MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remove": "one less"}
+"""The parser takes any word there; its help names these."""
+
+
+def all_programs() -> list[Program]:
+    return [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster()]
+
+
+def qpidd() -> Program:
+    groups = [*GROUPS, *(group for plugin in load_plugins() for group in plugin.option_groups)]
+    return Program("qpidd", {(): Place(options_of(command_line(groups), {}))})
+
+
+def qpid_ha() -> Program:
+    states = {"--expect": list(EXPECTATIONS)}
+    commands = {name: command.text for name, command in cli_parser.COMMANDS.items()}
+    general = options_of(cli_parser.common_parser(cli_parser.PROGRAM, ""), states)
+    places: dict[Path, Place] = {
+        (): Place(general, {**commands, "help": "the commands", "help-all": "all commands with all options"})
+    }
+    for name in commands:
+        parser = cli_parser.command_parser(name)
+        places[(name,)] = Place(options_of(parser, states), _actions(parser))
+    return Program(cli_parser.PROGRAM, places)
+
+
+def _actions(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The second word of `member` and `salvage`."""
+    action = next((action for action in parser._actions if action.dest == "action"), None)
+    if action is None:
+        return {}
+    return {str(choice): "" for choice in action.choices} if action.choices else MEMBER_ACTIONS
+
+
+def qpid_config_() -> Program:
+    options = options_of(qpid_config.make_parser(), {})
+    places: dict[Path, dict[str, str]] = {(): {}}
+    for line in qpid_config.USAGE.splitlines():
+        path: Path = ()
+        for word in line.partition("]")[2].split():
+            if word == "TYPE":
+                places[path] = dict.fromkeys(qpid_config.KINDS, "")
+            if not word.isalpha() or not word.islower() or word == "overview":
+                break
+            places.setdefault(path, {})[word] = ""
+            path = (*path, word)
+            places.setdefault(path, {})
+    return Program(qpid_config.PROGRAM, {path: Place(options, words) for path, words in places.items()})
+
+
+def qpid_cluster() -> Program:
+    parser = local_manager._parser()
+    general = options_of(parser, {})
+    commands: Any = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    texts = {str(choice.dest): str(choice.help) for choice in commands._choices_actions}
+    places: dict[Path, Place] = {(): Place(general, texts)}
+    for name, command in commands.choices.items():
+        places[(name,)] = Place(options_of(command, {}), files=wants_files(command))
+    return Program("qpid-cluster", places)
