@@ -1,0 +1,18 @@
+#!/bin/bash
+# Starts the node's cluster stack; without systemd this is also what every boot runs.
+. "$(dirname "$0")/common.sh"
+
+if [ "$PROVISION_SYSTEMD" = yes ]; then
+    systemctl enable corosync pacemaker
+    systemctl restart corosync
+    systemctl restart pacemaker
+else
+    install -d -m 750 -o qpidd -g qpidd /run/qpidd || true # as tmpfiles.d does; there is no broker in a lab of toys
+    export PCMK_logfile=/var/log/pacemaker/pacemaker.log PCMK_logfacility=none HA_LOGFACILITY=none
+    pgrep -x corosync >/dev/null || corosync
+    # pacemakerd looks for Corosync once a second only, so it is started when Corosync answers.
+    wait_until 30 "Corosync answers" corosync-cmapctl -g totem.cluster_name
+    if ! pgrep -x pacemakerd >/dev/null; then
+        setsid pacemakerd </dev/null >/dev/null 2>&1 &
+    fi
+fi
