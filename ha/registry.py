@@ -18,6 +18,9 @@ A change that was begun is completed, not taken back: nobody knows whether a wri
 who has read it may act upon it already.  Without a registry a change is in force at once; its record is the log of the
 remaining members, and `Roster.release` waits for them.
 
+A registry may forget: an administrator has put back an older content.  The primary notices when it looks (`watch`), and
+writes again.  Until then a set is in force that is not on record.
+
 Invariants:  the set in force is on record;  at most one change is under way;  after `stop` nothing comes into force.
 """
 
@@ -56,6 +59,10 @@ def overtaken(states: Iterable[HaState], ballot: tuple[int, str]) -> HaState | N
     """The entry with the highest ballot, if that is above ours."""
     highest = max(states, key=lambda state: state.ballot, default=None)
     return highest if highest is not None and highest.ballot > ballot else None
+
+
+def _nothing(in_sync: InSync) -> None:
+    """It is in force already."""
 
 
 class Recorder:
@@ -135,7 +142,15 @@ class Recorder:
 
     def _watched(self, end: Exchanged) -> None:
         self._watching = False
-        self._answered(end)
+        if self._answered(end) and self.idle and self._forgotten(end):
+            # Somebody has put an old content in its place: now a promotion could take an older set for the newest.
+            self._node.env.log("error", "the registry has forgotten our in-sync set; it is written again")
+            self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
+
+    def _forgotten(self, end: Exchanged) -> bool:
+        ours = self._node.persisted
+        found = next((state for state in end.states if state.id == ours.id), None)
+        return found is None or found.ballot < ours.ballot or found.in_sync.key < ours.in_sync.key
 
     def _answered(self, end: Exchanged) -> bool:
         """Are we still primary, for all that the registry knows?"""

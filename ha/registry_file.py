@@ -14,26 +14,17 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from ha.environment import Exchanged
 from ha.membership import HaState
-from ha.registry_worker import RegistryError
+from ha.registry_worker import RegistryError, Store, merged
 from ha.state_file import FileDirectory
 from qpidd_py.errors import QpiddError
 
 RETRY: Final = 0.002
 """Seconds between two attempts to get the lock."""
-
-
-def merged(old: HaState | None, new: HaState) -> HaState:
-    """An entry never goes back."""
-    if old is None:
-        return new
-    epoch, leader = max(old.ballot, new.ballot)
-    in_sync = max(old.in_sync, new.in_sync, key=lambda each: each.key)
-    return replace(new, epoch=epoch, leader=leader, in_sync=in_sync)
 
 
 def encode(states: Mapping[str, HaState]) -> bytes:
@@ -58,25 +49,25 @@ def _checksum(brokers: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(brokers, sort_keys=True).encode()):08x}"
 
 
-class FileRegistry:
-    """`registry_worker.Store`; the manager may read it, too."""
+class FileRegistry(Store):
+    """The manager may read it, too."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._directory = FileDirectory(path.parent)
 
-    def exchange(self, state: HaState | None, timeout: float) -> tuple[HaState, ...]:
+    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
         """Raises RegistryError and OSError."""
         if state is None:
             # Whoever only reads needs no lock, and does not wait for a process that was stopped while it had it.
-            return tuple(self._read().values())
+            return Exchanged(tuple(self._read().values()))
         with self._locked(time.monotonic() + timeout):
             states = self._read()
             new = merged(states.get(state.id), state)
             if new != states.get(state.id):
                 states[state.id] = new
                 self._write(states)
-            return tuple(states.values())
+            return Exchanged(tuple(states.values()))
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[None]:

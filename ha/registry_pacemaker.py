@@ -1,91 +1,103 @@
-"""The registry as node attributes of Pacemaker, through its command line tools.                                 Shell.
+"""The registry of Pacemaker, as the broker sees it: a small process of its own that runs the tools.              Shell.
 
-Each broker writes the attribute of its own node only, permanently (it outlives a restart of the cluster stack); the
-value is JSON in base64, because it travels through an XML document.
-
-Is that linearizable?  Pacemaker orders all changes of its configuration; whoever has made one has seen those before it.
-That holds within one partition.  A partition without quorum takes changes, too, and forgets them later: so we look for
-quorum before *and after*; after, because a change that is made while the ring breaks is delivered to those that are
-left, and by then quorum is known to be lost.
+What is written and read, and why that is enough: `registry_attributes.py`, `registry_view.py`.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import logging
+import os
+import re
+import socket
+import subprocess
+import sys
 import time
-from typing import Final
-from xml.etree import ElementTree
+from pathlib import Path
+from typing import Any, Final
 
-import sh
-
+import ha
+from ha.environment import Exchanged
 from ha.membership import HaState
-from ha.registry_worker import RegistryError
-from qpidd_py.errors import QpiddError
+from ha.registry_worker import RegistryError, Store
+from qpidd_py.errors import ConfigError
 
-logging.getLogger("sh").setLevel(logging.WARNING)  # else it reports every command
+GRACE: Final = 0.5
+"""Seconds that the helper has for its answer after the exchange has timed out."""
+PRIVATE: Final = ("QPID_", "NOTIFY_SOCKET", "WATCHDOG_")
+"""Beginnings of variables that are for the broker alone: its passwords, and the way to its supervisor."""
+NAME: Final = re.compile(r"[A-Za-z0-9._-]*")
 
-FOUND_OR_NOT: Final = (0, 6, 105)
-"""Exit codes of cibadmin; 105, in older versions 6: there is no such element."""
 
-
-class PacemakerRegistry:
-    """`registry_worker.Store`."""
+class PacemakerRegistry(Store):
+    """Used by one thread at a time; `start` by the one that lives longest, because the helper ends with it."""
 
     def __init__(self, cluster: str) -> None:
-        self.attribute = f"qpid-ha-state-{cluster}" if cluster else "qpid-ha-state"
-        self._node = ""
+        """Raises ConfigError for a name that cannot be part of an attribute's."""
+        if not NAME.fullmatch(cluster):
+            raise ConfigError(
+                f"option ha-cluster-name: found {cluster!r} with ha-registry=pacemaker, expected A-Z a-z 0-9 . _ - only"
+            )
+        self._cluster = cluster
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
 
-    def exchange(self, state: HaState | None, timeout: float) -> tuple[HaState, ...]:
-        """Raises RegistryError."""
-        deadline = time.monotonic() + timeout
-        _need_quorum(deadline)
-        if state is not None:
-            self._write(encode(state), deadline)
-        path = f"//nodes/node/instance_attributes/nvpair[@name='{self.attribute}']"
-        found = _run(deadline, "cibadmin", "--query", "--xpath", path, codes=FOUND_OR_NOT)
-        _need_quorum(deadline)
-        return decode(found, self.attribute)
+    @property
+    def pid(self) -> int:
+        """Of the helper; 0 when none runs."""
+        return self._helper.pid if self._helper is not None else 0
 
-    def _write(self, value: str, deadline: float) -> None:
-        if not self._node:
-            self._node = _run(deadline, "crm_node", "--name").strip()
-        where = ("--node", self._node, "--name", self.attribute, "--lifetime", "forever")
-        _run(deadline, "crm_attribute", *where, "--update", value)
+    def start(self) -> None:
+        """Raises OSError.  Cheap also for a large process: without a function to call in the child, no fork."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._helper = subprocess.Popen(
+                [sys.executable, "-m", "ha.registry_helper", self._cluster, str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),  # and its standard error is the broker's
+                cwd=Path(ha.__file__).parents[1],
+                env={name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)},
+                start_new_session=True,  # a Ctrl-C at the terminal is for the broker
+            )
+        self._socket = ours
 
+    def close(self) -> None:
+        """Ends the helper."""
+        helper, self._helper = self._helper, None
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        if helper is not None:
+            helper.kill()
+            helper.wait()
 
-def _need_quorum(deadline: float) -> None:
-    found = _run(deadline, "crm_node", "--quorum").strip()
-    if found != "1":
-        raise RegistryError(f"this partition of the cluster has no quorum (crm_node --quorum: {found!r}, expected 1)")
+    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
+        """Raises RegistryError and OSError."""
+        if self._helper is None or self._helper.poll() is not None:
+            self.close()
+            self.start()
+        try:
+            answer = self._ask({"state": None if state is None else state.to_json(), "timeout": timeout}, timeout)
+        except OSError as error:
+            self.close()
+            self.start()  # now, so that the next exchange need not wait for it
+            raise RegistryError(f"the process that runs Pacemaker's tools has failed: {error}") from error
+        if "error" in answer:
+            raise RegistryError(answer["error"])
+        states = tuple(HaState.from_json(entry) for entry in answer["states"])
+        return Exchanged(states, gone=frozenset(answer["gone"]))
 
-
-def _run(deadline: float, name: str, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-    """What the command prints.  Raises RegistryError when it fails or has not ended in time."""
-    left = max(0.001, deadline - time.monotonic())
-    try:
-        return str(sh.Command(name)(*words, _timeout=left, _new_session=True, _ok_code=codes, _tty_out=False))
-    except sh.TimeoutException:
-        raise RegistryError(f"{name} has not ended in time") from None
-    except sh.CommandNotFound:
-        raise RegistryError(f"{name} is not there: is Pacemaker installed?") from None
-    except sh.ErrorReturnCode as error:
-        text = error.stderr.decode(errors="replace").strip().splitlines()
-        raise RegistryError(f"{name} ended with code {error.exit_code}: {text[-1] if text else ''}") from None
-
-
-def encode(state: HaState) -> str:
-    return base64.b64encode(json.dumps(state.to_json(), separators=(",", ":")).encode()).decode()
-
-
-def decode(document: str, attribute: str) -> tuple[HaState, ...]:
-    """The states in an answer of cibadmin; empty when there is none.  Raises RegistryError."""
-    if not document.strip():
-        return ()
-    try:
-        pairs = ElementTree.fromstring(document).iter("nvpair")
-        values = [pair.get("value", "") for pair in pairs if pair.get("name") == attribute]
-        return tuple(HaState.from_json(json.loads(base64.b64decode(value, validate=True))) for value in values)
-    except (ElementTree.ParseError, ValueError, KeyError, TypeError, QpiddError) as error:
-        raise RegistryError(f"attribute {attribute} cannot be used: {error!r}") from error
+    def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Raises OSError."""
+        assert self._socket is not None
+        deadline = time.monotonic() + timeout + GRACE
+        self._socket.settimeout(timeout + GRACE)
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        line = b""
+        while not line.endswith(b"\n"):
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            octets = self._socket.recv(1 << 16)
+            if not octets:
+                raise ConnectionResetError("it has ended")
+            line += octets
+        answer: dict[str, Any] = json.loads(line)
+        return answer

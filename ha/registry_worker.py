@@ -7,14 +7,18 @@ that order.  Whoever has waited for too long is told so, and his exchange is not
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from ha.environment import Exchanged
 from ha.membership import HaState
 from qpidd_py.errors import QpiddError
+
+log = logging.getLogger("ha")
 
 
 class RegistryError(QpiddError):
@@ -22,11 +26,36 @@ class RegistryError(QpiddError):
 
 
 class Store(Protocol):
-    """One kind of registry; blocks."""
+    """One kind of registry; blocks.  All calls come from one thread."""
 
-    def exchange(self, state: HaState | None, timeout: float) -> tuple[HaState, ...]:
+    def start(self) -> None:
+        """Called once, early: while the process is small.  Raises OSError."""
+        return
+
+    def close(self) -> None:
+        """There are no more exchanges."""
+        return
+
+    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
         """Write, then read all; seconds.  Raises RegistryError, or OSError."""
         ...
+
+
+def merged(old: HaState | None, new: HaState) -> HaState:
+    """An entry never goes back."""
+    if old is None:
+        return new
+    epoch, leader = max(old.ballot, new.ballot)
+    in_sync = max(old.in_sync, new.in_sync, key=lambda each: each.key)
+    return replace(new, epoch=epoch, leader=leader, in_sync=in_sync)
+
+
+def newest(states: Iterable[HaState]) -> tuple[HaState, ...]:
+    """One entry for each broker, from several copies of the registry."""
+    found: dict[str, HaState] = {}
+    for state in states:
+        found[state.id] = merged(found.get(state.id), state)
+    return tuple(found.values())
 
 
 class Job:
@@ -64,13 +93,18 @@ class RegistryWorker:
         self._loop.call_later(timeout, job.finish, Exchanged(error=f"no answer in {timeout:g} s"))
 
     def _work(self) -> None:
+        try:
+            self._store.start()
+        except OSError as error:
+            log.error("the registry cannot be started: %s", error)  # each exchange will try again, and say so
         while (job := self._jobs.get()) is not None:
             if not job.over:
                 self._tell(job, self._made(job))
+        self._store.close()
 
     def _made(self, job: Job) -> Exchanged:
         try:
-            return Exchanged(self._store.exchange(job.state, job.timeout))
+            return self._store.exchange(job.state, job.timeout)
         except (RegistryError, OSError) as error:
             return Exchanged(error=str(error))
 

@@ -27,12 +27,13 @@ class Store:
         self.entries: dict[str, HaState] = {}
         self._write_first = write_first
 
-    def steps(self, state: HaState, done: Done, answers: bool = True) -> list[Callable[[], None]]:
+    def steps(self, state: HaState | None, done: Done, answers: bool = True) -> list[Callable[[], None]]:
         """What an exchange does; without an answer its caller learns only that it has failed."""
         seen: list[tuple[HaState, ...]] = []
 
         def write() -> None:
-            self.entries[state.id] = state
+            if state is not None:
+                self.entries[state.id] = state
 
         def read() -> None:
             seen.append(tuple(self.entries.values()))
@@ -74,8 +75,7 @@ class Actor:
 
     def exchange(self, state: HaState | None, timeout: float, done: Done) -> None:
         self.lost_answers -= 1
-        written = state or self.persisted
-        self.pending += self.store.steps(written, done, answers=self.lost_answers < 0)
+        self.pending += self.store.steps(state, done, answers=self.lost_answers < 0)
 
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
         self.deposed_by = ballot
@@ -227,3 +227,25 @@ def test_the_watch_finds_a_rival_and_knows_when_the_registry_was_reached() -> No
     actor.recorder.watch()
     actor.drain()
     assert actor.deposed_by == (2, B.id)
+
+
+@pytest.mark.parametrize("left", [None, HaState(A.id, 0, A.id, SET), HaState(A.id, 1, A.id, replace(SET, version=2))])
+def test_a_registry_that_has_forgotten_is_written_again(left: HaState | None) -> None:
+    actor = Actor(Store())
+    actor.store.entries = {A.id: left} if left else {}
+    actor.recorder.watch()
+    actor.drain()
+    assert actor.store.entries[A.id] == actor.persisted
+    assert actor.lines == ["the registry has forgotten our in-sync set; it is written again"]
+    actor.recorder.watch()
+    actor.drain()
+    assert len(actor.lines) == 1
+
+
+def test_a_rival_in_a_registry_that_has_forgotten_comes_first() -> None:
+    actor = Actor(Store())
+    actor.store.entries = {B.id: HaState(B.id, 2, B.id)}
+    actor.recorder.watch()
+    actor.drain()
+    assert actor.deposed_by == (2, B.id)
+    assert A.id not in actor.store.entries

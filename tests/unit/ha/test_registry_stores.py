@@ -1,4 +1,4 @@
-"""The registries of real managers: a file, and Pacemaker's attributes behind its tools."""
+"""The registry as a file, the thread that makes the exchanges, and the options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from ha.registry_pacemaker import PacemakerRegistry
 from ha.registry_worker import RegistryError, RegistryWorker, Store
 from ha.settings import HaSettings
 from qpidd_py.errors import ConfigError
+from tests.support.wait import wait_for
 
 A, B = Member("id-a", "a", "a:1"), Member("id-b", "b", "b:1")
 
@@ -36,19 +36,19 @@ def registry(tmp_path: Path) -> FileRegistry:
 
 
 def test_a_file_that_is_not_there_yet_is_an_empty_registry(registry: FileRegistry) -> None:
-    assert registry.exchange(None, 1.0) == ()
+    assert registry.exchange(None, 1.0).states == ()
 
 
 def test_what_is_written_is_read_by_others(registry: FileRegistry, tmp_path: Path) -> None:
-    assert registry.exchange(state(A, 1), 1.0) == (state(A, 1),)
+    assert registry.exchange(state(A, 1), 1.0).states == (state(A, 1),)
     other = FileRegistry(tmp_path / "registry.json")
-    assert set(other.exchange(state(B, 2, 3), 1.0)) == {state(A, 1), state(B, 2, 3)}
-    assert set(registry.exchange(None, 1.0)) == {state(A, 1), state(B, 2, 3)}
+    assert set(other.exchange(state(B, 2, 3), 1.0).states) == {state(A, 1), state(B, 2, 3)}
+    assert set(registry.exchange(None, 1.0).states) == {state(A, 1), state(B, 2, 3)}
 
 
 def test_an_entry_never_goes_back(registry: FileRegistry) -> None:
     registry.exchange(HaState(A.id, 1, A.id, InSync(1, A.id, 7, (A,))), 1.0)
-    (found,) = registry.exchange(HaState(A.id, 4, B.id, InSync(1, A.id, 3, (A, B))), 1.0)
+    (found,) = registry.exchange(HaState(A.id, 4, B.id, InSync(1, A.id, 3, (A, B))), 1.0).states
     assert found == HaState(A.id, 4, B.id, InSync(1, A.id, 7, (A,)))
 
 
@@ -77,10 +77,10 @@ def test_a_lock_that_another_process_holds_costs_the_exchange(registry: FileRegi
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with pytest.raises(RegistryError, match="is locked by another process"):
             registry.exchange(state(A, 1), 0.05)
-        assert registry.exchange(None, 0.05) == ()
+        assert registry.exchange(None, 0.05).states == ()
     finally:
         os.close(descriptor)
-    assert registry.exchange(state(A, 1), 1.0) == (state(A, 1),)
+    assert registry.exchange(state(A, 1), 1.0).states == (state(A, 1),)
 
 
 def test_of_many_that_exchange_at_once_each_pair_sees_one_of_the_two(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_of_many_that_exchange_at_once_each_pair_sees_one_of_the_two(tmp_path: P
     seen: dict[str, set[str]] = {}
 
     def run(member: Member) -> None:
-        states = FileRegistry(tmp_path / "registry.json").exchange(state(member, 1), 10.0)
+        states = FileRegistry(tmp_path / "registry.json").exchange(state(member, 1), 10.0).states
         seen[member.id] = {each.id for each in states}
 
     threads = [threading.Thread(target=run, args=[member]) for member in members]
@@ -102,107 +102,6 @@ def test_of_many_that_exchange_at_once_each_pair_sees_one_of_the_two(tmp_path: P
             assert other.id in seen[one.id] or one.id in seen[other.id]
 
 
-# ---- Pacemaker
-
-CRM_ATTRIBUTE = """#!/bin/sh
-echo "crm_attribute $*" >> "$PACEMAKER/log"
-while [ $# -gt 0 ]; do
-    case $1 in
-        --node) node=$2 ;;
-        --name) name=$2 ;;
-        --update) value=$2 ;;
-        --lifetime) [ "$2" = forever ] || exit 64 ;;
-    esac
-    shift 2
-done
-[ ! -e "$PACEMAKER/read-only" ] || { echo "Error performing operation: Permission denied" >&2; exit 4; }
-mkdir -p "$PACEMAKER/$name" && printf %s "$value" > "$PACEMAKER/$name/$node"
-[ ! -e "$PACEMAKER/ring-breaks" ] || echo 0 > "$PACEMAKER/quorum"
-"""
-CIBADMIN = """#!/bin/sh
-[ ! -e "$PACEMAKER/hang" ] || exec sleep 60
-echo "cibadmin $*" >> "$PACEMAKER/log"
-name=${3#*@name=\\'} name=${name%%\\'*}
-[ -d "$PACEMAKER/$name" ] || { echo "No such device or address" >&2; exit 105; }
-echo "<xpath-query>"
-for file in "$PACEMAKER/$name"/*; do
-    echo "<nvpair id='nodes-$file' name='$name' value='$(cat "$file")'/>"
-done
-echo "</xpath-query>"
-"""
-CRM_NODE = """#!/bin/sh
-case $1 in
-    --quorum) cat "$PACEMAKER/quorum" ;;
-    --name) echo "$NODE" ;;
-esac
-"""
-
-
-@pytest.fixture
-def pacemaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The tools, keeping their data in a directory."""
-    tools, data = tmp_path / "bin", tmp_path / "data"
-    tools.mkdir()
-    data.mkdir()
-    for name, script in {"crm_attribute": CRM_ATTRIBUTE, "cibadmin": CIBADMIN, "crm_node": CRM_NODE}.items():
-        (tools / name).write_text(script)
-        (tools / name).chmod(0o755)
-    (data / "quorum").write_text("1\n")
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setenv("PACEMAKER", str(data))
-    monkeypatch.setenv("NODE", "node1")
-    yield data
-
-
-def test_pacemaker_without_an_attribute_is_an_empty_registry(pacemaker: Path) -> None:
-    assert PacemakerRegistry("").exchange(None, 10.0) == ()
-    assert "crm_attribute" not in (pacemaker / "log").read_text()
-
-
-def test_each_broker_writes_the_attribute_of_its_node_and_reads_all(
-    pacemaker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert PacemakerRegistry("orders").exchange(state(A, 1), 10.0) == (state(A, 1),)
-    monkeypatch.setenv("NODE", "node2")
-    assert set(PacemakerRegistry("orders").exchange(state(B, 2, 5), 10.0)) == {state(A, 1), state(B, 2, 5)}
-    assert sorted(path.name for path in (pacemaker / "qpid-ha-state-orders").iterdir()) == ["node1", "node2"]
-    assert PacemakerRegistry("other").exchange(None, 10.0) == ()
-
-
-@pytest.mark.parametrize(
-    ("fault", "text"),
-    [
-        ("read-only", "crm_attribute ended with code 4: Error performing operation: Permission denied"),
-        ("hang", "cibadmin has not ended in time"),
-        ("ring-breaks", "this partition of the cluster has no quorum"),
-    ],
-)
-def test_pacemaker_that_fails_is_an_error(pacemaker: Path, fault: str, text: str) -> None:
-    (pacemaker / fault).touch()
-    with pytest.raises(RegistryError, match=text):
-        PacemakerRegistry("").exchange(state(A, 1), 0.5 if fault == "hang" else 10.0)
-
-
-def test_a_partition_without_quorum_writes_nothing(pacemaker: Path) -> None:
-    (pacemaker / "quorum").write_text("0\n")
-    with pytest.raises(RegistryError, match="this partition of the cluster has no quorum"):
-        PacemakerRegistry("").exchange(state(A, 1), 10.0)
-    assert not (pacemaker / "qpid-ha-state").exists()
-
-
-def test_an_attribute_that_is_no_state_is_an_error(pacemaker: Path) -> None:
-    (pacemaker / "qpid-ha-state").mkdir()
-    (pacemaker / "qpid-ha-state" / "node9").write_text("bm9uc2Vuc2U=")
-    with pytest.raises(RegistryError, match="attribute qpid-ha-state cannot be used"):
-        PacemakerRegistry("").exchange(None, 10.0)
-
-
-def test_a_machine_without_pacemaker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RegistryError, match="crm_node is not there: is Pacemaker installed"):
-        PacemakerRegistry("").exchange(None, 10.0)
-
-
 # ---- the worker
 
 
@@ -212,11 +111,18 @@ class Slow(Store):
     def __init__(self) -> None:
         self.go = threading.Event()
         self.calls: list[HaState | None] = []
+        self.threads: list[str] = []
 
-    def exchange(self, state: HaState | None, timeout: float) -> tuple[HaState, ...]:
+    def start(self) -> None:
+        self.threads.append(threading.current_thread().name)
+
+    def close(self) -> None:
+        self.threads.append(threading.current_thread().name)
+
+    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
         self.calls.append(state)
         self.go.wait(10.0)
-        return (state,) if state is not None else ()
+        return Exchanged((state,) if state is not None else ())
 
 
 def ends(store: Store, timeouts: list[float], release: Slow | None = None) -> list[Exchanged]:
@@ -264,6 +170,7 @@ def test_an_answer_that_comes_too_late_is_dropped_and_the_next_one_is_not() -> N
     assert (first.error, first.states) == ("no answer in 0.05 s", ())
     assert [each.epoch for each in second.states] == [1]
     assert slow.calls == [state(A, 0), state(A, 1)]
+    wait_for(lambda: slow.threads == ["ha registry"] * 2, what="started and closed by the thread that exchanges")
 
 
 # ---- the options
