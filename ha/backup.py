@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ha.environment import Json, Link
+from ha.environment import Json, Link, Outcome
 from ha.finder import Finder, Stage
 from ha.joining import Joining, Step
 from ha.membership import Member
@@ -32,6 +32,7 @@ from ha.position import text
 from ha.protocol import Kind, decode_control, encode_control
 from ha.role import Role
 from ha.salvager import Known
+from ha.score import Outlook
 from ha.status import State
 from ha.view import Survey
 from qpidd_py.errors import LinkError
@@ -57,6 +58,8 @@ class Backup(Role):
         self._stood = False
         """Have we stood still since we were complete the last time?"""
         self._checks = 0
+        self._hushed = ""
+        """Address of the primary whose link was closed because it said nothing more."""
         self._last_tick = now
 
     # ---- begin and end --------------------------------------------------------------------------------------------
@@ -84,6 +87,16 @@ class Backup(Role):
         self._doubt = True
         self._drop_link()
         self._finder.follow(address)
+
+    def asked_by(self, id: str) -> None:
+        """Who asks, lives: if he did not answer the last time, there is news for our score."""
+        survey = self._finder.survey
+        if survey is not None and survey.view(id) is None:
+            self._finder.search()
+
+    def search_again(self) -> None:
+        """What we know of the others has led to a promotion that was refused: ask them now."""
+        self._finder.search()
 
     def expect(self, address: str) -> None:
         """We have stepped down so that this broker can be promoted: clients are told so, and we look there first."""
@@ -117,6 +130,17 @@ class Backup(Role):
         return self._finder.survey
 
     @property
+    def hushed(self) -> frozenset[str]:
+        outcomes = self._finder.survey.outcomes if self._finder.survey is not None else {}
+        silent = {address for address, outcome in outcomes.items() if outcome is Outcome.SILENT}
+        return frozenset(silent | ({self._hushed} if self._hushed else set()))
+
+    @property
+    def outlook(self) -> Outlook:
+        finder = self._finder
+        return Outlook(finder.stage is not Stage.SEARCHING, finder.survey, tuple(finder.heard))
+
+    @property
     def doubt(self) -> bool:
         return self._doubt or self.stood
 
@@ -142,7 +166,7 @@ class Backup(Role):
 
     def _found(self, link: Link) -> None:
         now = self.env.now()
-        self._pulse = Pulse(now, now)
+        self._pulse, self._hushed = Pulse(now, now), ""
         self._joining = Joining(self.node, link, self, self._position, self._aside)
         self._joining.start()
 
@@ -185,10 +209,9 @@ class Backup(Role):
         joining.send(Kind.ACK, b"")
 
     def _hold_to(self, position: int) -> None:
-        """We hold everything up to here; as a member of the set we have thereby had a part in what is confirmed."""
-        self._position = position
-        if self.node.whole:
-            self.node.acknowledged = position
+        """We hold everything up to here, and have thereby had a part in what is confirmed; also when we do not know
+        that we count: the primary may have listed us, and died before that has come."""
+        self._position = self.node.acknowledged = position
 
     def membership(self, position: int, membership: Membership) -> None:
         """A new in-sync set, in its place in the log."""
@@ -246,6 +269,7 @@ class Backup(Role):
     def lost(self, reason: str, silent: bool = False) -> None:
         """`silent`: the primary has not hung up; it was not heard any more."""
         self._doubt = self._doubt or not silent
+        self._hushed = self.leader.address if silent and self.leader is not None else ""
         self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
         self._leave()
         self._finder.lost()

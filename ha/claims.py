@@ -45,6 +45,8 @@ class ClaimRequest:
     force: bool = False
     whole: bool = True
     """As in `Claim`."""
+    behind: bool = False
+    """The manager knows that another whole member may hold more, which was not confirmed."""
 
     @property
     def ballot(self) -> tuple[int, str]:
@@ -58,6 +60,7 @@ class ClaimRequest:
             "base": self.base.to_json(),
             "force": self.force,
             "whole": self.whole,
+            "behind": self.behind,
         }
 
     @classmethod
@@ -70,6 +73,7 @@ class ClaimRequest:
             InSync.from_json(value.get("base")),
             bool(value.get("force")),
             bool(value.get("whole")),
+            bool(value.get("behind")),
         )
 
 
@@ -87,7 +91,8 @@ def grant(me: View, claim: ClaimRequest) -> str:
         return f"{me.member} knows in-sync set {me.in_sync.key}, the claim is based on {claim.base.key}"
     if not claim.whole and me.whole and me.id in claim.base:
         return f"{me} is a whole member of the in-sync set, and the claimant is not"
-    if me.state is State.READY and me.whole and me.id in claim.base and me.position > claim.position:
+    ahead = me.state is State.READY and me.whole and me.id in claim.base and me.position > claim.position
+    if ahead and not claim.behind:
         return f"{me} is ahead of position {text(claim.position)}"
     return ""
 

@@ -25,6 +25,10 @@ def add_arguments(command: str, parser: Parser) -> None:
     elif command == "promote":
         text = "even if confirmed messages may be lost: asks first without, and prints what speaks against it"
         parser.add_argument("--force", action="store_true", help=text)
+        text = "also when another broker in sync holds more that was not confirmed; for resource managers"
+        parser.add_argument("--behind", action="store_true", help=text)
+        text = "if another broker is primary, ask it to hand over; for resource managers"
+        parser.add_argument("--takeover", action="store_true", help=text)
 
 
 def ping(options: Options, target: Target, deadline: Deadline) -> int:
@@ -95,8 +99,10 @@ def query(options: Options, target: Target, deadline: Deadline) -> int:
 
 
 def promote(options: Options, target: Target, deadline: Deadline) -> int:
+    flags = {"behind": options.behind, "takeover": options.takeover}
+    arguments = {name: True for name, wanted in flags.items() if wanted}
     try:
-        result, overridden = ask(target, deadline, "ha.promote"), ""
+        result, overridden = ask(target, deadline, "ha.promote", arguments), ""
     except RequestRefused as refusal:
         if not options.force:
             raise

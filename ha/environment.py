@@ -60,6 +60,8 @@ class Exchanged:
     """Of every broker that has an entry, ours included."""
     error: str = ""
     """Why it failed; then nothing is known, not even whether our entry was written."""
+    gone: frozenset[str] = frozenset()
+    """Ids of brokers that the manager knows to be dead: their nodes were fenced, or all that ran there was stopped."""
 
 
 class Link(Protocol):

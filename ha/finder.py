@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Answer, Link, Outcome
@@ -54,7 +55,9 @@ class Finder:
         self.hint = ""
         """Address."""
         self.survey: Survey | None = None
-        """Of the last round, if it has found no primary."""
+        """Of the last round, if it has found no primary: the answers of those whom a promotion would ask."""
+        self.heard: list[View] = []
+        """Who has answered so far in the round under way."""
         self._hint_attempts = 0
         self._attempt = 0
         self._delay = FIRST_DELAY
@@ -92,7 +95,7 @@ class Finder:
         """Go there at once."""
         self._begin_again()
         self.hint, self._hint_attempts, self._delay = address, 0, FIRST_DELAY
-        self.survey = None
+        self._forget()
         self.search()
 
     def expect(self, address: str) -> None:
@@ -114,24 +117,32 @@ class Finder:
         self._delay = FIRST_DELAY
 
     def lost(self) -> None:
-        """The link is no more."""
+        """The link is no more.  If it was a good one, ask at once: a manager wants to know who holds most."""
         self._attempt += 1
-        self._again()
+        self._again(at_once=self._delay == FIRST_DELAY)
+        self._node.candidacy.look()
 
     # ---- asking around --------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         self._begin_again()
-        settings = self._node.settings
+        self.heard = []
+        attempt, settings = self._attempt, self._node.settings
         timeout = min(settings.heartbeat, settings.maintenance)
-        self._round = self._node.ask_all(timeout, self._surveyed, self._is_primary, self._node.everybody())
+        enough = partial(self._answered, attempt)
+        self._round = self._node.ask_all(timeout, self._surveyed, enough, self._node.everybody())
 
-    def _is_primary(self, answer: Answer) -> bool:
+    def _answered(self, attempt: int, answer: Answer) -> bool:
+        """One of them.  Is it the primary?"""
         try:
             view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
         except LinkError:
             return False
-        return view is not None and self._would_follow(view)
+        if view is None or view.id == self._node.id or attempt != self._attempt:
+            return False
+        self.heard.append(view)
+        self._node.candidacy.look()
+        return self._would_follow(view)
 
     def _would_follow(self, view: View) -> bool:
         node = self._node
@@ -143,13 +154,22 @@ class Finder:
         self._round = None
         survey = Survey.of(self._node.id, answers)
         primaries = [view for view in survey.views if self._would_follow(view)]
-        self.survey = None if primaries else survey
+        self.survey = None if primaries else self._of_the_cluster(answers)
         if primaries:
             self._connect(max(primaries, key=lambda view: view.ballot).address)
         elif told := self._told(survey):
             self._connect(told)
         else:
             self._again()
+        self._node.candidacy.look()
+
+    def _of_the_cluster(self, answers: dict[str, Answer]) -> Survey | None:
+        """None when somebody has just told of members who were not asked."""
+        members = self._node.latest()
+        if any(address not in answers for address in members):
+            self._delay = FIRST_DELAY
+            return None
+        return Survey.of(self._node.id, {address: answers[address] for address in members})
 
     def _told(self, survey: Survey) -> str:
         """A primary that others follow and that we did not ask: it may have become a member after our list was made."""
@@ -177,8 +197,10 @@ class Finder:
         if isinstance(end, Answer):
             self._not_connected(end)
             return
-        self.stage, self.survey = Stage.FOUND, None
+        self.stage = Stage.FOUND
+        self._forget()
         self._found(end)
+        self._node.candidacy.look()
 
     def _not_connected(self, answer: Answer) -> None:
         if self.hint:
@@ -198,16 +220,21 @@ class Finder:
 
     # ---- the next attempt -----------------------------------------------------------------------------------------
 
+    def _forget(self) -> None:
+        """What was answered is out of date."""
+        self.survey, self.heard = None, []
+
     def _begin_again(self) -> None:
         """Whatever is under way is out of date."""
         self.stage = Stage.SEARCHING
         self._attempt += 1
 
-    def _again(self) -> None:
+    def _again(self, at_once: bool = False) -> None:
         """Try again after a delay that grows up to link-maintenance-interval."""
         attempt = self._attempt
         self.stage = Stage.SEARCHING
-        delay, self._delay = self._delay, min(self._delay * 1.5, self._node.settings.maintenance)
+        delay = 0.0 if at_once else self._delay
+        self._delay = min(self._delay * 1.5, self._node.settings.maintenance)
         self._env.after(delay, lambda: self._retry(attempt))
 
     def _retry(self, attempt: int) -> None:

@@ -4,7 +4,7 @@
     node.persisted  ballot and in-sync set, on disk before they are acted upon
     node.whole      we hold everything up to `role.position` (see `promotion.py`)
     node.lineage    under whose claim the content of each epoch was written, and what that leader held when it took over
-    node.acknowledged   up to where we held everything while we were a backup in the in-sync set
+    node.acknowledged   up to where we have told a primary that we hold everything
     node.led        the epochs in which we were primary, since this process began
     node.role       Primary or Backup
 
@@ -20,6 +20,7 @@ from typing import Any
 
 from ha.advice import advise
 from ha.backup import Backup
+from ha.candidacy import Candidacy
 from ha.claims import Claim, ClaimRequest, grant
 from ha.difference import Lineage, Origin
 from ha.environment import Answer, Configuration, Environment, Json, Link
@@ -27,7 +28,7 @@ from ha.membership import HaState, InSync, Member
 from ha.operations import Membership
 from ha.position import text
 from ha.primary import Primary
-from ha.promoter import Promoter
+from ha.promoter import NO_WISH, Promoter, Wish
 from ha.relocation import Relocation, choose
 from ha.requests import NodeRequests, Reply
 from ha.role import Role
@@ -35,6 +36,7 @@ from ha.safety import Safety
 from ha.settings import NodeSettings
 from ha.status import State, check_transition
 from ha.survey import Round
+from ha.takeover import Takeover
 from ha.view import Survey, View
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import InvariantError, LinkError, ReplyCode
@@ -58,12 +60,14 @@ class Node:
         self.led: set[int] = set()
         self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait)
         self.promoter: Promoter | None = None
+        self.takeover: Takeover | None = None
         self.relocation: Relocation | None = None
         self.stopped = False
         self._heard = InSync()  # the newest set that anybody has told us of; good for finding brokers, not for deciding
         self._sampled_at = -1.0
         self._sampled = (0, 0)
         self.requests = NodeRequests(self)
+        self.candidacy = Candidacy(self)
         self.role: Role = Backup(self)
 
     # ---- who we are -----------------------------------------------------------------------------------------------
@@ -137,6 +141,7 @@ class Node:
         self.state = new
         self.env.log("notice", f"{old.value} -> {new.value}: {reason}")
         self.env.event("state", old=old.value, new=new.value, reason=reason, last_pos=self.role.position)
+        self.candidacy.look()
 
     def set_address(self, address: str) -> None:
         """Where other brokers reach us, once the ports are open."""
@@ -159,6 +164,7 @@ class Node:
         if self.stopped:
             return
         self.role.tick()
+        self.candidacy.tick()
         self._sample()
         self.env.after(self.settings.heartbeat / 4, self._tick)
 
@@ -234,17 +240,23 @@ class Node:
 
     # ---- promotion ------------------------------------------------------------------------------------------------
 
-    def promote(self, reply: Reply, force: bool = False, known: InSync | None = None) -> None:
-        """Become primary if that is safe.  A primary says yes and changes nothing."""
+    def promote(self, reply: Reply, wish: Wish = NO_WISH) -> None:
+        """Become primary if that is safe (`promotion.py`).  A primary says yes and changes nothing."""
         if self.state.is_primary or self.state is State.STANDALONE:
             reply({"ok": True, "result": {}})
-            return
-        fresh = self.promoter is None
-        if self.promoter is None:
-            self.promoter = Promoter(self, force, known)
-        self.promoter.replies.append(reply)
-        if fresh:
+        elif self.takeover is not None and wish.takeover:
+            self.takeover.replies.append(reply)
+        elif self.promoter is not None:
+            self.promoter.replies.append(reply)
+        else:
+            self.promoter = Promoter(self, wish)
+            self.promoter.replies.append(reply)
             self.promoter.start()
+
+    def take_over(self, primary: View, wish: Wish, replies: list[Reply]) -> None:
+        """The manager wants us, and this one is primary."""
+        self.takeover = Takeover(self, primary, wish, replies)
+        self.takeover.start()
 
     def pause_backup(self) -> None:
         if isinstance(self.role, Backup):
@@ -253,6 +265,11 @@ class Node:
     def resume_backup(self) -> None:
         if isinstance(self.role, Backup):
             self.role.resume()
+
+    def search_again(self) -> None:
+        """A promotion was refused: the score may be made of facts that are not true any more."""
+        if isinstance(self.role, Backup):
+            self.role.search_again()
 
     def become_primary(self, claim: Claim, forced: bool = False) -> None:
         """The claim stands: our log goes on in the new epoch, and clients are let in."""
@@ -273,11 +290,21 @@ class Node:
         self.set_state(State.RECOVERING)
         self.configuration.on_promoted()
         self.env.log("notice", f"promoted: primary of epoch {claim.epoch} at {text(self.engine.position)}")
-        attrs = {"members": len(claim.members), **({"forced": "true"} if forced else {})}
-        self.env.event("promoted", last_pos=self.engine.position, attrs=attrs)
-        if forced:
-            self.env.log("warning", "promoted by force: confirmed messages may be lost")
+        self._say_promoted(claim, forced)
         role.start()
+
+    def _say_promoted(self, claim: Claim, forced: bool) -> None:
+        attrs: Json = {"members": len(claim.members)}
+        if forced:
+            attrs["forced"] = "true"
+            self.env.log("warning", "promoted by force: confirmed messages may be lost")
+        elif not claim.whole and claim.base.version and self.safety.probes:
+            attrs["total_failure"] = "true"
+            what = "every member of the in-sync set has died or restarted; what was only in memory is lost"
+            self.env.log("warning", f"promoted after a total failure: {what}")
+        elif not claim.whole and claim.base.version:
+            self.env.log("warning", "promoted without holding everything: confirmed messages may be lost")
+        self.env.event("promoted", last_pos=self.engine.position, attrs=attrs)
 
     def claimed(self, claim: ClaimRequest) -> Json:
         """Another broker claims an epoch; what we answer is on disk before we answer it."""

@@ -24,7 +24,7 @@ from ha.replica_source import Standing
 from ha.salvage_door import Peers, SalvageDoor
 from ha.salvage_files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings
-from ha.shutdown import may_stop
+from ha.shutdown import is_last, may_stop
 from ha.standalone import Standalone
 from ha.state_file import NAME as STATE_FILE
 from ha.state_file import FileDirectory, StateFileError, stored
@@ -224,7 +224,9 @@ class HaPlugin:
             return
         node.set_address(own_address(node.settings.brokers, host.addresses))
         env.event("start", attrs={"broker_id": node.id, "address": node.settings.address})
+        node.candidacy.news = lambda: host.tell(notice(node))
         node.start()
+        host.tell(notice(node))
 
     def may_stop(self) -> str:
         """A controlled stop: why that would lose messages, if the options say that it must not."""
@@ -248,6 +250,22 @@ class HaPlugin:
             self._env.events.close()
 
 
+def notice(node: Node) -> dict[str, str]:
+    """What a supervisor should know; see `PluginHost.tell`."""
+    score = node.candidacy.score
+    if node.state.is_primary:
+        text = f"{node.state.value}: primary of epoch {node.epoch}"
+    else:
+        may = "must not be promoted now" if score is None else f"promotion score {score}"
+        text = f"{node.state.value}: backup, {may}"
+    return {
+        "STATUS": text,
+        "X_QPID_STATE": node.state.value,
+        "X_QPID_SCORE": "" if score is None else str(score),
+        "X_QPID_LAST": "1" if is_last(node) else "",
+    }
+
+
 def standing(node: Node) -> Standing:
     """What the followers of a cluster's queues are told: only the primary serves them."""
     refusal = "" if node.state.is_primary else node.refusal_text()
@@ -267,9 +285,8 @@ def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSe
         backup_timeout=options.ha_backup_timeout,
         promote_timeout=options.ha_promote_timeout,
         relocate_timeout=options.ha_relocate_timeout,
-        # A file answers everybody at once: whoever can record a smaller set has not been overtaken.  Pacemaker needs
-        # time to notice a cut, and until then both sides believe that they have quorum.
-        isolation_wait=0.0 if options.ha_registry == "file" else options.ha_isolation_wait,
+        # A registry answers only whoever was not overtaken; Pacemaker's waits itself until the other side is fenced.
+        isolation_wait=0.0 if options.ha_registry != "none" else options.ha_isolation_wait,
         isolation_timeout=options.ha_isolation_timeout,
         registry=options.ha_registry != "none",
         registry_timeout=options.ha_registry_timeout,

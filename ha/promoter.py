@@ -4,18 +4,22 @@
       └──▶ CLAIMING: we follow nobody and have voted for ourselves ──denied──▶ done, a backup again
               └──▶ primary
 
-Both steps run in parallel over all brokers, and end as soon as everyone who can answer has answered.
+Both steps run in parallel over all brokers, and end as soon as everyone who can answer has answered.  A broker that has
+been silent lately gets less time, where a majority or the registry vouches for the newest set and we are a whole member
+of it: then a silent one changes nothing.  (How long it is waited for was never what promotion rests on.)
 
 If the manager has a registry, it is read *before* the brokers are asked: were it read later, it could hold the set of a
-broker that had said just before that it is no primary, and we would take it for one that has lost its memory.  In the
-second step our ballot is written into it, and it is read again (that order is what matters: `registry.py`).
+broker that had said just before that it is no primary, and we would take it for one that has lost its memory.  A
+backup that has lost its primary has mostly read it already, for its score, and that saves the first reading.  In the
+second step our ballot is written into it, and it is read again (that order is what matters: `registry.py`): what came
+into it since the first reading is found there, and the claim fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent
 from ha.environment import Answer, Exchanged, Json, Outcome
@@ -29,25 +33,51 @@ if TYPE_CHECKING:
     from ha.node import Node
 
 
+@dataclass(frozen=True)
+class Wish:
+    """How the manager wants it."""
+
+    force: bool = False
+    """Whatever may be lost."""
+    behind: bool = False
+    """Though another one holds more that was not confirmed."""
+    takeover: bool = False
+    """If another one is primary: ask it to hand over."""
+    known: InSync = field(default_factory=InSync)
+    """The in-sync set that the manager has on record."""
+
+
+NO_WISH: Final = Wish()
+GRACE: Final = 0.2
+"""Of `ha-promote-timeout`: for brokers that have been silent lately."""
+
+
 class Promoter:
     """Lives for one attempt; every caller that asks meanwhile gets its result."""
 
-    def __init__(self, node: Node, force: bool, known: InSync | None) -> None:
+    def __init__(self, node: Node, wish: Wish) -> None:
         self._node = node
-        self._known = known or InSync()
-        self._force = force
+        self._wish = wish
+        self._known = wish.known
+        self._force = wish.force
+        self._behind = wish.behind
         self.replies: list[Callable[[Json], None]] = []
         self._survey = Survey((), {})
         self._record = Record(known=self._known)
 
     def start(self) -> None:
-        self._node.env.event("promote_request", attrs={"force": self._force})
-        self._exchange(None, self._looked_up)
+        node = self._node
+        node.env.event("promote_request", attrs={"force": self._force})
+        if record := node.candidacy.recent():
+            self._record = replace(record, known=self._known)
+            self._ask(node.latest(), {})
+        else:
+            self._exchange(None, self._looked_up)
 
     def _looked_up(self, exchanged: Exchanged | None) -> None:
         node = self._node
         if exchanged is not None and not exchanged.error:
-            self._record = Record(exchanged.states, self._known, registry=True)
+            self._record = Record.read(exchanged, self._known)
         elif exchanged is not None and not self._force:
             self._end(f"{node.member} cannot be promoted: the registry does not answer: {exchanged.error}")
             return
@@ -56,7 +86,21 @@ class Promoter:
     def _ask(self, addresses: list[str], before: dict[str, Answer]) -> None:
         node = self._node
         timeout = node.settings.promote_timeout
-        node.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
+        asked = node.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
+        node.env.after(GRACE * timeout, lambda: self._hurry(asked, before))
+
+    def _hurry(self, asked: Round, before: dict[str, Answer]) -> None:
+        """Whoever has been silent lately is not waited for once more, if nothing depends on what he says."""
+        node = self._node
+        answers = {**before, **asked.answers}
+        silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
+        if asked.over or not silent <= node.role.hushed:
+            return
+        survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
+        verdict = self._decide(survey)
+        proven = node.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
+        if isinstance(verdict, Claim) and verdict.whole and proven:
+            asked.end()
 
     def _exchange(self, state: HaState | None, done: Callable[[Exchanged | None], None]) -> None:
         """None is the answer of a manager that has no registry."""
@@ -80,26 +124,27 @@ class Promoter:
             self._ask(untold, answers)
             return
         self._survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
-        if isinstance(verdict := self._decide(), Refuse):
+        if isinstance(verdict := self._decide(self._survey), Refuse):
             self._end(verdict.text)
             return
         # Our position must stand still before it is claimed, so leave the old primary first and look again.
         node.pause_backup()
-        verdict = self._decide()
+        verdict = self._decide(self._survey)
         if isinstance(verdict, Refuse):
             node.resume_backup()
             self._end(verdict.text)
             return
         self._claim(verdict)
 
-    def _decide(self) -> Refuse | Claim:
+    def _decide(self, survey: Survey) -> Refuse | Claim:
         node = self._node
-        return decide(node.view(), self._survey, node.safety, self._force, self._record)
+        return decide(node.view(), survey, node.safety, self._force, self._record, self._behind)
 
     def _claim(self, claim: Claim) -> None:
         node = self._node
         node.persist(epoch=claim.epoch, leader=node.id)
-        request = ClaimRequest(claim.epoch, node.member, node.view().position, claim.base, self._force, claim.whole)
+        position, flags = node.view().position, (self._force, claim.whole, self._behind)
+        request = ClaimRequest(claim.epoch, node.member, position, claim.base, *flags)
         answered = [address for address, outcome in self._survey.outcomes.items() if outcome is Outcome.ANSWERED]
         both: Both[dict[str, Answer], Exchanged | None]
         both = Both(lambda answers, exchanged: self._claimed(claim, answers, exchanged))
@@ -143,9 +188,14 @@ class Promoter:
     def _end(self, refusal: str) -> None:
         node = self._node
         node.promoter = None
+        primary = next((view for view in self._survey.views if view.state.is_primary), None)
+        if refusal and primary is not None and self._wish.takeover and not node.stopped:
+            node.take_over(primary, self._wish, self.replies)
+            return
         if refusal:
             node.env.log("warning", refusal)
             node.env.event("promote_request", result="refused", reason=refusal)
+            node.search_again()
         for reply in self.replies:
             reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": {}})
 

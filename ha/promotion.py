@@ -21,7 +21,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
     R3  nobody heard knows of an epoch (fresh cluster):
           safety manager, and a P is silent                    => refused, or by force; else claim
     R4  I whole and in N:
-          a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more)
+          a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
           I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent, or I stood still
           and another member of N is silent
                                                                => refused, or by force; else claim
@@ -30,12 +30,15 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           a P of N is silent (it may live, and be whole)       => refused, unless safety is availability, or by force
           the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
-          a reachable P holds more                             => refused, P named; else claim: total failure, best copy
+          a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
 R4's doubt: a primary that lives removes a backup only after it has lost it. A backup that ran all the time, and whose
 primary simply fell silent, has lost it because the primary stands still or is cut off, and then it is for the manager
 to say who goes on. But one that was stopped itself, or that the primary has hung up on, may be a removed one; the
 primary knows, and those that have stayed in the set.
+
+`behind` is for a manager that knows who holds more (by the scores, `score.py`) and has chosen all the same: what the
+other one holds beyond this broker was never confirmed, since nothing is without a whole member of N.
 
 R3's silence: who is new, or has lost its disk, cannot tell a fresh cluster from one whose other members hold
 everything and do not hear it.
@@ -45,6 +48,9 @@ R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of
 a newer set, and "fresh" means that the registry is empty, too.  N is not taken for certain when a broker that was heard
 knows a newer set than the registry: it was switched on later, or lost its content.
 
+A registry may also know that a silent broker is *gone* (its node was fenced): then it is as dead as one whose host says
+that nobody listens.
+
 `known` is an in-sync set that the manager has on record in its own way; it counts as if a broker had said it.
 
 The second step, the claim, is in `claims.py`.
@@ -53,10 +59,10 @@ The second step, the claim, is in `claims.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ha.claims import Claim
-from ha.environment import Outcome
+from ha.environment import Exchanged, Outcome
 from ha.membership import HaState, InSync, Member
 from ha.position import LAST_EPOCH, text
 from ha.safety import Safety
@@ -79,6 +85,12 @@ class Record:
     known: InSync = field(default_factory=InSync)
     registry: bool = False
     """Is there one, and has it answered?"""
+    gone: frozenset[str] = frozenset()
+    """As in `Exchanged`."""
+
+    @classmethod
+    def read(cls, exchanged: Exchanged, known: InSync | None = None) -> Record:
+        return cls(exchanged.states, known or InSync(), True, exchanged.gone)
 
     @property
     def newest(self) -> InSync:
@@ -88,6 +100,15 @@ class Record:
         """Is this the newest set for certain?"""
         sets = [state.in_sync.key for state in self.states]
         return self.registry and max(sets, default=InSync().key) >= newest.key
+
+    def settle(self, survey: Survey, newest: InSync) -> Survey:
+        """Who is silent, and gone, is not only silent."""
+        gone = {member.address for member in newest.members if member.id in self.gone}
+        outcomes = {
+            address: Outcome.REFUSED if outcome is Outcome.SILENT and address in gone else outcome
+            for address, outcome in survey.outcomes.items()
+        }
+        return replace(survey, outcomes=outcomes)
 
 
 @dataclass(frozen=True)
@@ -102,6 +123,7 @@ class _Case:
     """The highest ballot."""
     certain: bool
     """Can no silent broker know a newer set?"""
+    behind: bool = False
 
     @property
     def whole(self) -> bool:
@@ -117,15 +139,26 @@ class _Case:
         return [address for address, outcome in self.survey.outcomes.items() if outcome is Outcome.SILENT]
 
 
+def newest_set(me: View, views: Iterable[View], record: Record | None = None) -> InSync:
+    """Of all that are known."""
+    sets = [me.in_sync, (record or Record()).newest, *(view.in_sync for view in views)]
+    return max(sets, key=lambda in_sync: in_sync.key)
+
+
 def decide(
-    me: View, survey: Survey, safety: Safety, force: bool = False, record: Record | None = None
+    me: View,
+    survey: Survey,
+    safety: Safety,
+    force: bool = False,
+    record: Record | None = None,
+    behind: bool = False,
 ) -> Refuse | Claim:
     """The first step's verdict."""
     record = record or Record()
-    sets = [me.in_sync, record.newest, *(view.in_sync for view in survey.views)]
-    newest = max(sets, key=lambda in_sync: in_sync.key)
+    newest = newest_set(me, survey.views, record)
+    survey = record.settle(survey, newest)
     ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
-    case = _Case(me, survey, safety, newest, max(ballots), record.covers(newest))
+    case = _Case(me, survey, safety, newest, max(ballots), record.covers(newest), behind)
     refusal = _forbidden(case) or ("" if force else _check(case))
     epoch = 1 + max(case.claimed[0], newest.epoch)
     if not refusal and epoch > LAST_EPOCH:
@@ -169,7 +202,7 @@ def _check(case: _Case) -> str:
     rivals = [view for view in survey.views if view.whole and view.id in newest]
     if case.whole:
         ahead = max((view for view in rivals if view.state is State.READY), key=lambda view: view.position, default=me)
-        if ahead.position > me.position:
+        if ahead.position > me.position and not case.behind:
             return f"{ahead} is ahead of position {text(me.position)}"
         return _doubt(case)
     what = _incomplete(me, newest)
@@ -196,8 +229,11 @@ def _unheard(case: _Case, what: str) -> str:
 
 
 def _better(case: _Case, what: str) -> str:
-    """R5: nobody is whole any more, so the best copy wins."""
-    best = max(case.survey.views, key=_content, default=case.me)
+    """R5: nobody is whole any more, so the best copy wins; not of a broker that has left the cluster.  If only the
+    registry says that it has left, that was never in force, and its copy may have all that was confirmed."""
+    voters = case.safety.voters(newest_set(case.me, case.survey.views))
+    copies = [view for view in case.survey.views if not voters or view.address in voters]
+    best = max(copies, key=_content, default=case.me)
     return f"{what}; {best} holds more" if _content(best) > _content(case.me) else ""
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ha.backup import Backup
 from ha.brokers import Brokers
 from ha.claims import ClaimRequest
 from ha.environment import Json
 from ha.membership import InSync
 from ha.primary import Primary
+from ha.promoter import Wish
 from ha.protocol import need
 from qpidd_py.errors import LinkError
 
@@ -98,9 +100,10 @@ class NodeRequests(RequestTable):
         self.add_later("ha.member", Brokers(node).request)
 
     def _promote(self, arguments: Json, user: str, reply: Reply) -> None:
-        """`ha.promote`: force, and in_sync, the set that the manager has on record."""
-        known = InSync.from_json(arguments["in_sync"]) if arguments.get("in_sync") else None
-        self._node.promote(reply, bool(arguments.get("force")), known)
+        """`ha.promote`: force, behind, takeover, and in_sync, the set that the manager has on record; see `Wish`."""
+        known = InSync.from_json(arguments["in_sync"]) if arguments.get("in_sync") else InSync()
+        flags = {name: bool(arguments.get(name)) for name in ("force", "behind", "takeover")}
+        self._node.promote(reply, Wish(**flags, known=known))
 
     def _relocate(self, arguments: Json, user: str, reply: Reply) -> None:
         """`ha.relocate`: to, the name, id or address of a backup; without it the one that has acknowledged most."""
@@ -120,6 +123,8 @@ class NodeRequests(RequestTable):
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)
             if isinstance(node.role, Primary) and ballot > node.persisted.ballot:
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
+            if isinstance(node.role, Backup):
+                node.role.asked_by(str(arguments["id"]))
         return node.view().to_json()
 
     def _claim(self, arguments: Json, user: str) -> Json:
@@ -133,6 +138,7 @@ class NodeRequests(RequestTable):
             "name": node.settings.name,
             "id": node.id,
             "epoch": node.epoch,
+            "score": node.candidacy.score,
             "stalled": stall["why"] if stall else "",
             "advice": node.advice(),
         }

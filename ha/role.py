@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ha.environment import Environment, Json, Link
+from ha.score import Outlook
 from ha.settings import NodeSettings
 from ha.view import Survey
 from qpidd_py.core import Batch, Engine
@@ -55,6 +56,16 @@ class Role(ABC):
     def survey(self) -> Survey | None:
         """What a search for a primary has found the last time, if there was none."""
         return None
+
+    @property
+    def hushed(self) -> frozenset[str]:
+        """Addresses where nobody has answered lately, though we have waited."""
+        return frozenset()
+
+    @property
+    def outlook(self) -> Outlook:
+        """What the promotion score depends on beside ourselves."""
+        return Outlook()
 
     @property
     def doubt(self) -> bool:

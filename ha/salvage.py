@@ -9,7 +9,7 @@ before it is dropped.  A message is put aside if all of this holds:
     gone        the primary does not hold it now (it is asked: a gambler may have had it all the same)
     possibly confirmed, by one of three grades:
       confirmed     its id is not above `safe` when we were primary: we may have told its publisher so
-      acknowledged  its id is not above our whole position as a member of the in-sync set: the primary may have
+      acknowledged  its id is not above the position up to which we told a primary that we hold all: it may have
       received      neither, but the primary, or one before it, took over with holes: what any broker got before that
                     may have been confirmed by those that are gone.  Never for ids that we have given out ourselves:
                     of those we know.
@@ -55,7 +55,7 @@ class Promises:
     safe: int
     """The highest position that it has called safe as primary."""
     acknowledged: int
-    """Up to where it held everything, as a member of the in-sync set."""
+    """Up to where it has told a primary that it holds everything."""
 
     def grade(self, id: int) -> Grade:
         """Of a message that is a suspect."""

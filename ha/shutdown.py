@@ -28,14 +28,20 @@ def may_stop(node: Node, rule: str) -> str:
     return loss if refused else ""
 
 
+def is_last(node: Node) -> bool:
+    """Is this a primary whose queues no backup in sync can take over?"""
+    role = node.role
+    if not isinstance(role, Primary) or role.ready() or not node.others():
+        return False
+    return any(True for _ in node.configuration.replicated())
+
+
 def would_lose(node: Node) -> str:
     """What a stop of this broker would cost; empty when a backup in sync can take over."""
     role = node.role
-    if not isinstance(role, Primary) or role.ready() or not node.others():
+    if not isinstance(role, Primary) or not is_last(node):
         return ""
     queues = [queue for queue, _ in node.configuration.replicated()]
-    if not queues:
-        return ""
     messages = sum(queue.ready + queue.unacked for queue in queues)
     return (
         f"{node.member} is primary, and no backup is in sync: {len(queues)} queues with {messages} messages would be "

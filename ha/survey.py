@@ -37,6 +37,19 @@ class Round:
             env.request(address, method, arguments, timeout, self._receiver(address))
         env.after(timeout if self._open else 0.0, self._finish)
 
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """So far; whoever is missing counts as SILENT."""
+        return dict(self._answers)
+
+    @property
+    def over(self) -> bool:
+        return self._finished
+
+    def end(self) -> None:
+        """Do not wait for the others."""
+        self._finish()
+
     def cancel(self) -> None:
         self._finished = True
 

@@ -3,7 +3,8 @@
 Real: the core, the broker (sessions, virtual host), the HA node, the state file's codec.  Simulated: time and clocks,
 the network (`network.py`), processes with their crashes and pauses (`process.py`, `environment.py`) and disks
 (`disk.py`), clients that speak AMQP octets (`clients.py`, `producers.py`, `consumers.py`, `architects.py`), resource
-managers (`manager.py`; what they may do: `rules.py`), their registry (`registry.py`) and the faults (`faults.py`).
+managers (`manager.py`, `score_manager.py`; what they may do: `rules.py`), their registry (`registry.py`) and the faults
+(`faults.py`).
 
     seed ──plan.py──▶ Scenario (scenario.py) ──simulation.py──▶ holds, or Violation
                         ▲        │

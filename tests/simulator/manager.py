@@ -31,6 +31,12 @@ class Manager:
         self._turn = 0
         self.scheduler.at(self.rng.uniform(0.01, 0.05), self._poll)
 
+    def news(self, process: BrokerProcess) -> None:
+        """A broker has another state or another promotion score; this manager asks for itself."""
+
+    def died(self, process: BrokerProcess) -> None:
+        """A process has ended."""
+
     def _poll(self) -> None:
         self.scheduler.at(POLL * self.rng.uniform(0.5, 1.0), self._poll)
         self.rules.fence_isolated()
@@ -64,11 +70,15 @@ class Manager:
         promote(self.simulation, process, self.name)
 
 
+def may_be_asked(simulation: Simulation, process: BrokerProcess) -> bool:
+    """Is it there, of the cluster, and may a manager promote it now?  Fences whom it must."""
+    enrolled = process.running and process.address in simulation.history.enrolled
+    return enrolled and simulation.rules.may_promote(process)
+
+
 def promote(simulation: Simulation, process: BrokerProcess, who: str, force: bool = False) -> None:
     """Ask a broker to become primary, if a manager may."""
-    if not process.running or process.address not in simulation.history.enrolled:
-        return
-    if not simulation.rules.may_promote(process):
+    if not may_be_asked(simulation, process):
         return
     simulation.scheduler.log(who, f"promote {process.name}")
 

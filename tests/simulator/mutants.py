@@ -1,7 +1,7 @@
 """The HA core, broken on purpose in ways that have lost messages elsewhere: the invariants must notice.
 
-The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted) and `mistakes_log.py` (what is copied,
-kept and said).
+The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_log.py` (what is copied,
+kept and said) and `mistakes_score.py` (what a resource manager is told).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_safety as safety
+from tests.simulator import mistakes_score as score
 
 
 @dataclass(frozen=True)
@@ -49,4 +50,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-twice": Mutant(log.confirm_twice),
     "demote-before-closing": Mutant(log.demote_before_closing),
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
+    "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600),
+    "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600),
+    "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),
+    "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum"),
 }

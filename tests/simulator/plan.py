@@ -9,6 +9,8 @@ Options of a scenario:
     calm        there are planned switch-overs only
     settings    of the nodes, where they differ from the usual
     spares      brokers that are no members, but may become some
+    scores      the manager goes by the promotion scores alone, as Pacemaker does
+    fencing     the registry knows that who has no power is gone
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
 """
 
@@ -40,6 +42,8 @@ MOMENTS = (
     "demote",
 )
 """When a trap springs."""
+SCORED = ("quorum", "registry", "manager")
+"""Modes of `ha-safety` in which Pacemaker is used."""
 SKEWS = {"quorum": 0.2, "registry": 0.2, "manager": 0.02, "availability": 0.02, "gamble": 0.02}
 """By how much a clock may be fast or slow: where the promise rests on no clock, by a lot."""
 
@@ -56,6 +60,10 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = ()) -> Scenario:
     options["settings"] = _settings(rng, mode)
     if set(faults) == {"relocate"}:
         options["calm"] = True
+    if mode in SCORED and Random(f"scores {seed} {mode}").random() < 0.4:
+        options |= {"scores": True, "managers": 1}
+    if mode == "registry" and Random(f"fencing {seed}").random() < 0.5:
+        options["fencing"] = True
     clients, actions = _clients(rng, options)
     grows = "member" in faults or rng.random() < 0.1
     if grows or rng.random() < 0.3:

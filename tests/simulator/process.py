@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ha import state_file
@@ -132,6 +133,7 @@ class BrokerProcess(Ports):
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
         self.node = Node(self.settings, self.engine, VHostConfiguration(self.broker), self, self.state)
+        self.node.candidacy.news = partial(self.simulation.news, self)
         self.broker.hooks = ClusterHooks(self.node, NoReplication())  # type: ignore[arg-type]
         self.engine.on_batch = self._batch
         self.engine.on_membership = self.node.membership
@@ -185,6 +187,8 @@ class BrokerProcess(Ports):
                 refuse()
         self.simulation.history.crashed(self)
         self.simulation.rules.witness_died()
+        for manager in self.simulation.managers:
+            manager.died(self)
 
     def pause(self) -> None:
         self.scheduler.log(self.name, "is stopped (SIGSTOP)")

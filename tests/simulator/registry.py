@@ -58,7 +58,8 @@ class Registry:
 
         def read() -> None:
             entries = tuple(HaState.from_json(json.loads(entry)) for entry in self._entries.values())
-            self._later(lambda: answer(Exchanged(entries)))
+            gone = self._gone()
+            self._later(lambda: answer(Exchanged(entries, gone=gone)))
 
         def arrive() -> None:
             if not self._reaches(process):
@@ -71,6 +72,13 @@ class Registry:
 
         process.after(timeout, lambda: finish(Exchanged(error="the registry does not answer")))
         process.when_free(lambda: self._later(arrive))
+
+    def _gone(self) -> frozenset[str]:
+        """Where a manager fences, a node without power is a fenced one."""
+        if not self._simulation.scenario.option("fencing", False):
+            return frozenset()
+        brokers = self._simulation.brokers
+        return frozenset(process.state.id for process in brokers if process.life and not process.powered)
 
     def _later(self, call: Call) -> None:
         delay = self._rng.uniform(0.0002, 0.004) + self.slowness * self._rng.uniform(0.0, 2.0)

@@ -23,12 +23,15 @@ from tests.simulator.registry import Registry
 from tests.simulator.rules import Rules
 from tests.simulator.scenario import Action, Scenario
 from tests.simulator.scheduler import Scheduler, Violation
+from tests.simulator.score_manager import ScoreManager
 
 REPAIR_TIME = 20.0
 """Virtual seconds after the last fault in which the cluster must be active, everything delivered."""
 NAMES = "abcdefgh"
 FORCE_AFTER = 5.0
 """Virtual seconds after which an administrator helps, if disks were lost."""
+SCORED_WITHIN = 4.0
+"""Virtual seconds after the last fault in which a manager that goes by scores has found a primary."""
 CLIENT_ACTIONS = frozenset({"publish", "configure", "scrap"})
 
 SETTINGS = NodeSettings(
@@ -71,7 +74,10 @@ class Simulation:
         self.topology = topology.greeting(tuple(scenario.option("queues", ())))
         self.rules = Rules(self)
         self.registry = Registry(self)
-        self.managers = [Manager(self, f"rm{number or ''}") for number in range(scenario.option("managers", 1))]
+        kind = ScoreManager if scenario.option("scores", False) else Manager
+        self.managers: list[Manager] = [
+            kind(self, f"rm{number or ''}") for number in range(scenario.option("managers", 1))
+        ]
         self.network.before_heal = self.rules.fence_doomed
         self.faults = Faults(self)
         self.clients = [KINDS[fields["kind"]](self, fields) for fields in scenario.clients]
@@ -99,8 +105,15 @@ class Simulation:
     @property
     def members(self) -> list[BrokerProcess]:
         """The brokers that the cluster has now, as its newest set says."""
-        addresses = self.history.newest.brokers or self.settings.brokers
+        newest = self.history.newest
+        # A gambler may promote over the primary that has added a member, and take that one over without its list.
+        addresses = {*(newest.brokers or self.settings.brokers), *(member.address for member in newest.members)}
         return [process for process in self.brokers if process.address in addresses]
+
+    def news(self, process: BrokerProcess) -> None:
+        """A broker has another state or another promotion score."""
+        for manager in self.managers:
+            manager.news(process)
 
     def _do(self, action: Action) -> None:
         self.faults.do(action)
@@ -118,6 +131,8 @@ class Simulation:
         self.faults.stop()
         began = scheduler.now
         while why := self._unfinished():
+            if scheduler.now > began + SCORED_WITHIN:
+                self._check_scores()
             if scheduler.now > began + REPAIR_TIME:
                 raise Violation(f"liveness: {REPAIR_TIME:g} s after the repair {why}")
             if scheduler.now > began + FORCE_AFTER:
@@ -126,6 +141,13 @@ class Simulation:
         self.repair_time = scheduler.now - began
         (primary,) = [process for process in self.members if process.is_primary]
         self.history.judge.check_end(primary)
+
+    def _check_scores(self) -> None:
+        """Without its disk a broker is another one, and the cluster may wait for the old one until somebody decides."""
+        missing = self.scenario.option("scores", False) and not any(process.is_primary for process in self.brokers)
+        if missing and not self.rules.replaced:
+            found = ", ".join(f"{process.name} {process.node.candidacy.score}" for process in self.members)
+            raise Violation(f"liveness: {SCORED_WITHIN:g} s after the repair there is no primary; scores: {found}")
 
     def _unfinished(self) -> str:
         """What is still to happen; empty when the cluster is whole and drained, and not in the middle of a turn."""

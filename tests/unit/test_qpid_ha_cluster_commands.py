@@ -67,6 +67,12 @@ def test_relocate_goes_to_the_primary(run: Run, backup: SocketBroker, member: Fa
     assert member.asked == [("ha.relocate", {"to": "node2"})]
 
 
+def test_a_manager_may_promote_one_that_is_behind(run: Run, server: SocketBroker, member: FakeMember) -> None:
+    assert run("promote", "--cluster-manager", "--behind", "-b", server.address) == (0, "")
+    assert run("promote", "--cluster-manager", "--behind", "--takeover", "-b", server.address) == (0, "")
+    assert member.asked == [("ha.promote", {"behind": True}), ("ha.promote", {"behind": True, "takeover": True})]
+
+
 def test_the_name_may_come_first(run: Run, server: SocketBroker, member: FakeMember) -> None:
     assert run("--to", "b", "relocate", "--json", "-b", server.address)[0] == 0
     assert member.asked == [("ha.query", {}), ("ha.relocate", {"to": "b"})]

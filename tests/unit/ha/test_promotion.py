@@ -102,6 +102,15 @@ def test_best_copy_wins_when_every_member_has_restarted() -> None:
     assert "c (catchup" in refusal(restarted, survey(empty_a, partial_c))
 
 
+def test_the_copy_of_a_removed_broker_does_not_count() -> None:
+    """It cannot be promoted, so nobody could."""
+    newest = SET.change_brokers(("b:1", "c:1"), "a:1")
+    removed = view("a", State.CATCHUP, whole=False)
+    restarted = replace(view("b", State.JOINING, whole=False, in_sync=newest), position=0)
+    empty_c = replace(view("c", State.JOINING, whole=False, in_sync=newest), position=0)
+    assert isinstance(verdict(restarted, survey(removed, empty_c)), Claim)
+
+
 def test_restarted_broker_needs_every_member_answered_or_dead() -> None:
     me = view("b", State.JOINING, whole=False)
     assert isinstance(verdict(me, survey(a=Outcome.REFUSED, c=Outcome.REFUSED)), Claim)
@@ -155,8 +164,10 @@ def test_nonsense_is_silence() -> None:
     assert seen.outcomes == {"a:1": Outcome.SILENT}
 
 
-def request(epoch: int = 2, position: int = 100, base: InSync = SET, whole: bool = True) -> ClaimRequest:
-    return ClaimRequest(epoch, MEMBERS["b"], make(1, position), base, whole=whole)
+def request(
+    epoch: int = 2, position: int = 100, base: InSync = SET, whole: bool = True, behind: bool = False
+) -> ClaimRequest:
+    return ClaimRequest(epoch, MEMBERS["b"], make(1, position), base, whole=whole, behind=behind)
 
 
 def test_claim_is_granted_once_for_each_ballot() -> None:
@@ -173,6 +184,21 @@ def test_claim_is_denied_by_who_knows_more() -> None:
     assert grant(view("c", sequence=101, whole=False), request()) == ""
 
 
+def test_a_manager_that_knows_may_take_one_that_is_behind_and_nothing_worse() -> None:
+    me, ahead = view("b"), survey(view("c", sequence=101), a=Outcome.REFUSED)
+    found = decide(me, ahead, MANAGER, behind=True)
+    assert isinstance(found, Claim)
+    assert found.whole
+    assert grant(view("c", sequence=101), request(behind=True)) == ""
+    assert "knows in-sync set" in grant(view("c", in_sync=SET.shrink(["id-b"])), request(behind=True))
+    assert "the claimant is not" in grant(view("c"), request(behind=True, whole=False))
+    removed = survey(view("c", in_sync=SET.shrink(["id-b"])), a=Outcome.REFUSED)
+    assert isinstance(decide(me, removed, MANAGER, behind=True), Refuse)
+    copy = view("b", State.CATCHUP, whole=False)
+    best = survey(*(replace(view(name, State.CATCHUP, 200, whole=False)) for name in "ac"))
+    assert isinstance(decide(copy, best, MANAGER, behind=True), Refuse)
+
+
 @pytest.mark.parametrize("state", [State.JOINING, State.READY, State.RECOVERING, State.ACTIVE])
 def test_a_whole_member_denies_the_claim_of_one_that_is_not(state: State) -> None:
     """When it was asked it may have said that it had lost its memory, and have become primary since."""
@@ -183,8 +209,8 @@ def test_a_whole_member_denies_the_claim_of_one_that_is_not(state: State) -> Non
 
 
 def test_a_request_keeps_its_content_on_the_wire() -> None:
-    for whole in (True, False):
-        assert ClaimRequest.from_json(request(whole=whole).to_json()) == request(whole=whole)
+    for sent in (request(), request(whole=False), request(behind=True)):
+        assert ClaimRequest.from_json(sent.to_json()) == sent
 
 
 def test_one_denial_is_enough() -> None:
@@ -226,6 +252,22 @@ def test_a_whole_member_of_the_recorded_set_needs_nobody_else() -> None:
     assert isinstance(by_registry(doubting, ALONE, recorded(entry("a"))), Claim)
     assert "no majority" in refusal(doubting, ALONE)
     assert "was out of touch" in refusal(doubting, survey(view("c"), a=Outcome.SILENT))
+
+
+def test_a_silent_broker_whose_node_was_fenced_is_dead() -> None:
+    restarted = view("b", State.JOINING, whole=False)
+    entries = (entry("a"), entry("b"))
+    seen = survey(a=Outcome.SILENT, c=Outcome.REFUSED)
+    assert "a may hold more" in refused_by_registry(restarted, seen, recorded(*entries))
+    gone = Record(entries, registry=True, gone=frozenset({"id-a"}))
+    assert isinstance(by_registry(restarted, seen, gone), Claim)
+    answering = survey(view("a"), c=Outcome.REFUSED)
+    assert "a (ready" in refused_by_registry(restarted, answering, gone)
+    other = Record(entries, registry=True, gone=frozenset({"id-c"}))
+    assert "a may hold more" in refused_by_registry(restarted, seen, other)
+    found = by_registry(view("b"), survey(a=Outcome.REFUSED, c=Outcome.SILENT), other)
+    assert isinstance(found, Claim)
+    assert [member.name for member in found.members] == ["b"]
 
 
 def test_a_set_that_only_the_registry_knows_counts() -> None:

@@ -18,6 +18,7 @@ from ha.core_link import CoreLink
 from ha.environment import Answer, Exchanged, Json, Outcome
 from ha.membership import HaState
 from ha.node import Node
+from ha.promoter import Wish
 from ha.salvage import Header
 from ha.settings import NodeSettings
 from ha.status import State
@@ -357,7 +358,8 @@ class Host:
             if state is not None:
                 world.registry[self.name] = json.dumps(state.to_json())
             states = tuple(HaState.from_json(json.loads(entry)) for entry in world.registry.values())
-            world.at(LATENCY, self._guard(self.life, lambda: finish(Exchanged(states))))
+            gone = frozenset(f"id-{name}" for name in world.fenced)
+            world.at(LATENCY, self._guard(self.life, lambda: finish(Exchanged(states, gone=gone))))
 
         world.at(LATENCY, arrive)
         self.after(timeout, lambda: finish(Exchanged(error="no answer in time")))
@@ -372,9 +374,9 @@ class Host:
         self.world.lines.append(f"{self.world.clock:9.4f} {self.name} {level}: {text}")
 
     # ---- what tests do
-    def promote(self, force: bool = False) -> list[Json]:
+    def promote(self, force: bool = False, behind: bool = False, takeover: bool = False) -> list[Json]:
         replies: list[Json] = []
-        self.node.promote(replies.append, force)
+        self.node.promote(replies.append, Wish(force, behind, takeover))
         return replies
 
     def contents(self, queue: str) -> list[bytes]:
@@ -397,6 +399,8 @@ class World:
         """The manager's registry, for worlds with `registry=True`."""
         self.registry_lost: set[str] = set()
         """Names of the brokers that cannot reach it."""
+        self.fenced: set[str] = set()
+        """Names of the brokers that it knows to be dead."""
         self.lines: list[str] = []
         addresses = tuple(f"{name}:1" for name in names)
         self.hosts: dict[str, Host] = {}
