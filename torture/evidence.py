@@ -51,9 +51,9 @@ class Lead:
     went_on: int
 
 
-def leads(events: Iterable[Event]) -> list[Lead]:
+def leads(found_advances: Iterable[Advance]) -> list[Lead]:
     found: dict[tuple[str, int], list[Advance]] = defaultdict(list)
-    for one in advances(events):
+    for one in found_advances:
         found[one.node, one.epoch].append(one)
     return [
         Lead(node, epoch, min(one.until for one in ones), max(one.after for one in ones))
@@ -62,9 +62,14 @@ def leads(events: Iterable[Event]) -> list[Lead]:
 
 
 def confirmed_at_once(events: Iterable[Event]) -> list[str]:
+    """`two_confirming`, from the `confirm_sent` events of all brokers."""
+    return two_confirming(advances(events))
+
+
+def two_confirming(found_advances: Iterable[Advance]) -> list[str]:
     """Pairs of brokers of which one certainly confirmed after the other had begun to, and should not have.  Two may
     claim one epoch, and the higher id wins: then it is a fault only if each went on after the other had begun."""
-    found = leads(events)
+    found = leads(found_advances)
     pairs = [(old, new) for old in found for new in found if old.node != new.node and old.went_on > new.begun]
     return [
         f"{old.node} confirmed in epoch {old.epoch} after {new.node} had confirmed in epoch {new.epoch},"

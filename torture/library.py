@@ -19,8 +19,9 @@ SETTLE: Final = 30.0
 def _connection(context: Context) -> Connection:
     urls = ",".join(f"{host}:{port}" for host, port in context.addresses)
     return Connection(
-        urls, heartbeat=1, connect_timeout=1.0, reconnect_interval_max=0.5, client_id=context.record.client
-    )
+        urls, heartbeat=1, connect_timeout=context.connect_timeout, reconnect_interval_max=0.5,
+        client_id=context.record.client,
+    )  # fmt: skip
 
 
 class Producer:

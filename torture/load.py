@@ -38,25 +38,33 @@ class Context:
     draining: threading.Event
     rate: float
     """Messages a second."""
+    group: str = ""
+    """Several groups of clients may be at work at one time; each has queues of its own."""
+    connect_timeout: float = 1.0
+    """Seconds for an attempt to connect."""
+
+    def queue(self, kind: str) -> str:
+        return f"{self.group or 'torture'}.{kind}"
 
 
-LIBRARY, PLAIN, TRANSACTED, KEPT = "torture.library", "torture.plain", "torture.transacted", "torture.kept"
+LIBRARY, PLAIN, TRANSACTED, KEPT = "library", "plain", "transacted", "kept"
+"""Kinds of queues."""
 
 PRODUCERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
-    "library1": (0.25, lambda context: library.Producer(context, LIBRARY)),
-    "library2": (0.15, lambda context: library.Producer(context, PLAIN)),
-    "library3": (0.15, lambda context: library.Producer(context, KEPT)),
-    "plain1": (0.15, lambda context: plain.Producer(context, PLAIN, resend=True)),
-    "plain2": (0.15, lambda context: plain.Producer(context, KEPT, resend=False)),
-    "transacted1": (0.15, lambda context: plain.TransactedProducer(context, TRANSACTED)),
+    "library1": (0.25, lambda context: library.Producer(context, context.queue(LIBRARY))),
+    "library2": (0.15, lambda context: library.Producer(context, context.queue(PLAIN))),
+    "library3": (0.15, lambda context: library.Producer(context, context.queue(KEPT))),
+    "plain1": (0.15, lambda context: plain.Producer(context, context.queue(PLAIN), resend=True)),
+    "plain2": (0.15, lambda context: plain.Producer(context, context.queue(KEPT), resend=False)),
+    "transacted1": (0.15, lambda context: plain.TransactedProducer(context, context.queue(TRANSACTED))),
 }
 """Name → share of the rate, and how to make it."""
 
 CONSUMERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
-    "library4": (1.0, lambda context: library.Consumer(context, LIBRARY)),
-    "plain3": (1.0, lambda context: plain.Consumer(context, PLAIN)),
-    "transacted2": (1.0, lambda context: plain.TransactedConsumer(context, TRANSACTED)),
-    "plain4": (1.0, lambda context: plain.LateConsumer(context, KEPT)),
+    "library4": (1.0, lambda context: library.Consumer(context, context.queue(LIBRARY))),
+    "plain3": (1.0, lambda context: plain.Consumer(context, context.queue(PLAIN))),
+    "transacted2": (1.0, lambda context: plain.TransactedConsumer(context, context.queue(TRANSACTED))),
+    "plain4": (1.0, lambda context: plain.LateConsumer(context, context.queue(KEPT))),
 }
 ROLES: Final = {"producers": PRODUCERS, "consumers": CONSUMERS}
 SLOTS: Final = len(PRODUCERS) + len(CONSUMERS)
@@ -80,9 +88,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     addresses = tuple(_address(text) for text in arguments.addresses.split(","))
     threads = []
     for slot, (name, (share, make)) in zip(slots(arguments.role), ROLES[arguments.role].items(), strict=True):
-        record = Recorder(Path(arguments.directory), name)
+        record = Recorder(Path(arguments.directory), f"{arguments.group}.{name}" if arguments.group else name)
         place = Slot(Path(arguments.progress), slot)
-        context = Context(addresses, record, place, stopping, draining, arguments.rate * share)
+        context = Context(
+            addresses, record, place, stopping, draining, arguments.rate * share, arguments.group, arguments.patience
+        )  # fmt: skip
         threads.append(threading.Thread(target=_run, args=(make(context), record), name=name))
     for thread in threads:
         thread.start()
@@ -112,6 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--directory", required=True, help="for the histories")
     parser.add_argument("--progress", required=True, help="the shared file of demo.progress")
     parser.add_argument("--rate", type=float, default=300.0, help="messages a second, all producers together")
+    parser.add_argument("--group", default="", help="puts these clients and their queues apart from others")
+    parser.add_argument("--patience", type=float, default=1.0, help="seconds for an attempt to connect")
     return parser
 
 

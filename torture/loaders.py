@@ -7,15 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from demo.progress import Board, create
 from torture.brokers import die_with_parent
 from torture.load import ROLES, SLOTS
-from torture.network import Host
 
 STOP_TIME: Final = 45.0  # seconds
+
+
+class Place(Protocol):
+    """Where the clients run: what is started inside belongs to it."""
+
+    def inside(self) -> AbstractContextManager[None]: ...
 
 
 class LoadFailed(Exception):
@@ -25,12 +31,14 @@ class LoadFailed(Exception):
 class Loaders:
     """Producers and consumers, each role a process on the clients' host."""
 
-    def __init__(self, directory: Path, host: Host, addresses: str, rate: float) -> None:
+    def __init__(
+        self, directory: Path, host: Place, addresses: str, rate: float, group: str = "", patience: float = 1.0
+    ) -> None:
         self._directory = directory
         self._host = host
-        self._addresses = addresses
-        self._rate = rate
-        progress = directory / "progress"
+        self._words = ["--addresses", addresses, "--rate", str(rate), "--group", group, "--patience", str(patience)]
+        self._prefix = f"{group}-" if group else ""
+        progress = directory / f"{self._prefix}progress"
         create(progress, SLOTS)
         self.board = Board(progress)
         self._progress = progress
@@ -38,20 +46,23 @@ class Loaders:
 
     def start(self) -> None:
         for role in ROLES:
-            words = [role, "--addresses", self._addresses, "--directory", str(self._directory / "history"),
-                     "--progress", str(self._progress), "--rate", str(self._rate)]  # fmt: skip
-            with (self._directory / f"{role}.log").open("wb") as output, self._host.inside():
+            words = [role, "--directory", str(self._directory / "history"), "--progress", str(self._progress)]
+            words += self._words
+            with self._log(role).open("wb") as output, self._host.inside():
                 self._processes[role] = subprocess.Popen(
                     [sys.executable, "-m", "torture.load", *words],
                     stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
                     preexec_fn=die_with_parent,
                 )  # fmt: skip
 
+    def _log(self, role: str) -> Path:
+        return self._directory / f"{self._prefix}{role}.log"
+
     def check(self) -> None:
         """Raises LoadFailed."""
         for role, process in self._processes.items():
             if process.poll():
-                log = (self._directory / f"{role}.log").read_text(errors="replace")
+                log = self._log(role).read_text(errors="replace")
                 raise LoadFailed(f"{role} ended with {process.returncode}:\n{log[-2000:]}")
 
     def drain(self) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 RETRY: Final = 0.05
 """Seconds between two attempts at the next address."""
 HEARTBEAT: Final = 2
+PATIENCE: Final = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 2000}
+"""Of the kernel with a silent peer, seconds and ms.  pika itself looks every `heartbeat` + 5 s only, and twice."""
 PREFETCH: Final = 100
 ACK_EVERY: Final = 10
 BATCH: Final = 5
@@ -43,7 +45,7 @@ class _Client:
         self._next += 1
         connection, channel = None, None
         try:
-            connection = pika.BlockingConnection(_parameters(host, port))
+            connection = pika.BlockingConnection(_parameters(host, port, self._context.connect_timeout))
             opened = connection.channel()
             opened.queue_declare(self._queue, durable=True)
             channel = opened
@@ -68,9 +70,11 @@ class _Client:
         return self._context.stopping.is_set()
 
 
-def _parameters(host: str, port: int) -> pika.ConnectionParameters:
+def _parameters(host: str, port: int, timeout: float) -> pika.ConnectionParameters:
+    """`timeout`: seconds for the TCP connection; the AMQP handshake has twice as many, but half a second at least."""
     return pika.ConnectionParameters(
-        host, port, heartbeat=HEARTBEAT, socket_timeout=1.0, stack_timeout=2.0, connection_attempts=1
+        host, port, heartbeat=HEARTBEAT, socket_timeout=timeout, stack_timeout=max(0.5, 2 * timeout),
+        connection_attempts=1, tcp_options=PATIENCE,
     )  # fmt: skip
 
 

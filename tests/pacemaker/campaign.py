@@ -1,0 +1,40 @@
+"""What the tests of this directory share: which disasters are run when, and how one is survived.      Shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.pacemaker.cluster import Cluster
+from tests.pacemaker.disasters import DISASTERS, LOSES
+from tests.pacemaker.judge import Report
+from tests.pacemaker.trial import Trial
+
+EVERYTHING: Final = bool(os.environ.get("QPIDD_LONG"))
+LIMIT: Final = 300
+"""Seconds for one disaster, with everything that has to come back after it."""
+
+
+def selection(short: Sequence[str], long: Sequence[str]) -> list[object]:
+    """Parameters of a test: the short ones always, the long ones when everything is asked for."""
+    skip = pytest.mark.skipif(not EVERYTHING, reason="long: make pacemaker")
+    limit = pytest.mark.timeout(LIMIT)
+    return [*(pytest.param(name, marks=limit) for name in short),
+            *(pytest.param(name, marks=(limit, skip)) for name in long)]  # fmt: skip
+
+
+def survive(cluster: Cluster, name: str, directory: Path) -> Report:
+    """One disaster under load: nothing confirmed is lost, and never do two brokers both confirm."""
+    cluster.ready()
+    cluster.mark_logs()
+    cluster.hurt = True
+    with Trial(cluster, name, directory) as trial:
+        DISASTERS[name](cluster, trial)
+    cluster.hurt = False
+    report = trial.check(may_lose=name in LOSES)
+    assert report.messages.confirmed > 0
+    return report

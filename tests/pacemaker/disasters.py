@@ -1,0 +1,284 @@
+"""What is done to a cluster, what undoes it, and what it is called.                                             Shell.
+
+Each takes a cluster and a trial that has begun, and returns when everybody is served and the cluster is whole again.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.pacemaker.cluster import CLONE, PORT, Cluster
+from tests.pacemaker.lab.names import PROVISION
+from tests.pacemaker.trial import Trial
+
+Disaster = Callable[[Cluster, Trial], None]
+BOOTED: Final = 60.0
+"""Seconds until a node that was fenced is on again."""
+BALLAST: Final = 60_000
+"""Messages of 1 KiB; a broker that has none of them takes them over in less than a second."""
+
+
+# ---- the broker's process -------------------------------------------------------------------------------------------
+
+
+def kill_broker(cluster: Cluster, trial: Trial) -> None:
+    primary = cluster.primary()
+    trial.happen("kill -9 of the primary", primary, cluster.killer(primary, signal.SIGKILL))
+    trial.served()
+    cluster.calm()
+
+
+def stop_broker(cluster: Cluster, trial: Trial) -> None:
+    primary = cluster.primary()
+    trial.happen("SIGSTOP of the primary", primary, cluster.killer(primary, signal.SIGSTOP))
+    trial.served()
+    cluster.calm()
+
+
+def kill_two_in_a_row(cluster: Cluster, trial: Trial) -> None:
+    """The second one as soon as it serves; then one of three is left, and has to wait for another to come back."""
+    kill_primary(cluster, trial, "kill -9 of the primary")
+    kill_primary(cluster, trial, "kill -9 of the next one")
+    cluster.calm()
+
+
+def kill_primary(cluster: Cluster, trial: Trial, text: str) -> None:
+    primary = cluster.primary()
+    trial.happen(text, primary, cluster.killer(primary, signal.SIGKILL))
+    trial.served()
+
+
+def fail_during_catchup(cluster: Cluster, trial: Trial) -> None:
+    """A backup that has only half of it must not be promoted, even if it is the one that Pacemaker likes best."""
+    victim, primary = cluster.backups()[0], cluster.primary()
+    cluster.fill("ballast", BALLAST)
+    kill = cluster.killer(primary, signal.SIGKILL)
+    cluster.killer(victim, signal.SIGKILL)()
+    cluster.wait_for(lambda: trial.sampler.states()[victim] == "catchup", 60, f"{victim} catches up", poll=0.001)
+    trial.happen(f"kill -9 of the primary while {victim} catches up", primary, kill)
+    trial.served()
+    assert actives(trial) not in ([victim], [primary])
+    cluster.calm()
+    cluster.ask(cluster.primary(), "queue.delete", 5.0, queue="ballast")
+
+
+# ---- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def kill_node(cluster: Cluster, trial: Trial) -> None:
+    """The former primary returns, empty, and becomes a backup."""
+    primary = cluster.primary()
+    back = returns(cluster, primary)
+    text = "kill of the primary's node"
+    if cluster.lab.crm_mon().dc == primary:
+        text += ", the DC"  # another controller has to be elected first, which takes a second more
+    trial.happen(text, primary, cluster.node(primary).kill_init)
+    trial.served()
+    back()
+    cluster.calm()
+    assert primary in cluster.backups()
+
+
+def freeze_node(cluster: Cluster, trial: Trial) -> None:
+    """All of it stands still, and goes on when another one has long been primary, still thinking that it is."""
+    primary = cluster.primary()
+    thaw: list[Callable[[], None]] = []
+    back = returns(cluster, primary)
+    trial.happen("the primary's node stands still", primary, lambda: thaw.append(cluster.freeze(primary)))
+    trial.served()
+    trial.happen("it goes on", primary, thaw[0])
+    trial.served()
+    back()
+    # Without fencing Pacemaker finds the address on two nodes, and may wait a minute for a monitor it has cancelled.
+    cluster.calm(150)
+
+
+def cycle_all(cluster: Cluster, trial: Trial) -> None:
+    """Everything that was in memory only is gone; service returns by itself."""
+
+    def power_off() -> None:
+        for node in cluster.lab.nodes:
+            node.off()
+
+    trial.happen("all nodes lose their power", "all", power_off)
+    for node in cluster.lab.nodes:
+        node.on()
+    trial.served(120)
+    cluster.calm(120)
+    log = cluster.broker_log(cluster.primary())[-1000:]
+    assert any("total failure" in line for line in log), f"the primary does not say what was lost: {log[-20:]}"
+
+
+def replace_node(cluster: Cluster, trial: Trial) -> None:
+    """A backup's machine burns; another one with an empty disk takes its name and address."""
+    victim = cluster.backups()[0]
+    node = cluster.node(victim)
+    address = f"{node.address}:{PORT}"
+    back = returns(cluster, victim)
+    trial.happen("a backup's node is lost for ever", victim, node.wipe)
+    trial.served()
+    member(cluster, "remove", address)
+    back()
+    member(cluster, "add", address)
+    cluster.calm(120)
+
+
+def member(cluster: Cluster, action: str, address: str) -> None:
+    """As `qpid-ha member`; refused while another change is under way."""
+
+    def done() -> bool:
+        primary = cluster.primary()
+        return bool(primary) and cluster.ask(primary, "ha.member", 3.0, action=action, address=address) is not None
+
+    cluster.wait_for(done, 30, f"member {action} {address}")
+
+
+def returns(cluster: Cluster, name: str) -> Callable[[], None]:
+    """To be asked for before something happens to a node; what is returned brings it back: the power unit does that
+    after fencing, an administrator without."""
+    node = cluster.node(name)
+    before = node.init
+
+    def back() -> None:
+        if cluster.setup.fencing:
+            cluster.wait_for(lambda: node.init not in (0, before), BOOTED, f"{name} is fenced and boots")
+        elif not node.running:
+            node.on()
+
+    return back
+
+
+# ---- the network ----------------------------------------------------------------------------------------------------
+
+
+def cut_primary(cluster: Cluster, trial: Trial) -> None:
+    primary = cluster.primary()
+    _unplug(cluster, trial, primary, "cut of the primary's node", cluster.lab.cut)
+
+
+def cut_backup(cluster: Cluster, trial: Trial) -> None:
+    _unplug(cluster, trial, cluster.backups()[0], "cut of a backup's node", cluster.lab.cut)
+
+
+def link_down(cluster: Cluster, trial: Trial) -> None:
+    primary = cluster.primary()
+    _unplug(cluster, trial, primary, "link down at the primary's node", cluster.lab.link_down)
+
+
+def _unplug(cluster: Cluster, trial: Trial, name: str, text: str, how: Callable[[str], None]) -> None:
+    if cluster.setup.nodes == 2:
+        _unplug_one_of_two(cluster, trial, name, text, how)
+        return
+    back = returns(cluster, name)
+    trial.happen(text, name, lambda: how(name))
+    trial.served()
+    if not cluster.setup.fencing:
+        cluster.lab.heal(name)
+    back()
+    cluster.lab.heal(name)
+    trial.served()
+    cluster.calm(120)
+
+
+def _unplug_one_of_two(
+    cluster: Cluster, trial: Trial, name: str, text: str, how: Callable[[str], None]
+) -> None:  # fmt: skip
+    """Both sides are alike: whoever fences first goes on, and that may be the one that clients cannot reach."""
+    inits = {node.name: node.init for node in cluster.lab.nodes}
+    trial.happen(text, name, lambda: how(name))
+    fenced = f"{text}: one of two is fenced"
+    cluster.wait_for(lambda: any(node.init != inits[node.name] for node in cluster.lab.nodes), BOOTED, fenced)
+    cluster.lab.heal(name)
+    trial.served()
+    cluster.wait_for(lambda: all(node.running for node in cluster.lab.nodes), BOOTED, "both nodes are on")
+    cluster.calm(120)
+
+
+# ---- the cluster's daemons ------------------------------------------------------------------------------------------
+
+
+def kill_corosync(cluster: Cluster, trial: Trial) -> None:
+    """Pacemaker ends with it; without fencing the broker goes on, and nobody tells it that another one was promoted."""
+    primary = cluster.primary()
+    node = cluster.node(primary)
+    back = returns(cluster, primary)
+    trial.happen("corosync killed at the primary's node", primary, lambda: node.signal("^corosync", signal.SIGKILL))
+    cluster.wait_for(lambda: {*actives(trial)} - {primary}, 60, "another primary")
+    trial.served()
+    back()
+    if not cluster.setup.fencing:
+        start_stack(cluster, primary)
+    trial.served()
+    cluster.calm(120)
+
+
+def kill_controld(cluster: Cluster, trial: Trial) -> None:
+    """Its node is fenced, or it is started again, as the others like it; clients may not even notice."""
+    primary = cluster.primary()
+    node = cluster.node(primary)
+    daemon = "pacemaker-controld$"
+    trial.happen("pacemaker-controld killed", primary, lambda: node.signal(daemon, signal.SIGKILL))
+    trial.served()
+    cluster.calm(120)
+
+
+def start_stack(cluster: Cluster, name: str) -> None:
+    """Corosync and Pacemaker, as the node's boot does."""
+    cluster.node(name).run("env", *cluster.lab.environment(), "bash", str(PROVISION / "40-pacemaker.sh"), check=True)
+
+
+# ---- on purpose -----------------------------------------------------------------------------------------------------
+
+
+def actives(trial: Trial) -> list[str]:
+    """Nodes whose brokers say that they are active; without fencing more than one may, for a while."""
+    return [node for node, state in trial.sampler.states().items() if state == "active"]
+
+
+def standby(cluster: Cluster, trial: Trial) -> None:
+    primary = cluster.primary()
+    set_standby = ("crm_attribute", "-N", primary, "-n", "standby")
+    trial.happen("standby", primary, lambda: cluster.on_any(*set_standby, "-v", "on"))
+    cluster.wait_for(lambda: {*actives(trial)} - {primary}, 60, "another primary")
+    trial.served()
+    cluster.on_any(*set_standby, "-D")
+    cluster.calm()
+
+
+def move(cluster: Cluster, trial: Trial) -> None:
+    """The planned switch-over: an administrator names the next primary."""
+    primary, target = cluster.primary(), cluster.backups()[0]
+    words = ("crm_resource", "--move", "-r", CLONE, "--promoted", "-N", target)
+    trial.happen(f"planned switch-over to {target}", primary, lambda: cluster.on_any(*words))
+    cluster.wait_for(lambda: trial.sampler.primary() == target, 60, f"{target} is primary")
+    trial.served()
+    cluster.on_any("crm_resource", "--clear", "-r", CLONE)
+    cluster.calm()
+
+
+DISASTERS: Final[dict[str, Disaster]] = {
+    "kill9": kill_broker,
+    "sigstop": stop_broker,
+    "two-in-a-row": kill_two_in_a_row,
+    "catchup": fail_during_catchup,
+    "node": kill_node,
+    "freeze": freeze_node,
+    "power-cycle": cycle_all,
+    "replace": replace_node,
+    "cut-primary": cut_primary,
+    "cut-backup": cut_backup,
+    "link-down": link_down,
+    "corosync": kill_corosync,
+    "controld": kill_controld,
+    "standby": standby,
+    "move": move,
+}
+LOSES: Final = frozenset({"power-cycle"})
+"""Where no broker survives."""
+
+
+def names(*without: str) -> Sequence[str]:
+    """All but these."""
+    return [name for name in DISASTERS if name not in without]
