@@ -82,9 +82,5 @@ class Question:
             return False
         return answer[:1] == bytes([METHOD_FRAME])
 
-    @property
-    def asked(self) -> bool:
-        return self._asked
-
     def close(self) -> None:
         self._socket.close()
