@@ -2,7 +2,8 @@
 
 own id                     refused, by everyone: a broker has connected to itself
 qpid.ha-admin              let in, by everyone
-any client                 let in by a primary unless that is isolated; a backup refuses it and names the primary
+any client                 let in by a primary unless that is isolated; a backup refuses it and names the primary, as
+                           clients reach it (`public_url.py`)
 qpid.ha-replica            as any client: it follows a queue, see `replica.py`
 qpid.ha-backup             let in by a primary, as the user of ha-username
 """
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ha.node import Node
+from ha.replica import REPLICA
 from qpidd_py.errors import ReplyCode
 
 ADMIN = "qpid.ha-admin"
@@ -36,7 +38,8 @@ def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejectio
     if properties.get(ADMIN):
         return None
     if not node.state.is_primary:
-        return Rejection(ReplyCode.CONNECTION_FORCED, node.refusal_text())
+        client = backup is None and REPLICA not in properties
+        return Rejection(ReplyCode.CONNECTION_FORCED, node.refusal_text(client))
     if backup is None and (isolated := node.isolation_text()):
         return Rejection(ReplyCode.CONNECTION_FORCED, isolated)
     username = node.settings.username

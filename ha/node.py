@@ -29,6 +29,7 @@ from ha.operations import Membership
 from ha.position import text
 from ha.primary import Primary
 from ha.promoter import NO_WISH, Promoter, Wish
+from ha.public_url import public_address
 from ha.relocation import Relocation, choose
 from ha.requests import NodeRequests, Reply
 from ha.role import Role
@@ -367,7 +368,7 @@ class Node:
         self.role = role
         self.set_state(State.JOINING)
         # Clients first: their channels give back what they hold, and only then may the engine forget all of that.
-        self.env.close_clients(ReplyCode.CONNECTION_FORCED, self.refusal_text())
+        self.env.close_clients(ReplyCode.CONNECTION_FORCED, self.refusal_text(client=True))
         self.engine.demote()
         # Not from within this call: it may have come from a frame of a link that is just being closed.
         self.env.after(0.0, lambda: self._begin_again(role, address))
@@ -400,9 +401,11 @@ class Node:
         reason = self.role.isolation
         return f"CONNECTION_FORCED - isolated: {self.member} is cut off ({reason})" if reason else ""
 
-    def refusal_text(self) -> str:
-        """The reply text for clients of a backup; names the primary when it is known."""
+    def refusal_text(self, client: bool = False) -> str:
+        """The reply text of a backup; names the primary when it is known, to a client as clients reach it."""
         address = self.role.primary_address
+        if client:
+            address = public_address(address, self.settings.brokers, self.settings.public_url)
         where = f"the primary is {address}" if address else "the primary is not known"
         return f"CONNECTION_FORCED - {self.member} is a backup ({self.state.value}); {where}"
 

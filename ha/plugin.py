@@ -15,6 +15,7 @@ from ha.events import EventLog
 from ha.link import ClusterEnvironment
 from ha.membership import HaState
 from ha.node import Node
+from ha.public_url import SERVER_PROPERTY
 from ha.registry_file import FileRegistry
 from ha.registry_pacemaker import PacemakerRegistry
 from ha.registry_worker import RegistryWorker, Store
@@ -182,6 +183,8 @@ class HaPlugin:
         host.broker.vhost.default_replicate = options.ha_replicate
         host.broker.passive = True
         settings = node_settings(host.name, options, host.settings[LinkSettings])
+        if settings.public_url:
+            host.broker.server_properties[SERVER_PROPERTY] = settings.public_url
         node = Node(settings, host.engine, VHostConfiguration(host.broker), env, load_state(state_file))
         env.node = node
         if (store := registry_store(options)) is not None:

@@ -24,7 +24,9 @@ class HaSettings:
         boolean, False, "replicate single queues from and to other brokers, outside a cluster"
     )
     ha_brokers_url: tuple[Address, ...] = option(addresses, (), "HOST:PORT of all members, comma between")
-    ha_public_url: str = option(text, "", "addresses that are told to clients; none = unset")
+    ha_public_url: str = option(
+        text, "", "URL told to clients, [tcp:|ssl:]HOST[:PORT] with commas; best one for each member; none = unset"
+    )
     ha_replicate: str = option(
         one_of(*LEVELS), "none", "level of objects that do not say qpid.replicate; equal on all members"
     )

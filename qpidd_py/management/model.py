@@ -5,7 +5,12 @@ A request is a method name and a JSON object; the answer is `{"ok": true, "resul
 
     broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue, sorted by name
-    queue.peek    {queue, limit=10}         the first messages, which stay where they are
+    queue.peek    {queue, limit=10}         the first messages, which stay where they are; bodies beyond 64 KiB cut off
+    queue.peek    {queue, limit, after}     the first messages behind a position (0: from the beginning), in order of
+                                            position, whole, for browsing: as many as come to 1 MiB, but at least one;
+                                            `header` is the content header's payload, `body` the body, both in base64.
+                                            Handed out ones are among them.  Positions grow, through fail-overs, too;
+                                            one that this broker never reached (it has begun anew) counts as 0
     exchange.list {}                        one object per exchange, sorted by name
     binding.list  {}                        one object per binding, by source, destination and key
     session.list  {}                        one object per connection, oldest first
@@ -28,6 +33,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.session import Session
+from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.request import Json, Reply, RequestError
@@ -38,6 +44,11 @@ PEEK_LIMIT = 1000
 """Messages in one answer."""
 PEEK_BODY = 64 << 10
 """Octets of a body that are shown; the rest is cut off and `cut` says so."""
+BROWSE_OCTETS = 1 << 20
+"""Octets of headers and bodies in one answer to a peek with `after`; a single larger message is answered alone."""
+BROWSE_SLICE = 16
+"""Messages taken from the core at a time."""
+POSITION_MAX = (1 << 64) - 1
 
 
 class Management:
@@ -121,8 +132,11 @@ class Management:
             raise RequestError(f"no queue {name!r}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
-        found = self.broker.vhost.queues[name].core.peek(min(limit, PEEK_LIMIT))
-        return [_show_message(*message) for message in found]
+        core, limit = self.broker.vhost.queues[name].core, min(limit, PEEK_LIMIT)
+        if "after" in arguments:
+            after = _position(arguments["after"])
+            return _browse(core, after if after <= self.broker.engine.sequence else 0, limit)
+        return [_show_message(*message) for message in core.peek(limit)]
 
     def _exchange_list(self, _: Json) -> list[Json]:
         return [_show_exchange(exchange) for _, exchange in sorted(self.broker.vhost.exchanges.items())]
@@ -191,6 +205,42 @@ def _show_message(
         "size": len(body),
         "cut": len(body) > PEEK_BODY,
         "body": to_json(body if len(body) <= PEEK_BODY else _cut(body)),
+    }
+
+
+def _position(after: Any) -> int:
+    if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after < POSITION_MAX:
+        raise RequestError(f"after {after!r}, wanted a position, or 0")
+    return after
+
+
+def _browse(core: Queue, after: int, limit: int) -> list[Json]:
+    """In slices, for a long queue of large messages must not be copied to be cut off afterwards."""
+    shown: list[Json] = []
+    room = BROWSE_OCTETS
+    while len(shown) < limit:
+        found = core.read(after + 1, POSITION_MAX, min(limit - len(shown), BROWSE_SLICE))
+        for position, redelivered, _, exchange, routing_key, header, body in found:
+            room -= len(header) + len(body)
+            if room < 0 and shown:
+                return shown
+            shown.append(_show_whole(position, redelivered, exchange, routing_key, header, body))
+            after = position
+        if not found:
+            break
+    return shown
+
+
+def _show_whole(
+    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
+) -> Json:
+    return {
+        "position": position,
+        "redelivered": redelivered,
+        "exchange": to_json(exchange),
+        "routing_key": to_json(routing_key),
+        "header": base64.b64encode(header).decode(),
+        "body": base64.b64encode(body).decode(),
     }
 
 

@@ -1,5 +1,6 @@
 """Management over AMQP, in memory: the real client against the real session, core and model."""
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +9,13 @@ import pytest
 from pamqp import commands
 
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
-from qpidd_py.amqp.codec import encode_content, encode_method
+from qpidd_py.amqp.codec import decode_properties, encode_content, encode_method
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.hooks import Refusal
 from qpidd_py.management.amqp_door import install, read_arguments
-from qpidd_py.management.model import PEEK_BODY, to_json
+from qpidd_py.management.model import BROWSE_OCTETS, PEEK_BODY, to_json
 
 
 class NoTransport:
@@ -267,3 +268,71 @@ def test_values_of_tables_are_shown_as_json() -> None:
         "d": {"base64": "/w=="},
         "e": {"f": True},
     }
+
+
+# ---- peek with `after`: browsing
+
+
+def browse(wire: Wire, after: int = 0, **arguments: Any) -> list[dict[str, Any]]:
+    result: list[dict[str, Any]] = ask(wire, "queue.peek", queue="q", after=after, **arguments).result
+    return result
+
+
+def bodies(shown: list[dict[str, Any]]) -> list[bytes]:
+    return [base64.b64decode(message["body"]) for message in shown]
+
+
+def test_browsing_goes_on_where_it_was_and_shows_each_message_whole(wire: Wire) -> None:
+    large = bytes(range(256)) * (PEEK_BODY // 128)
+    declare(wire, "q", b"one", large)
+    first = browse(wire, limit=1)
+    assert bodies(first) == [b"one"]
+    second = browse(wire, first[0]["position"])
+    assert bodies(second) == [large]
+    assert decode_properties(base64.b64decode(second[0]["header"])) == {
+        "content_type": "text/plain",
+        "headers": {"n": 1},
+    }
+    assert (second[0]["routing_key"], second[0]["exchange"], second[0]["redelivered"]) == ("q", "", False)
+    assert browse(wire, second[0]["position"]) == []
+    declare(wire, "q", b"three")
+    assert bodies(browse(wire, second[0]["position"])) == [b"three"]
+    assert ask(wire, "queue.list").result[0]["ready"] == 3
+
+
+def test_an_answer_to_browsing_is_bounded_by_number_and_octets(wire: Wire) -> None:
+    declare(wire, "q", *[b"%d" % n for n in range(40)])
+    assert bodies(browse(wire, limit=33)) == [b"%d" % n for n in range(33)]
+    assert len(browse(wire)) == 10
+    half = b"x" * (BROWSE_OCTETS // 2)
+    last = browse(wire, limit=1000)[-1]["position"]
+    declare(wire, "q", half, half, b"x" * (2 * BROWSE_OCTETS), b"end")
+    counts = []
+    while shown := browse(wire, last, limit=1000):
+        counts.append(len(shown))
+        last = shown[-1]["position"]
+    assert counts == [1, 1, 1, 1]  # the headers count, too: two halves are more than the whole
+
+
+def test_browsing_is_in_order_of_position_whatever_the_priority(wire: Wire) -> None:
+    declare(wire, "q", **{"x-max-priority": 3})
+    for priority in (1, 3, 0, 2):
+        content = commands.Basic.Publish(routing_key="q")
+        write = wire.client.connection.handshake.write
+        write(encode_content(1, content, {"priority": priority}, b"%d" % priority, 131072))
+        wire.run()
+    assert bodies(browse(wire)) == [b"1", b"3", b"0", b"2"]
+
+
+def test_a_position_that_was_never_reached_is_the_beginning(wire: Wire) -> None:
+    declare(wire, "q", b"1")
+    (message,) = browse(wire, 1 << 62)
+    assert browse(wire, message["position"]) == []
+
+
+@pytest.mark.parametrize("after", [-1, True, "0", None, 1 << 64, 1.5])
+def test_browsing_refuses_what_is_no_position(wire: Wire, after: Any) -> None:
+    declare(wire, "q", b"1")
+    answer = ask(wire, "queue.peek", queue="q", after=after)
+    assert not answer.ok
+    assert f"after {after!r}" in answer.error
