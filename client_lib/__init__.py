@@ -6,7 +6,7 @@
         session = connection.session()
         session.declare_queue("orders", durable=True)
         sender = session.sender("orders")
-        sender.send(Message(b"one"), sync=True)
+        sender.send(Message(b"one"))
         receiver = session.receiver("orders", drop_duplicates=True)
         message = receiver.fetch(timeout=5)
         session.acknowledge(message)
@@ -14,50 +14,32 @@
 What survives a fail-over and what may come twice is said in `client_lib.session`.
 """
 
+from client_lib import errors
 from client_lib.connection import Connection
-from client_lib.dedup import DuplicateFilter
-from client_lib.errors import (
-    AuthenticationFailed,
-    CapacityTimeout,
-    ClientError,
-    Closed,
-    ConnectionFailed,
-    DeliveryFailed,
-    Empty,
-    InDoubt,
-    ReceiverCancelled,
-    Rejected,
-    Returned,
-    SessionFailed,
-    Timeout,
-    UrlError,
-)
+from client_lib.core.dedup import DuplicateFilter
+from client_lib.core.ledger import ACCEPTED, REJECTED, RELEASED, Disposition
+from client_lib.errors import *  # noqa: F403
+from client_lib.failover import Failover, FailoverChannel, FailoverConnection
 from client_lib.message import Message
 from client_lib.options import Options
 from client_lib.receiver import Receiver
 from client_lib.sender import Sender
 from client_lib.session import Session
 
-__all__ = [
-    "AuthenticationFailed",
-    "CapacityTimeout",
-    "ClientError",
-    "Closed",
+__all__ = [  # noqa: PLE0604
+    "ACCEPTED",
+    "REJECTED",
+    "RELEASED",
     "Connection",
-    "ConnectionFailed",
-    "DeliveryFailed",
+    "Disposition",
     "DuplicateFilter",
-    "Empty",
-    "InDoubt",
+    "Failover",
+    "FailoverChannel",
+    "FailoverConnection",
     "Message",
     "Options",
     "Receiver",
-    "ReceiverCancelled",
-    "Rejected",
-    "Returned",
     "Sender",
     "Session",
-    "SessionFailed",
-    "Timeout",
-    "UrlError",
+    *errors.__all__,
 ]

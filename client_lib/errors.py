@@ -1,43 +1,124 @@
-"""Errors of the client library, one tree: `ClientError` is the base of all.
+"""Errors of the client library: the tree of qpid.messaging, and what an AMQP 0-9-1 client must say beside it.
 
-Three questions an application asks, three families: did the *connection* fail for good (`ConnectionFailed`), did a
-*message* fail (`DeliveryFailed`), or is the outcome merely unknown (`InDoubt`)?  A fail-over that succeeds raises
-nothing.
+    MessagingError
+      ConnectionError          ConnectError (AuthenticationFailure), UrlError, ConnectionClosed, HeartbeatTimeout
+      SessionError             SessionClosed, ServerError (UnauthorizedAccess), NontransactionalSession,
+                               TransactionError (TransactionAborted, TransactionUnknown)
+      LinkError                LinkClosed, InsufficientCapacity
+        AddressError           MalformedAddress, InvalidOption, ResolutionError (NotFound, AssertionFailed)
+        SenderError            SendError (Rejected, Returned)
+        ReceiverError          ReceiverCancelled, FetchError (Empty)
+      Timeout                  InDoubt; InsufficientCapacity and Empty are timeouts, too
+
+A fail-over that succeeds raises nothing, except in a transaction.  Where Python has a name for the same thing
+(`ConnectionError`, `TimeoutError`, `ValueError`), ours is one of those as well.
 """
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from client_lib.message import Message
 
+__all__ = [
+    "AddressError",
+    "AssertionFailed",
+    "AuthenticationFailure",
+    "ConnectError",
+    "ConnectionClosed",
+    "ConnectionError",
+    "Empty",
+    "FetchError",
+    "HeartbeatTimeout",
+    "InDoubt",
+    "InsufficientCapacity",
+    "InvalidOption",
+    "LinkClosed",
+    "LinkError",
+    "MalformedAddress",
+    "MessagingError",
+    "NontransactionalSession",
+    "NotFound",
+    "ReceiverCancelled",
+    "ReceiverError",
+    "Rejected",
+    "ResolutionError",
+    "Returned",
+    "SendError",
+    "SenderError",
+    "ServerError",
+    "SessionClosed",
+    "SessionError",
+    "Timeout",
+    "TransactionAborted",
+    "TransactionError",
+    "TransactionUnknown",
+    "UnauthorizedAccess",
+    "UrlError",
+]
 
-class ClientError(Exception):
+
+class MessagingError(Exception):
     """Base of everything this package raises on its own account."""
 
 
-class UrlError(ClientError, ValueError):
-    """An address that cannot be read; `position` is the offending character, counted from 0."""
+class Timeout(MessagingError, builtins.TimeoutError):
+    """Something did not finish in time and had no effect, or may be repeated without harm."""
+
+
+class InDoubt(Timeout):
+    """No confirm yet.  The message is still kept and will be sent again: it may or may not have arrived."""
+
+
+# -- connections
+
+
+class ConnectionError(MessagingError, builtins.ConnectionError):
+    """The connection cannot be used (any more)."""
+
+
+class ConnectError(ConnectionError):
+    """No address could be connected within the limits, or reconnecting is switched off."""
+
+
+class AuthenticationFailure(ConnectError):
+    """A broker refused the login or the virtual host; trying again would not help."""
+
+
+class ConnectionClosed(ConnectionError):
+    """The application closed the connection."""
+
+
+class HeartbeatTimeout(ConnectionError):
+    """The broker was silent for too long, and reconnecting is switched off."""
+
+
+class _Located(ValueError):
+    """A text that cannot be read: `position` is the offending character, counted from 0."""
 
     def __init__(self, reason: str, text: str, position: int) -> None:
         super().__init__(f"{reason} at character {position}: {text!r}")
         self.reason, self.text, self.position = reason, text, position
 
 
-class ConnectionFailed(ClientError):
-    """No address could be connected within the limits, or reconnecting is switched off."""
+class UrlError(_Located, ConnectionError):
+    """The address of a broker that cannot be read."""
 
 
-class AuthenticationFailed(ConnectionFailed):
-    """A broker refused the login or the virtual host; trying again would not help."""
+# -- sessions
 
 
-class Closed(ClientError):
-    """The connection, session, sender or receiver was closed by the application."""
+class SessionError(MessagingError):
+    """The session cannot be used any more, or not for this."""
 
 
-class SessionFailed(ClientError):
+class SessionClosed(SessionError):
+    """The application closed the session."""
+
+
+class ServerError(SessionError):
     """The broker closed the channel: `reply_code` and `reply_text` say why.  Open a new session."""
 
     def __init__(self, reply_code: int, reply_text: str) -> None:
@@ -45,27 +126,71 @@ class SessionFailed(ClientError):
         self.reply_code, self.reply_text = reply_code, reply_text
 
 
-class ReceiverCancelled(ClientError):
-    """The broker cancelled the subscription (its queue was deleted)."""
+class UnauthorizedAccess(ServerError):
+    """403 access-refused."""
 
 
-class Empty(ClientError):
-    """`fetch` found no message within its timeout."""
+class NontransactionalSession(SessionError):
+    """commit or rollback of a session that has no transactions."""
 
 
-class Timeout(ClientError):
-    """Something did not finish in time and had no effect, or may be repeated without harm."""
+class TransactionError(SessionError):
+    """A transaction did not end as asked."""
 
 
-class CapacityTimeout(Timeout):
+class TransactionAborted(TransactionError):
+    """The connection was lost before the commit was sent: nothing of the transaction has happened.  Call rollback()
+    and do it again."""
+
+
+class TransactionUnknown(TransactionError):
+    """The connection was lost after the commit was sent and before its answer: all of it has happened, or nothing."""
+
+
+# -- senders and receivers
+
+
+class LinkError(MessagingError):
+    """A sender or receiver cannot do what was asked."""
+
+
+class LinkClosed(LinkError):
+    """The application closed the sender or receiver."""
+
+
+class InsufficientCapacity(LinkError, Timeout):
     """The sender's window stayed full: the message was *not* taken."""
 
 
-class InDoubt(Timeout):
-    """No confirm yet.  The message is still kept and will be re-sent: it may or may not have arrived."""
+class AddressError(LinkError):
+    """The address of a node cannot be used."""
 
 
-class DeliveryFailed(ClientError):
+class MalformedAddress(_Located, AddressError):
+    """An address string that cannot be read."""
+
+
+class InvalidOption(AddressError, ValueError):
+    """An address option that does not exist, has a wrong value, or cannot be had over AMQP 0-9-1."""
+
+
+class ResolutionError(AddressError):
+    """The node is not what the address says."""
+
+
+class NotFound(ResolutionError):
+    """There is no such node, and the address does not ask to create it."""
+
+
+class AssertionFailed(ResolutionError):
+    """The node is there and is not as the address asserts."""
+
+
+class SenderError(LinkError):
+    """A sender failed."""
+
+
+class SendError(SenderError):
     """The broker did not take a message; `message` is the one that was given to `send`."""
 
     def __init__(self, text: str, message: Message) -> None:
@@ -73,13 +198,34 @@ class DeliveryFailed(ClientError):
         self.message = message
 
 
-class Rejected(DeliveryFailed):
+class Rejected(SendError):
     """basic.nack: the broker could not take responsibility for the message."""
 
 
-class Returned(DeliveryFailed):
+class Returned(SendError):
     """basic.return: a mandatory message that no queue was bound for."""
 
     def __init__(self, reply_code: int, reply_text: str, message: Message) -> None:
         super().__init__(f"{reply_code} {reply_text}", message)
         self.reply_code, self.reply_text = reply_code, reply_text
+
+
+class ReceiverError(LinkError):
+    """A receiver failed."""
+
+
+class ReceiverCancelled(ReceiverError):
+    """The broker cancelled the subscription (its queue was deleted)."""
+
+
+class FetchError(ReceiverError):
+    """`fetch` brought nothing."""
+
+
+class Empty(FetchError, Timeout):
+    """`fetch` found no message within its timeout."""
+
+
+def server_error(reply_code: int, reply_text: str) -> ServerError:
+    """The error for a channel that the broker closed."""
+    return (UnauthorizedAccess if reply_code == 403 else ServerError)(reply_code, reply_text)

@@ -1,19 +1,19 @@
 """What the client saw, as events: JSON lines for the incident analysis, and callbacks.
 
-A line is one flat object; absent fields are left out.  Fields of every line: `cluster node source proc boot_id seq
-ts_wall ts_mono ts_res kind client_id`; `seq` counts from 1 without gaps within one file series, times are in
-microseconds (wall clock UTC and CLOCK_MONOTONIC).  `boot_id` names the life of this process' log.  Kinds: connect
-connect_refused connected disconnected publish resend confirm nack return deliver ack reject blocked unblocked
-drain_begin drain_end log_end.
+A line is one flat object; absent fields are left out.  FIELDS has all columns and their types, ALWAYS those of every
+line, KINDS what may have happened.  Times are in microseconds: `ts_wall` since 1970 (UTC), `ts_mono` of
+CLOCK_MONOTONIC; `ts_res` is their resolution.  `boot_id` is the machine's, new with each start of it: the monotonic
+clocks of two processes can be compared when they share it.  `proc` names this log and no other; its `seq` counts from 1
+without gaps, so a missing number is a lost line and the last line of a log that ended in order is `log_end`.
 
-**Runs.**  publish, resend, confirm, deliver and ack would be several lines a message.  Consecutive events of the same
-kind, queue and flags whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one line: `msg_id` is the first id,
-`attrs.last` the last id and `attrs.count` how many; `ts_wall`/`ts_mono` are those of the first and
-`attrs.last_ts_mono` that of the last.  Nothing is left out: a run names every message exactly.  A run ends when the
-ids do not follow on, after RUN_MAX messages, after RUN_SECONDS (`flush_runs` is called by a timer), and before any line
-of another kind is written, so that the file never shows a confirm before the disconnect that it followed.
+Kinds: connect (an attempt begins), connect_refused (it failed: `result`, `reason`), connected (after a fail-over
+`attrs.outage_us`), disconnected, recovered (the last message that was sent again is confirmed: `attrs.resent`,
+`attrs.outage_us` since the loss), publish, resend, confirm, nack, return, deliver, ack, reject (without requeue),
+release (back to the queue), blocked and unblocked (the broker asks to pause), drain_begin, drain_end, log_end.
 
-Files: DIRECTORY/CLIENT-BOOT-NNNN.jsonl, with the suffix `.open` until closed; a new one after SEGMENT_BYTES.
+Events about messages may share a line, which names them all: see `client_lib.event_runs`.  They are in the file at
+the latest RUN_SECONDS after they happened, all other events at once; so a process that is killed may lose the last
+RUN_SECONDS of its messages, and has no `log_end`.  Files: see `client_lib.event_sink`.
 """
 
 from __future__ import annotations
@@ -25,199 +25,219 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final
+
+from client_lib.event_runs import NOWHERE, Run, Runs, Where, flag_field, split_id
+from client_lib.event_sink import Target, open_sink
+
+__all__ = ["ALWAYS", "FIELDS", "KINDS", "RUN_SECONDS", "EventLog", "Where"]
 
 LOGGER = logging.getLogger("client_lib")
-RUN_MAX = 1000
 RUN_SECONDS = 0.1
-SEGMENT_BYTES = 64 << 20
 
-KINDS = frozenset(
-    {"connect", "connect_refused", "connected", "disconnected", "publish", "resend", "confirm", "nack", "return"}
-    | {"deliver", "ack", "reject", "blocked", "unblocked", "drain_begin", "drain_end", "log_end"}
+KINDS: Final = frozenset({
+    "connect", "connect_refused", "connected", "disconnected", "recovered",
+    "publish", "resend", "confirm", "nack", "return", "deliver", "ack", "reject", "release",
+    "blocked", "unblocked", "drain_begin", "drain_end", "log_end",
+})  # fmt: skip
+
+FIELDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("cluster", "node", "source", "proc", "boot_id"), str),
+    **dict.fromkeys(("seq", "ts_wall", "ts_mono", "ts_res"), int),
+    "kind": str,
+    "term": int,
+    "queue": str,
+    **dict.fromkeys(("first_pos", "last_pos"), int),
+    **dict.fromkeys(("peer", "client_id", "conn_id", "channel", "msg_id", "old", "new", "reason", "result"), str),
+    **dict.fromkeys(("resend", "redelivered", "planned"), bool),
+    "attrs": dict,
+}
+"""The columns that a broker or client may fill; `attrs` maps text to text."""
+
+ALWAYS: Final = frozenset(
+    {"cluster", "node", "source", "proc", "boot_id", "seq", "ts_wall", "ts_mono", "ts_res", "kind", "client_id"}
 )
-RunKey = tuple[str, str, str, bool]
+
+Callback = Callable[[Mapping[str, Any]], None]
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def split_id(message_id: str) -> tuple[str, int] | None:
-    """The prefix and number of `PREFIX:n`, None for ids of another form (or with leading zeros)."""
-    prefix, colon, digits = message_id.rpartition(":")
-    if not colon or not (digits.isascii() and digits.isdigit()) or (digits[0] == "0" and digits != "0"):
-        return None
-    return prefix, int(digits)
+def boot_id() -> str:
+    """Of this boot of the machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
 
 
-@dataclass(slots=True)
-class Run:
-    """Messages PREFIX:first ... PREFIX:last."""
-
-    kind: str
-    queue: str
-    prefix: str
-    flag: bool
-    first: int
-    last: int
-    wall: int
-    mono: int
-    last_mono: int
-
-    def fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {"queue": self.queue, "msg_id": f"{self.prefix}:{self.first}"}
-        if self.flag:
-            fields["redelivered" if self.kind == "deliver" else "resend"] = True
-        if self.last != self.first:
-            fields["attrs"] = {
-                "last": f"{self.prefix}:{self.last}",
-                "count": str(self.last - self.first + 1),
-                "last_ts_mono": str(self.last_mono),
-            }
-        return fields
-
-
-class Runs:
-    """Joins events to runs (pure; times are arguments, in microseconds)."""
-
-    def __init__(self) -> None:
-        self._open: dict[RunKey, Run] = {}
-
-    def add(self, kind: str, queue: str, prefix: str, number: int, flag: bool, wall: int, mono: int) -> Run | None:
-        """Returns the run that this event ended, if any."""
-        key = (kind, queue, prefix, flag)
-        run = self._open.get(key)
-        if run is not None and number == run.last + 1 and number - run.first < RUN_MAX:
-            run.last, run.last_mono = number, mono
-            return None
-        self._open[key] = Run(kind, queue, prefix, flag, number, number, wall, mono, mono)
-        return run
-
-    def take(self) -> list[Run]:
-        """All open runs, in the order of their beginning."""
-        runs = sorted(self._open.values(), key=lambda run: run.mono)
-        self._open.clear()
-        return runs
+def _now() -> tuple[int, int]:
+    """Monotonic and wall clock, in microseconds."""
+    return time.monotonic_ns() // 1000, time.time_ns() // 1000
 
 
 class EventLog:
-    """Thread-safe.  Writes nothing and costs next to nothing when it has neither directory nor callback."""
+    """Thread-safe; no call raises for what the disk or a callback does.  Events about messages cost next to nothing
+    without target and callback.
+
+    Callbacks get the events in the order of `seq` and one at a time, in whatever thread they happen, without a lock of
+    ours: they may use the connection, and must be quick."""
 
     def __init__(
-        self,
-        client_id: str,
-        directory: str | Path | None = None,
-        callback: Callable[[Mapping[str, Any]], None] | None = None,
-        cluster: str = "",
+        self, client_id: str, target: Target | None = None, callback: Callback | None = None, cluster: str = ""
     ) -> None:
-        self.enabled = directory is not None or callback is not None
-        self.boot_id = uuid.uuid4().hex
-        self._callback = callback
+        token = uuid.uuid4().hex[:8]
+        self.enabled = target is not None or callback is not None
+        """Are there events about messages?"""
         self._lock = threading.Lock()
         self._runs = Runs()
         self._seq = 0
-        self._closed = not self.enabled
+        self._closed = False
         self._head = {
             "cluster": cluster,
             "node": socket.gethostname(),
             "source": "client",
-            "proc": f"{client_id}[{os.getpid()}]",
-            "boot_id": self.boot_id,
+            "proc": f"{client_id}:{os.getpid()}:{token}",
+            "boot_id": boot_id(),
             "client_id": client_id,
             "ts_res": 1,
         }
-        self._files = None if directory is None else _Segments(Path(directory), client_id, self.boot_id[:8])
+        self._sink = None if target is None else open_sink(target, f"{client_id}-{token}")
+        self._callback = callback
+        self._listeners: tuple[Callback, ...] = ()
+        self._undelivered: deque[tuple[Callback, Mapping[str, Any]]] = deque()
+        self._delivering = False
+
+    @property
+    def dropped(self) -> int:
+        """Lines that could not be written."""
+        return self._sink.dropped if self._sink is not None else 0
+
+    def listen(self, callback: Callback) -> None:
+        """Calls back with each event that is not about a message, from now on."""
+        with self._lock:
+            self._listeners += (callback,)
 
     def fact(self, kind: str, **fields: Any) -> None:
-        """One event that stands for itself; None values are left out, `attrs` values become strings."""
-        if self._closed:
+        """One event that stands for itself; None values are left out, `attrs` values become text."""
+        if self._closed or not (self.enabled or self._listeners):
             return
         with self._lock:
-            self._write_runs()
-            self._write(kind, time.time_ns() // 1000, time.monotonic_ns() // 1000, fields, flush=True)
+            self._fact(kind, fields)
+        self._deliver()
 
-    def message(self, kind: str, queue: str, message_id: str | None, flag: bool = False) -> None:
-        """One event about one message, joined to a run if its id allows."""
-        if self._closed:
+    def message(
+        self, kind: str, queue: str, message_id: str | None, flag: bool = False, where: Where = NOWHERE
+    ) -> None:
+        """One event about one message; `flag`: it was redelivered (deliver), or sent again (all other kinds)."""
+        if not self.enabled or self._closed:
             return
-        wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
-        parts = split_id(message_id) if message_id else None
         with self._lock:
-            if parts is None:
-                name = "redelivered" if kind == "deliver" else "resend"
-                self._write(kind, wall, mono, {"queue": queue, "msg_id": message_id, name: flag or None}, flush=False)
-                return
-            ended = self._runs.add(kind, queue, *parts, flag, wall, mono)
-            if ended is not None:
-                self._write(ended.kind, ended.wall, ended.mono, ended.fields(), flush=False)
+            mono = time.monotonic_ns() // 1000
+            if not self._runs.go_on(kind, queue, message_id, flag, mono, where):
+                self._message(kind, queue, message_id, flag, where, mono, time.time_ns() // 1000)
+        if self._undelivered:
+            self._deliver()
+
+    def messages(
+        self, kind: str, queue: str, ids: Sequence[str | None], flag: bool = False, where: Where = NOWHERE
+    ) -> None:
+        """The same for several that happened together: cheaper."""
+        if not self.enabled or self._closed:
+            return
+        with self._lock:
+            mono, wall = _now()
+            index = 0
+            while index < len(ids):
+                run = self._message(kind, queue, ids[index], flag, where, mono, wall)
+                index = index + 1 if run is None else run.follow(ids, index + 1, mono)
+        if self._undelivered:
+            self._deliver()
 
     def flush_runs(self) -> None:
         """To be called every RUN_SECONDS."""
-        if not self._closed:
-            with self._lock:
-                self._write_runs()
-                if self._files is not None:
-                    self._files.flush()
+        if not self.enabled or self._closed:
+            return
+        with self._lock:
+            self._write_runs(self._runs.take())
+            self._flush()
+        self._deliver()
 
     def close(self, **fields: Any) -> None:
-        """Writes `log_end` and closes the file."""
-        if self._closed:
-            return
-        self.fact("log_end", **fields)
+        """Writes `log_end` and closes the file; what comes later is ignored."""
         with self._lock:
+            if self._closed:
+                return
+            attrs = {**(fields.pop("attrs", None) or {}), **({"dropped": self.dropped} if self.dropped else {})}
+            self._fact("log_end", {**fields, "attrs": attrs or None})
             self._closed = True
-            if self._files is not None:
-                self._files.close()
+            if self._sink is not None:
+                self._sink.close()
+        self._deliver()
 
-    def _write_runs(self) -> None:
-        for run in self._runs.take():
-            self._write(run.kind, run.wall, run.mono, run.fields(), flush=False)
+    # -- with the lock held
 
-    def _write(self, kind: str, wall: int, mono: int, fields: Mapping[str, Any], flush: bool) -> None:
+    def _fact(self, kind: str, fields: Mapping[str, Any]) -> None:
+        self._write_runs(self._runs.take())
+        self._write(kind, *_now(), fields)
+        self._flush()
+
+    def _message(
+        self, kind: str, queue: str, message_id: str | None, flag: bool, where: Where, mono: int, wall: int
+    ) -> Run | None:
+        """The run that it is in; None if its line is written already."""
+        parts = split_id(message_id) if message_id else None
+        if parts is not None:
+            run, ended = self._runs.add(kind, queue, *parts, flag, mono, wall, where)
+            self._write_runs(ended)
+            return run
+        self._write_runs(self._runs.take())
+        fields = {"queue": queue, "msg_id": message_id, flag_field(kind): flag or None, **where.fields()}
+        self._write(kind, mono, wall, fields)
+        return None
+
+    def _write_runs(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._write(run.kind, run.mono, run.wall, run.fields())
+
+    def _write(self, kind: str, mono: int, wall: int, fields: Mapping[str, Any]) -> None:
         if self._closed:
             return
         self._seq += 1
         event = {"seq": self._seq, "ts_wall": wall, "ts_mono": mono, "kind": kind, **self._head}
-        for name, value in fields.items():
-            if value is not None:
-                event[name] = {k: str(v) for k, v in value.items()} if name == "attrs" else value
-        if self._files is not None:
-            self._files.write(json.dumps(event, separators=(",", ":")), flush)
+        event.update((name, _value(name, value)) for name, value in fields.items() if value is not None)
+        if self._sink is not None:
+            self._sink.add(_encode(event).encode() + b"\n")
         if self._callback is not None:
+            self._undelivered.append((self._callback, event))
+        if self._listeners and "msg_id" not in event:
+            self._undelivered += [(listener, event) for listener in self._listeners]
+
+    def _flush(self) -> None:
+        if self._sink is not None:
+            self._sink.flush()
+
+    # -- without
+
+    def _deliver(self) -> None:
+        """Whoever comes first delivers for all, so that the order is kept; a callback that comes here returns."""
+        while self._undelivered:
+            with self._lock:
+                if self._delivering or not self._undelivered:
+                    return
+                self._delivering, (callback, event) = True, self._undelivered.popleft()
             try:
-                self._callback(event)
+                callback(event)
             except Exception:
-                LOGGER.exception("on_event raised for %s", kind)
+                LOGGER.exception("%r raised for the event %s", callback, event["kind"])
+            finally:
+                self._delivering = False
 
 
-class _Segments:
-    """The files of one log: the open one has the suffix `.open`."""
-
-    def __init__(self, directory: Path, name: str, boot: str) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._stem = directory / f"{name.replace('/', '_')}-{boot}"
-        self._number = 0
-        self._size = 0
-        self._file = self._next()
-
-    def write(self, line: str, flush: bool) -> None:
-        if self._size >= SEGMENT_BYTES:
-            self.close()
-            self._file = self._next()
-        self._file.write(line + "\n")
-        self._size += len(line) + 1
-        if flush:
-            self._file.flush()
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
-        path = Path(self._file.name)
-        path.rename(path.with_suffix(""))
-
-    def _next(self) -> TextIO:
-        self._number += 1
-        self._size = 0
-        return Path(f"{self._stem}-{self._number:04d}.jsonl.open").open("x", encoding="utf-8")
+def _value(name: str, value: Any) -> Any:
+    """As the type of its column; what is of another type by mistake becomes text rather than a line nobody can load."""
+    if name == "attrs":
+        return {str(key): str(text) for key, text in value.items()}
+    return value if isinstance(value, FIELDS.get(name, str)) else str(value)

@@ -7,42 +7,84 @@ What survives a fail-over, and what may come twice:
 * Queues, exchanges and bindings declared here are declared again, then receivers subscribe again.
 * What a receiver had fetched and not acknowledged is delivered again; acknowledging the old delivery does nothing,
   unless the receiver drops duplicates: then the new copy is attached to the old message and settled with it.
+* A transaction that is not empty does not survive: everything raises TransactionAborted until `rollback`.
 
-The states and the locking are explained in `client_lib.channel_worker`.
+The states and the locking are explained in `client_lib.core.channel_worker`.
 """
 
 from __future__ import annotations
 
-import itertools
+import logging
+import threading
 import time
-import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from client_lib.channel_worker import ChannelWorker, Command, Declaration
-from client_lib.dedup import DuplicateFilter
-from client_lib.errors import Closed, Timeout
-from client_lib.ledger import Disposition
+from client_lib.connecting.link import Link
+from client_lib.core.ledger import Disposition
+from client_lib.core.session_core import Build, SessionCore
+from client_lib.core.steps import Steps
+from client_lib.core.window import SettledCallback
+from client_lib.errors import Empty, MessagingError, Timeout
 from client_lib.message import Message
-from client_lib.receiver import Delivery, Receiver
-from client_lib.sender import Sender, SettledCallback
+from client_lib.receiver import Receiver
+from client_lib.sender import Sender
 
 if TYPE_CHECKING:
     from client_lib.connection import Connection
 
+LOGGER = logging.getLogger("client_lib")
+T = TypeVar("T")
+Arguments = dict[str, Any]
 
-class Session(ChannelWorker):
+
+class Session(SessionCore):
     """Made by Connection.session."""
 
-    def __init__(self, connection: Connection, name: str) -> None:
-        super().__init__(connection, name)
-        self._producer = f"{name}-{uuid.uuid4().hex[:12]}"
-        self._numbers = itertools.count(1)
-        self._tags = itertools.count(1)
+    monitor: threading.Condition
 
-    # -- for the application
+    def __init__(self, connection: Connection, link: Link, name: str, transactional: bool = False) -> None:
+        super().__init__(link, name, threading.Condition(), transactional)
+        self.connection = connection
+
+    # -- senders and receivers
 
     def sender(
+        self,
+        address: str,
+        capacity: int = 1000,
+        on_settled: SettledCallback | None = None,
+        timeout: float | None = None,
+    ) -> Sender:
+        """A sender to an address, see `client_lib.addresses.address`.  Raises AddressError and its kind, Timeout."""
+
+        def make(routing_key: str, exchange: str, mandatory: bool) -> Sender:
+            return Sender(self, routing_key, exchange, capacity, mandatory, on_settled)
+
+        return self.run(self.opening_sender(address, make), timeout)
+
+    def receiver(
+        self,
+        address: str,
+        capacity: int = 100,
+        drop_duplicates: bool | int = False,
+        no_ack: bool = False,
+        timeout: float | None = None,
+    ) -> Receiver:
+        """A receiver from an address, see `client_lib.addresses.address`.  `capacity` messages are fetched ahead.
+
+        `drop_duplicates`: each message id is handed out once; the number of ids to remember, or True.  Raises
+        AddressError and its kind, Timeout."""
+
+        def make(queue: str, unreliable: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Receiver:
+            return self.subscription(
+                Receiver, queue, capacity, no_ack or unreliable, exclusive, arguments, drop_duplicates
+            )
+
+        return self.run(self.opening_receiver(address, make), timeout)
+
+    def queue_sender(
         self,
         routing_key: str = "",
         exchange: str = "",
@@ -50,43 +92,104 @@ class Session(ChannelWorker):
         mandatory: bool = False,
         on_settled: SettledCallback | None = None,
     ) -> Sender:
-        """A sender to a queue (the default exchange) or to an exchange.
+        """A sender to a queue (the default exchange) or to an exchange; asks and declares nothing.
 
         Without a routing key each message's `subject` is used."""
-        self.check()
-        return Sender(self, routing_key, exchange, capacity, mandatory, on_settled)
+        return self.add_window(Sender(self, routing_key, exchange, capacity, mandatory, on_settled))
 
-    def receiver(
+    def queue_receiver(
         self,
         queue: str,
-        capacity: int = 100,
+        capacity: int | None = 100,
         no_ack: bool = False,
         exclusive: bool = False,
+        arguments: Mapping[str, Any] | None = None,
         drop_duplicates: bool | int = False,
         timeout: float | None = None,
     ) -> Receiver:
-        """Subscribes.  `capacity` is the prefetch limit; with `no_ack` there is none.
+        """Subscribes to a queue; asks and declares nothing.  `capacity` is the prefetch limit (None: no limit); with
+        `no_ack` there is none.  `drop_duplicates` is the window of the filter (True: its default)."""
+        receiver = self.subscription(Receiver, queue, capacity, no_ack, exclusive, arguments, drop_duplicates)
+        return self.run(self.subscribing(receiver), timeout)
 
-        `drop_duplicates` is the window of the filter (True: its default)."""
-        window: DuplicateFilter[Delivery] | None = None
-        if drop_duplicates:
-            window = DuplicateFilter() if drop_duplicates is True else DuplicateFilter(drop_duplicates)
-        tag = f"{self.name}-{next(self._tags)}"
-        receiver = Receiver(self, queue, tag, capacity, no_ack, exclusive, window)
+    def next_receiver(self, timeout: float | None = None) -> Receiver:
+        """The receiver that has the oldest of all messages that have arrived.  Another thread may be quicker to fetch.
 
-        def subscribe(channel: Any, done: Callable[[Any], None]) -> None:
-            if tag in channel.consumer_tags:  # restored already, after the first answer was lost
-                done(None)
-                return
-            self._receivers[tag] = receiver
-            self._subscribe(channel, receiver, done)
+        Raises Empty, SessionError, ConnectionError."""
+        self.refuse_io_thread("next_receiver")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.monitor:
+            while True:
+                self.check()
+                receiver = self.ready_receiver()
+                if receiver is not None:
+                    assert isinstance(receiver, Receiver)
+                    return receiver
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Empty(f"no message for any receiver within {timeout} s")
+                self.waiting_for_any += 1
+                try:
+                    self.monitor.wait(left)
+                finally:
+                    self.waiting_for_any -= 1
 
-        try:
-            self._command(subscribe, timeout)
-        except Timeout:
-            self.close_receiver(receiver)
-            raise
-        return receiver
+    def get(
+        self, queue: str, no_ack: bool = False, timeout: float | None = None, build: Build | None = None
+    ) -> Message | None:
+        """basic.get: one message, None if the queue is empty."""
+        return self.run(self.getting(queue, no_ack, build), timeout)
+
+    # -- settling
+
+    def acknowledge(
+        self, message: Message | None = None, disposition: Disposition | None = None, sync: bool = True
+    ) -> None:
+        """Settles one message, or all that were fetched in this session; with `sync` waits until the broker knows.
+
+        Ignored are messages that were settled before, need no acknowledgement, or whose connection was lost.  Raises
+        ValueError (not a received message), SessionError, ConnectionError; in a transaction TransactionAborted for a
+        message that was fetched before a loss or rollback."""
+        disposition = disposition or Disposition.ACCEPT
+        if message is None:
+            self.settle_all(disposition)
+        else:
+            self.settle(message, disposition)
+        if sync:
+            self.fence()
+
+    def reject(self, message: Message) -> None:
+        """The broker drops the message, or dead-letters it."""
+        self.settle(message, Disposition.REJECT)
+
+    def release(self, message: Message) -> None:
+        """The message goes back to its queue."""
+        self.settle(message, Disposition.RELEASE)
+
+    def fence(self, timeout: float | None = None) -> None:
+        """Waits until the broker has read everything that was decided about deliveries.  Raises Timeout."""
+        self.run(self.fencing(), timeout)
+
+    # -- transactions
+
+    def commit(self, timeout: float | None = None) -> None:
+        """What was sent and settled since the last commit or rollback happens, all of it.  `timeout` in seconds.
+
+        Raises NontransactionalSession; TransactionAborted: nothing has happened, call rollback();
+        TransactionUnknown: all or nothing has, a new transaction has begun; Timeout: its text says whether nothing has
+        happened and the transaction is still open, or the outcome is not known yet: commit() again waits for it;
+        Returned: committed, but no queue was bound for a mandatory message."""
+        self.run(self.committing(), timeout)
+
+    def rollback(self, timeout: float | None = None) -> None:
+        """Nothing of what was sent and settled since the last commit or rollback happens; all messages that were
+        fetched and whose acknowledgement was not committed come again.
+
+        Raises NontransactionalSession, TransactionError (a commit() that had timed out was done after all),
+        TransactionUnknown (nobody knows about that commit), Timeout (call it again)."""
+        self.run(self.rolling_back(), timeout)
+
+    # -- topology; declared now and after each fail-over (see `client_lib.core.topology`)
 
     def declare_queue(
         self,
@@ -95,14 +198,14 @@ class Session(ChannelWorker):
         durable: bool = False,
         exclusive: bool = False,
         auto_delete: bool = False,
-        arguments: dict[str, Any] | None = None,
+        arguments: Arguments | None = None,
         timeout: float | None = None,
     ) -> str:
-        """Declares a queue now and after each fail-over; returns its name, which is generated here when empty."""
-        queue = queue or f"{self.name}.{uuid.uuid4().hex}"
-        options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete, "arguments": arguments}
-        self._declare("queue_declare", timeout, not passive, queue=queue, passive=passive, **options)
-        return queue
+        """Declares a queue now and after each fail-over; returns its name, which is generated here when empty.
+
+        An exclusive or auto-delete queue is gone with its connection: after a fail-over it is there again, empty."""
+        steps = self.declaring_queue(queue, passive, durable, exclusive, auto_delete, arguments)
+        return self.run(steps, timeout)
 
     def declare_exchange(
         self,
@@ -111,93 +214,100 @@ class Session(ChannelWorker):
         passive: bool = False,
         durable: bool = False,
         auto_delete: bool = False,
-        arguments: dict[str, Any] | None = None,
+        arguments: Arguments | None = None,
         timeout: float | None = None,
     ) -> None:
         """Declares an exchange now and after each fail-over."""
-        options = {"durable": durable, "auto_delete": auto_delete, "arguments": arguments, "passive": passive}
-        self._declare(
-            "exchange_declare", timeout, not passive, exchange=exchange, exchange_type=exchange_type, **options
-        )
+        self.run(self.declaring_exchange(exchange, exchange_type, passive, durable, auto_delete, arguments), timeout)
 
     def bind_queue(
         self,
         queue: str,
         exchange: str,
         routing_key: str = "",
-        arguments: dict[str, Any] | None = None,
+        arguments: Arguments | None = None,
         timeout: float | None = None,
     ) -> None:
         """Binds now and after each fail-over."""
-        self._declare(
-            "queue_bind", timeout, True, queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments
-        )
+        self.run(self.binding_queue(queue, exchange, routing_key, arguments), timeout)
 
     def unbind_queue(
         self,
         queue: str,
         exchange: str,
         routing_key: str = "",
-        arguments: dict[str, Any] | None = None,
+        arguments: Arguments | None = None,
         timeout: float | None = None,
     ) -> None:
-        where = {"queue": queue, "exchange": exchange, "routing_key": routing_key, "arguments": arguments}
-        self._forget(lambda declared: declared.method == "queue_bind" and declared.arguments == where)
-        self._declare("queue_unbind", timeout, False, **where)
+        self.run(self.binding_queue(queue, exchange, routing_key, arguments, bind=False), timeout)
+
+    def bind_exchange(
+        self,
+        destination: str,
+        source: str,
+        routing_key: str = "",
+        arguments: Arguments | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Messages of `source` go to `destination` as well, now and after each fail-over."""
+        self.run(self.binding_exchange(destination, source, routing_key, arguments), timeout)
+
+    def unbind_exchange(
+        self,
+        destination: str,
+        source: str,
+        routing_key: str = "",
+        arguments: Arguments | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.run(self.binding_exchange(destination, source, routing_key, arguments, bind=False), timeout)
 
     def delete_queue(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, timeout: float | None = None
     ) -> None:
-        self._declare("queue_delete", timeout, False, queue=queue, if_unused=if_unused, if_empty=if_empty)
-        self._forget(lambda declared: declared.concerns("queue", queue))
+        self.run(self.deleting_queue(queue, if_unused, if_empty), timeout)
 
     def delete_exchange(self, exchange: str, if_unused: bool = False, timeout: float | None = None) -> None:
-        self._declare("exchange_delete", timeout, False, exchange=exchange, if_unused=if_unused)
-        self._forget(lambda declared: declared.concerns("exchange", exchange))
+        self.run(self.deleting_exchange(exchange, if_unused), timeout)
 
     def purge_queue(self, queue: str, timeout: float | None = None) -> int:
         """Returns how many messages were removed."""
-        return int(self._declare("queue_purge", timeout, False, queue=queue).method.message_count)
+        return self.run(self.purging_queue(queue), timeout)
 
-    def acknowledge(self, message: Message | None = None) -> None:
-        """Settles one message, or all that were fetched in this session.  Sent soon, not waited for."""
-        if message is not None:
-            self._settle(message, Disposition.ACCEPT)
-            return
-        with self.condition:
-            fetched = list(self.fetched.values())
-        for message in fetched:
-            self._settle(message, Disposition.ACCEPT)
+    def declare(self, method: str, remember: bool, timeout: float | None = None, **arguments: Any) -> Any:
+        """A method of pika's channel with its arguments, and its answer; if `remember` again after each fail-over."""
+        return self.answer(self.start_declaration(method, remember, **arguments), timeout)
 
-    def reject(self, message: Message) -> None:
-        """The broker drops the message, or dead-letters it."""
-        self._settle(message, Disposition.REJECT)
-
-    def release(self, message: Message) -> None:
-        """The message goes back to its queue."""
-        self._settle(message, Disposition.RELEASE)
-
-    def unsettled(self) -> int:
-        """Messages of all senders without a confirm, exact."""
-        with self.condition:
-            return self.outbox.unsettled
+    # -- waiting, end
 
     def sync(self, timeout: float | None = None) -> None:
-        """Waits until all messages are confirmed and all acknowledgements are written.  Raises Timeout."""
-        with self.condition:
+        """Waits until all messages are confirmed (in a transaction: written) and all acknowledgements written.
+
+        Raises Timeout."""
+        with self.monitor:
             if not self.wait_for(self.idle, timeout):
-                raise Timeout(f"{self.outbox.unsettled} messages unsettled after {timeout} s")
+                raise Timeout(f"{self.publishing.outbox.unsettled} messages unsettled after {timeout} s")
             self.check()
 
     def close(self, timeout: float | None = 5.0) -> None:
-        """Waits for what is unsettled, then closes the channel.  Never longer than `timeout` seconds."""
+        """Waits for what is unsettled, then closes the channel.  Never longer than `timeout` seconds, and not at all
+        in a callback.  An open transaction is rolled back.  Harmless when repeated.
+
+        What is not confirmed then is in doubt: it is logged, and on_settled is called with SessionClosed."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            with self.condition:
-                if self._error is None:
-                    self.wait_for(self.idle, timeout)
+            if not self.in_io_thread():
+                self.drain(deadline)
         finally:
-            self._connection.close_session(self, deadline)
+            self.connection.close_session(self, deadline)
+
+    def drain(self, deadline: float | None) -> None:
+        """Waits for what is unsettled and does what its addresses want done at the end; as far as that is possible."""
+        try:
+            self.sync(_left(deadline))
+            self.run(self.ending(), _left(deadline))
+        except MessagingError as error:
+            LOGGER.debug("%s: %s", self.name, error)
 
     def __enter__(self) -> Session:
         return self
@@ -207,11 +317,11 @@ class Session(ChannelWorker):
 
     # -- for senders and receivers
 
-    def next_message_id(self) -> str:
-        return f"{self._producer}:{next(self._numbers)}"
+    def in_io_thread(self) -> bool:
+        return self.connection.in_io_thread()
 
     def refuse_io_thread(self, what: str) -> None:
-        if self._connection.in_io_thread():
+        if self.connection.in_io_thread():
             raise RuntimeError(f"{what} would block the I/O thread; callbacks must not wait")
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
@@ -223,82 +333,49 @@ class Session(ChannelWorker):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            self.condition.wait(left)
+            self.monitor.wait(left)
         return True
 
-    def idle(self) -> bool:
-        """Nothing unsettled on the sending side and no acknowledgement waiting to be written."""
-        return self.outbox.unsettled == 0 and self._ledger.decided == 0
-
-    def close_receiver(self, receiver: Receiver) -> None:
-        with self.condition:
-            if receiver.error is not None:
-                return
-            receiver.error = Closed(f"the receiver of {receiver.queue} is closed")
-            self._receivers.pop(receiver.consumer_tag, None)
-            for message in receiver.drain():
-                if message._delivery is not None and not receiver.no_ack:
-                    self.settle_tag(message._delivery.generation, message._delivery.delivery_tag, Disposition.RELEASE)
-            self.condition.notify_all()
-        if self._error is None:
-            self._enqueue(Command(lambda channel, done: self._cancel(channel, receiver, done)))
-
-    # -- application threads
-
-    def _settle(self, message: Message, disposition: Disposition) -> None:
-        delivery = message._delivery
-        if delivery is None:
-            raise ValueError("not a received message, or received without acknowledgement")
-        receiver = delivery.receiver
-        with self.condition:
-            self.check()
-            if self.fetched.pop(delivery, None) is None:
-                return  # settled before, or forgotten with its connection
-            tags = [(delivery.generation, delivery.delivery_tag), *delivery.copies]
-            alive = [tag for generation, tag in tags if generation == self.generation]
-            for index, tag in enumerate(alive):
-                # of several copies given back one is enough
-                extra = index > 0 and disposition is Disposition.RELEASE
-                self.settle_tag(self.generation, tag, Disposition.ACCEPT if extra else disposition)
-            if receiver.duplicates is not None:
-                if disposition is Disposition.RELEASE:
-                    receiver.duplicates.released(message.id)
-                else:
-                    receiver.duplicates.finished(message.id)
-        if alive:
-            kind = "ack" if disposition is Disposition.ACCEPT else "reject"
-            self.events.message(kind, receiver.queue, message.id)
-
-    def _declare(self, method: str, timeout: float | None, remember: bool, **arguments: Any) -> Any:
-        if arguments.get("arguments", 0) is None:
-            arguments["arguments"] = {}
-        declaration = Declaration(method, arguments)
-
-        def run(channel: Any, done: Callable[[Any], None]) -> None:
-            getattr(channel, method)(**arguments, callback=done)
-
-        answer = self._command(run, timeout)
-        with self.condition:
-            if remember and declaration not in self._topology:
-                self._topology.append(declaration)
-        return answer
-
-    def _forget(self, gone: Callable[[Declaration], bool]) -> None:
-        with self.condition:
-            self._topology = [declared for declared in self._topology if not gone(declared)]
-
-    def _command(self, run: Callable[[Any, Callable[[Any], None]], None], timeout: float | None) -> Any:
+    def answer(self, future: Future[Any], timeout: float | None) -> Any:
+        """Waits for the answer to a command.  Raises Timeout: then it is not asked again."""
         self.refuse_io_thread("a command")
-        command = Command(run)
-        self._enqueue(command)
         try:
-            return command.future.result(timeout)
+            return future.result(timeout)
         except TimeoutError:
-            command.future.cancel()
+            # Not if the command itself has failed with a timeout, or has been answered at this very moment
+            if future.done() or (not future.cancel() and future.done()):
+                return future.result()
             raise Timeout(f"no answer within {timeout} s") from None
 
-    def _enqueue(self, command: Command) -> None:
-        with self.condition:
-            self.check()
-            self._commands.append(command)
-        self.wake()
+    def run(self, steps: Steps[T], timeout: float | None) -> T:
+        """Takes all steps, waiting for each; at the timeout they get Timeout, to undo what they must."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            future = next(steps)
+            while True:
+                try:
+                    result = self.answer(future, _left(deadline))
+                except BaseException as error:
+                    future = steps.throw(error)
+                else:
+                    future = steps.send(result)
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+
+    def finish(self, steps: Steps[None], deadline: float | None) -> None:
+        """As `run`, for closing: what ended the session before is no error, and in a callback nothing is waited for."""
+        if self.in_io_thread():
+            for _ in steps:
+                pass
+            return
+        try:
+            self.run(steps, _left(deadline))
+        except Timeout:
+            raise
+        except MessagingError:
+            pass
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -3,7 +3,7 @@
 import time
 
 from client_lib import Connection, Empty, Message, Receiver, Session
-from client_lib.errors import ClientError
+from client_lib.errors import MessagingError
 from demo.plain import DRAIN_LIMIT, QUIET, Addresses, waiting
 from demo.progress import Slot
 
@@ -44,16 +44,16 @@ class Producer(Client):
         with self.connection() as connection:
             session = connection.session()
             session.declare_queue(self.queue, durable=True)
-            sender = session.sender(self.queue, capacity=CAPACITY, mandatory=True, on_settled=self._settled)
+            sender = session.sender(self.queue, capacity=CAPACITY, on_settled=self._settled)
             number, due = 0, time.monotonic()
             while not self.stopping:
                 due = max(due + self._interval, time.monotonic() - 0.1)  # an outage is not made up for
                 time.sleep(max(0.0, due - time.monotonic()))
                 number += 1
-                sender.send(Message(self._body, id=f"{self.name}:{number}"))
+                sender.send(Message(self._body, id=f"{self.name}:{number}"), sync=False)
             sender.close()
 
-    def _settled(self, _message: Message, _message_id: str, error: ClientError | None) -> None:
+    def _settled(self, _message: Message, _message_id: str, error: MessagingError | None) -> None:
         if error is None:
             self.slot.add()
 
@@ -80,7 +80,7 @@ class Consumer(Client):
                 if began and time.monotonic() - max(last, began) > QUIET and self._drained(session, began):
                     return
                 continue
-            session.acknowledge(message)
+            session.acknowledge(message, sync=False)
             self.slot.add()
             last = time.monotonic()
 

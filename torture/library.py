@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from client_lib import ClientError, Connection, Empty, InDoubt, Message, Session, Timeout
+from client_lib import Connection, Empty, InDoubt, Message, MessagingError, Session, Timeout
 from torture.record import body_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Producer:
         with _connection(context) as connection:
             session = connection.session()
             session.declare_queue(self._queue, durable=True)
-            sender = session.sender(self._queue, capacity=CAPACITY, mandatory=True, on_settled=self._settled)
+            sender = session.sender(self._queue, capacity=CAPACITY, on_settled=self._settled)
             number, due = 0, time.monotonic()
             while not context.stopping.is_set():
                 due = max(due + 1 / context.rate, time.monotonic() - 0.1)  # an outage is not made up for
@@ -46,13 +46,13 @@ class Producer:
                 number += 1
                 id = f"{context.record.client}:{number}"
                 context.record.message("invoke", id)
-                sender.send(Message(body_of(id), id=id))
+                sender.send(Message(body_of(id), id=id), sync=False)
             try:
                 sender.sync(SETTLE)
             except InDoubt as error:
                 context.record.fact(f"unsettled at the end: {error}")
 
-    def _settled(self, _message: Message, id: str, error: ClientError | None) -> None:
+    def _settled(self, _message: Message, id: str, error: MessagingError | None) -> None:
         self._context.record.message("ok" if error is None else "nack", id)
         if error is None:
             self._context.slot.add()
@@ -90,6 +90,6 @@ class Consumer:
 def _acknowledge(session: Session, message: Message) -> bool:
     """False: its connection was lost before, so that the broker delivers it again."""
     delivery = message._delivery
-    alive = delivery is not None and delivery in session.fetched
-    session.acknowledge(message)
+    alive = delivery is not None and delivery in session.deliveries.fetched
+    session.acknowledge(message, sync=False)
     return alive

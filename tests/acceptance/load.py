@@ -18,7 +18,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
-from client_lib import Closed, Connection, Message
+from client_lib import Connection, ConnectionClosed, Message
 from tests.support.wait import wait_for
 
 TROUBLE = (AMQPError, AMQPConnectorException, OSError)
@@ -118,13 +118,13 @@ class LibraryPair:
         for number in itertools.count(1):
             if self._stop.wait(self._interval):
                 return
-            self._sender.send(str(number), timeout=PATIENCE)
+            self._sender.send(str(number), timeout=PATIENCE, sync=False)
 
     def _receive(self) -> None:
-        with contextlib.suppress(Closed):
+        with contextlib.suppress(ConnectionClosed):
             for message in self._receiver:
                 self.received.append(int(message.body))
-                self._session.acknowledge(message)
+                self._session.acknowledge(message, sync=False)
 
     def finish(self) -> None:
         self._stop.set()

@@ -27,9 +27,9 @@ def test_04_failover_of_a_reconnecting_client(cluster: Cluster) -> None:
         session = connection.session()
         session.declare_queue("r4", durable=True)
         sender, receiver = session.sender("r4"), session.receiver("r4")
-        sender.send("old", sync=True, timeout=10)
+        sender.send("old", timeout=10)
         cluster.fail_over()
-        sender.send("new", sync=True, timeout=20)
+        sender.send("new", timeout=20)
         assert {receiver.fetch(10).body, receiver.fetch(10).body} == {b"old", b"new"}
         assert connection.failovers == 1
 
@@ -52,7 +52,7 @@ def test_05_heartbeat_of_clients(cluster: Cluster) -> None:
             primary.connect(socket_timeout=0.5, stack_timeout=0.5)
         first.promote()
         with Connection(addresses, connect_timeout=0.5).open(20) as opening:
-            sender.send("used", sync=True, timeout=20)
+            sender.send("used", timeout=20)
             for connection in (idle, opening):
                 wait_connected(connection, first)
         assert (idle.failovers, using.failovers) == (1, 1)

@@ -40,7 +40,7 @@ def fill(cluster: Cluster, queue: str, count: int, size: int = 1000, **arguments
         session.declare_queue(queue, durable=True, arguments=arguments or None)
         sender = session.sender(queue, capacity=2000)
         for number in range(count):
-            sender.send(f"{number}".encode().ljust(size, b"."))
+            sender.send(f"{number}".encode().ljust(size, b"."), sync=False)
         sender.sync(30)
 
 
@@ -76,12 +76,12 @@ def test_pitfall_05_each_message_is_confirmed_once(cluster: Cluster) -> None:
         session.declare_queue("p5", durable=True)
         sender = session.sender("p5", on_settled=lambda _message, id_, _error: settled.update([id_]))
         backup.pause()
-        ids = [sender.send(str(number)) for number in range(100)]
+        ids = [sender.send(str(number), sync=False) for number in range(100)]
         assert len(take(consumer, "p5", 50)) == 50
         wait_for(lambda: len(settled) >= 50, what="the confirms of what was consumed")
         backup.resume()
         sender.sync(20)
-        ids += [sender.send("later", sync=True, timeout=20)]
+        ids += [sender.send("later", timeout=20)]
     assert settled == Counter(ids)
 
 

@@ -98,14 +98,14 @@ def test_03_send_receive(cluster: Cluster) -> None:
         session = connection.session()
         session.declare_queue("r3", durable=True)
         sender = session.sender("r3", capacity=100)
-        thread = threading.Thread(target=lambda: [sender.send(str(number)) for number in range(1, 1001)])
+        thread = threading.Thread(target=lambda: [sender.send(str(number), sync=False) for number in range(1, 1001)])
         thread.start()
         receiver = session.receiver("r3", capacity=50)
         received = []
         while len(received) < 990:
             message = receiver.fetch(10)
-            received.append(message.content.decode())
-            session.acknowledge(message)
+            received.append(message.content)
+            session.acknowledge(message, sync=False)
         thread.join(10)
         session.sync(10)
     assert received == [str(number) for number in range(1, 991)]

@@ -23,8 +23,8 @@ class Load:
         self._stop = threading.Event()
         self.session = self.connection.session()
         self.session.declare_queue(queue, durable=True)
-        self.sender = self.session.sender(queue, capacity=200, on_settled=self._settled)
-        self.receiver = self.session.receiver(queue, capacity=100, drop_duplicates=True)
+        self.sender = self.session.queue_sender(queue, capacity=200, on_settled=self._settled)
+        self.receiver = self.session.queue_receiver(queue, capacity=100, drop_duplicates=True)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._fetch)]
         for thread in self._threads:
             thread.start()
@@ -37,12 +37,12 @@ class Load:
 
     def _send(self) -> None:
         while not self._stop.wait(0.0005):
-            self.sender.send(b"x" * 1024)
+            self.sender.send(b"x" * 1024, sync=False)
 
     def _fetch(self) -> None:
         for message in self.receiver:
             self.fetched.append(message.id)
-            self.session.acknowledge(message)
+            self.session.acknowledge(message, sync=False)
 
     def run_on(self, count: int = 500) -> None:
         goal = len(self.confirmed) + count
@@ -130,14 +130,14 @@ def test_topology_and_returns(cluster) -> None:
         session.declare_exchange("test.topic", "topic")
         session.bind_queue(queue, "test.topic", "a.#")
         receiver = session.receiver(queue)
-        sender = session.sender(exchange="test.topic", mandatory=True)
+        sender = session.queue_sender(exchange="test.topic", mandatory=True)
         for number in range(2):
-            sender.send(Message(str(number), subject="a.b"), sync=True, timeout=10)
+            sender.send(Message(str(number), subject="a.b"), timeout=10)
             message = receiver.fetch(10)
-            assert (message.content, message.subject) == (str(number).encode(), "a.b")
-            session.acknowledge(message)
+            assert (message.content, message.subject) == (str(number), "a.b")
+            session.acknowledge(message, sync=False)
             with pytest.raises(Returned):
-                sender.send(Message("lost", subject="b"), sync=True, timeout=10)
+                sender.send(Message("lost", subject="b"), timeout=10)
             if number == 0:
                 old = cluster.primary
                 cluster.command("kill", old)
@@ -157,8 +157,8 @@ def test_a_paused_broker_is_left_while_idle(tmp_path) -> None:
         began = time.monotonic()
         wait_for(lambda: connection.failovers == 1 and connection.is_connected)
         assert time.monotonic() - began < 2.3
-        session.sender(queue).send("here", sync=True, timeout=5)
-        assert receiver.fetch(5).content == b"here"
+        session.sender(queue).send("here", timeout=5)
+        assert receiver.fetch(5).content == "here"
         first.resume()
 
 
@@ -166,26 +166,46 @@ def test_a_broker_that_returns_on_its_port(tmp_path) -> None:
     with BrokerProcess(tmp_path) as broker, Connection(broker.address, heartbeat=1) as connection:
         session = connection.session()
         sender = session.sender(session.declare_queue("q", durable=True))
-        sender.send("before", sync=True, timeout=5)
+        sender.send("before", timeout=5)
         broker.kill()
-        message_id = sender.send("after")
+        message_id = sender.send("after", sync=False)
         assert sender.unsettled() == 1
         broker.start()
         sender.sync(20)
         receiver = session.receiver("q")
         while (message := receiver.fetch(10)).id != message_id:
-            session.acknowledge(message)
-        session.acknowledge(message)
+            session.acknowledge(message, sync=False)
+        session.acknowledge(message, sync=False)
         session.sync(5)
 
 
 def test_close_of_a_connection_to_a_paused_broker(tmp_path) -> None:
     with BrokerProcess(tmp_path) as broker:
         connection = Connection(broker.address, heartbeat=30).open(10)
-        sender = connection.session().sender("nowhere")
+        sender = connection.session().queue_sender("nowhere")
         broker.pause()
         message = Message("in doubt")
-        sender.send(message)
+        sender.send(message, sync=False)
         began = time.monotonic()
         assert connection.close(0.5) == [message]
         assert time.monotonic() - began < 3.0
+
+
+def test_exchanges_are_bound_to_exchanges_and_unbound(tmp_path) -> None:
+    with BrokerProcess(tmp_path) as broker, Connection(broker.address, heartbeat=1) as connection:
+        session = connection.session()
+        for exchange in ("source", "destination"):
+            session.declare_exchange(exchange, "fanout")
+        queue = session.declare_queue()
+        session.bind_queue(queue, "destination")
+        session.bind_exchange("destination", "source")
+        sender = session.queue_sender(exchange="source", mandatory=True)
+        sender.send("through both", timeout=5)
+        message = session.get(queue, timeout=5)
+        assert message is not None and message.content == "through both"
+        session.unbind_exchange("destination", "source")
+        with pytest.raises(Returned):
+            sender.send("nowhere", timeout=5)
+        session.unbind_queue(queue, "destination")
+        assert session.purge_queue(queue) == 0
+        session.delete_queue(queue)

@@ -35,7 +35,7 @@ def test_a_broker_is_replaced_without_a_restart_of_the_others(members: Members) 
         session = connection.session()
         session.declare_queue("q", durable=True)
         sender = session.sender("q")
-        sender.send("before", sync=True, timeout=TIME)
+        sender.send("before", timeout=TIME)
 
         members.brokers["c"].kill()
         # First the dead one goes: of four brokers two would be no majority.
@@ -44,7 +44,7 @@ def test_a_broker_is_replaced_without_a_restart_of_the_others(members: Members) 
         assert members.tool("member", "add", new.address, name="b").split() == addresses(members, "abd")
         members.settled("a")
         wait_for(lambda: in_sync(members, "a") == {"a", "b", "d"}, TIME, "d in sync")
-        sender.send("after", sync=True, timeout=TIME)
+        sender.send("after", timeout=TIME)
 
         for name in "abd":
             assert members.tool("member", "list", name=name).split() == addresses(members, "abd")
@@ -59,7 +59,7 @@ def test_a_broker_is_replaced_without_a_restart_of_the_others(members: Members) 
         assert members.tool("member", name="d").split() == addresses(members, "abd")
         assert members.brokers["b"].pid == pids["b"]
         # The client knows only the first three; it is told by name where the primary is.
-        sender.send("later", sync=True, timeout=TIME)
+        sender.send("later", timeout=TIME)
         assert {queue["name"]: queue["ready"] for queue in members.ask("d", "queue.list")} == {"q": 3}
 
 

@@ -50,12 +50,12 @@ class Load:
 
     def _send(self) -> None:
         while not self._stop.wait(0.0003):
-            self._sender.send(b"x" * 500)
+            self._sender.send(b"x" * 500, sync=False)
 
     def _fetch(self) -> None:
         for message in self._receiver:
             self.fetched[str(message.id)] += 1
-            self._session.acknowledge(message)
+            self._session.acknowledge(message, sync=False)
 
     def run_on(self, count: int = 500) -> None:
         goal = len(self.confirmed) + count

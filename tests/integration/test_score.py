@@ -117,7 +117,7 @@ def test_one_that_is_behind(members: Watched) -> None:
     members.brokers["b"].pause()
     position = members.ask("c", "ha.query")["position"]
     for _ in range(60):
-        sender.send(b"x" * (1 << 18))
+        sender.send(b"x" * (1 << 18), sync=False)
     wait_for(lambda: members.ask("c", "ha.query")["position"] > position + 50, TIME)
     members.brokers["a"].kill()
     members.brokers["b"].resume()

@@ -38,7 +38,7 @@ def fill(members: Members, count: int = 10, queue: str = "q") -> None:
         session.declare_queue(queue, durable=True)
         sender = session.sender(queue)
         for number in range(count):
-            sender.send(str(number))
+            sender.send(str(number), sync=False)
         sender.sync(TIME)
 
 

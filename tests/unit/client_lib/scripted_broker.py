@@ -36,15 +36,22 @@ class Store:
 
 
 class ScriptedBroker:
-    """`mode`: normal, hang (never answers), refuse (close 320 with `refusal`), deny (close 403).
+    """`mode`: normal, hang (never answers), stall (answers all but connection.open), refuse (close 320 with `refusal`),
+    deny (close 403).
 
-    `confirm`: ack, nack or hold (keeps the message and says nothing)."""
+    `confirm`: ack, nack or hold (keeps the message and says nothing).
+    `commit`: ok, hold (does nothing and says nothing), drop (the connection, before) or drop_after."""
 
     def __init__(self, store: Store | None = None, name: str = "b", mode: str = "normal") -> None:
         self.store = store or Store()
         self.name, self.mode = name, mode
         self.refusal = f"CONNECTION_FORCED - {name} is a backup (ready); the primary is not known"
+        self.properties: dict[str, Any] = {}
+        """Added to the server-properties of connection.start."""
+        self.heartbeat_offered = 60
+        self.beats = True
         self.confirm = "ack"
+        self.commit = "ok"
         self.unroutable = False
         self.refuse_declare: Callable[[str], tuple[int, str] | None] = lambda queue: None
         self.accepted = 0
@@ -99,6 +106,9 @@ class Peer:
         self.deliveries = 0
         self.consumers: dict[str, tuple[int, str, int]] = {}  # tag -> channel, queue, prefetch
         self.unacked: dict[int, tuple[str, str, Stored]] = {}  # delivery tag -> consumer tag, queue, message
+        self.channel_of: dict[int, int] = {}  # by delivery tag
+        self.confirming: dict[int, int] = {}  # publishes by channel
+        self.transactions: dict[int, list[Callable[[], object]]] = {}  # by channel: what the commit will do
         self.prefetch = 0
         self._publish: Any = None
         self._properties: Any = None
@@ -138,7 +148,7 @@ class Peer:
             while len(data) < 8:
                 data += self._receive()
             data = data[8:]
-            self.send(0, commands.Connection.Start(0, 9, {"capabilities": CAPABILITIES}, "PLAIN", "en_US"))
+            self.send(0, self._start())
             while True:
                 while len(data) >= 7 and len(data) >= 8 + struct.unpack(">I", data[3:7])[0]:
                     count, channel, value = frame.unmarshal(data)
@@ -148,6 +158,10 @@ class Peer:
                             self._handle(channel, value)
                 data += self._receive()
         self._end()
+
+    def _start(self) -> Any:
+        properties = {"capabilities": CAPABILITIES, **self.broker.properties}
+        return commands.Connection.Start(0, 9, properties, "PLAIN", "en_US")
 
     def _receive(self) -> bytes:
         data = self.sock.recv(65536)
@@ -186,11 +200,15 @@ class Peer:
                 ContentBody(self._body),
             )
         elif broker.confirm != "nack":
-            broker.store.queues.setdefault(key, deque()).append((key, self._properties, self._body, False))
+            stored = (key, self._properties, self._body, False)
+            self._do(channel, lambda: broker.store.queues.setdefault(key, deque()).append(stored))
+        if channel in self.transactions:
+            return
+        self.confirming[channel] = tag = self.confirming.get(channel, 0) + 1
         if broker.confirm == "ack":
-            self.send(channel, commands.Basic.Ack(self.publishes, False))
+            self.send(channel, commands.Basic.Ack(tag, False))
         elif broker.confirm == "nack":
-            self.send(channel, commands.Basic.Nack(self.publishes, False, False))
+            self.send(channel, commands.Basic.Nack(tag, False, False))
         pump_all(broker)
 
     def _method(self, channel: int, method: Any) -> None:
@@ -202,16 +220,16 @@ class Peer:
         if self.broker.mode == "deny":
             self.send(0, commands.Connection.Close(403, "ACCESS_REFUSED", 0, 0))
         else:
-            self.send(0, commands.Connection.Tune(0, 131072, 60))
+            self.send(0, commands.Connection.Tune(0, 131072, self.broker.heartbeat_offered))
 
     def _on_connection_tuneok(self, channel: int, method: Any) -> None:
-        if method.heartbeat:
+        if method.heartbeat and self.broker.beats:
             threading.Thread(target=self._beat, args=(method.heartbeat / 2,), daemon=True).start()
 
     def _on_connection_open(self, channel: int, method: Any) -> None:
         if self.broker.mode == "refuse":
             self.send(0, commands.Connection.Close(320, self.broker.refusal, 10, 40))
-        else:
+        elif self.broker.mode != "stall":
             self.send(0, commands.Connection.OpenOk())
 
     def _on_connection_close(self, channel: int, method: Any) -> None:
@@ -221,11 +239,66 @@ class Peer:
         self.send(channel, commands.Channel.OpenOk())
 
     def _on_channel_close(self, channel: int, method: Any) -> None:
+        self.consumers = {tag: found for tag, found in self.consumers.items() if found[0] != channel}
+        self._give_back(channel)
+        self.transactions.pop(channel, None)
         self.send(channel, commands.Channel.CloseOk())
 
     def _on_confirm_select(self, channel: int, method: Any) -> None:
-        self.publishes = 0
+        self.confirming[channel] = 0
         self.send(channel, commands.Confirm.SelectOk())
+
+    def _do(self, channel: int, action: Callable[[], object]) -> None:
+        """Now, or with the transaction."""
+        if channel in self.transactions:
+            self.transactions[channel].append(action)
+        else:
+            action()
+
+    def _on_tx_select(self, channel: int, method: Any) -> None:
+        self.transactions[channel] = []
+        self.send(channel, commands.Tx.SelectOk())
+
+    def _on_tx_commit(self, channel: int, method: Any) -> None:
+        if self.broker.commit == "drop":
+            self.reset()
+        elif self.broker.commit != "hold":
+            actions, self.transactions[channel] = self.transactions[channel], []
+            for action in actions:
+                action()
+            if self.broker.commit == "drop_after":
+                self.reset()
+            self.send(channel, commands.Tx.CommitOk())
+            pump_all(self.broker)
+
+    def _on_tx_rollback(self, channel: int, method: Any) -> None:
+        self.transactions[channel] = []
+        self.send(channel, commands.Tx.RollbackOk())
+
+    def _on_basic_recover(self, channel: int, method: Any) -> None:
+        self.send(channel, commands.Basic.RecoverOk())
+        self._give_back(channel)
+        pump_all(self.broker)
+
+    def _give_back(self, channel: int) -> None:
+        for tag in [tag for tag in reversed(self.unacked) if self.channel_of[tag] == channel]:
+            _, queue, (key, properties, body, _redelivered) = self.unacked.pop(tag)
+            self.broker.store.queues[queue].appendleft((key, properties, body, True))
+
+    def _on_basic_get(self, channel: int, method: Any) -> None:
+        queue = self.broker.store.queues.get(method.queue)
+        if not queue:
+            self.send(channel, commands.Basic.GetEmpty())
+            return
+        message = queue.popleft()
+        key, properties, body, redelivered = message
+        self.deliveries += 1
+        self.channel_of[self.deliveries] = channel
+        if not method.no_ack:
+            self.unacked[self.deliveries] = ("", method.queue, message)
+        frames: list[Any] = [commands.Basic.GetOk(self.deliveries, redelivered, "", key, len(queue))]
+        frames.append(header.ContentHeader(0, len(body), properties))
+        self.send(channel, *frames, *([ContentBody(body)] if body else []))
 
     def _on_queue_declare(self, channel: int, method: Any) -> None:
         refused = self.broker.refuse_declare(method.queue)
@@ -263,11 +336,15 @@ class Peer:
 
     def _on_basic_ack(self, channel: int, method: Any) -> None:
         last = method.delivery_tag
-        for tag in [t for t in self.unacked if t == last or (method.multiple and t < last)]:
-            del self.unacked[tag]
+        mine = [tag for tag in self.unacked if self.channel_of[tag] == channel]
+        tags = [tag for tag in mine if tag == last or (method.multiple and tag < last)]
+        self._do(channel, lambda: [self.unacked.pop(tag, None) for tag in tags] and None)
         pump_all(self.broker)
 
     def _on_basic_reject(self, channel: int, method: Any) -> None:
+        self._do(channel, lambda: self._rejected(method))
+
+    def _rejected(self, method: Any) -> None:
         _, queue, (key, properties, body, _redelivered) = self.unacked.pop(method.delivery_tag)
         if method.requeue:
             self.broker.store.queues[queue].appendleft((key, properties, body, True))
@@ -280,6 +357,7 @@ class Peer:
             while queues.get(queue) and open_here < (prefetch or 1 << 30):
                 message = queues[queue].popleft()
                 self.deliveries += 1
+                self.channel_of[self.deliveries] = channel
                 open_here += 1
                 self.unacked[self.deliveries] = (tag, queue, message)
                 key, properties, body, redelivered = message

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from client_lib import (
-    AuthenticationFailed,
-    CapacityTimeout,
-    Closed,
+    AuthenticationFailure,
+    ConnectError,
     Connection,
-    ConnectionFailed,
+    ConnectionClosed,
     Empty,
     InDoubt,
+    InsufficientCapacity,
     Message,
     Rejected,
     Returned,
-    SessionFailed,
+    ServerError,
     Timeout,
 )
 from tests.support.wait import wait_for
@@ -64,13 +64,13 @@ def lab() -> Iterator[Lab]:
 def test_send_and_fetch(lab: Lab) -> None:
     session = lab.connect(lab.broker()).session()
     session.declare_queue("q")
-    sender = session.sender("q")
-    message_id = sender.send(Message("text", {"a": 1}, ttl=60, priority=3), sync=True, timeout=5)
+    sender = session.queue_sender("q")
+    message_id = sender.send(Message("text", properties={"a": 1}, ttl=60, priority=3), timeout=5)
     assert sender.unsettled() == 0
-    message = session.receiver("q").fetch(5)
-    assert (message.content, message.id, message.priority, message.ttl) == (b"text", message_id, 3, 60)
+    message = session.queue_receiver("q").fetch(5)
+    assert (message.content, message.id, message.priority, message.ttl) == ("text", message_id, 3, 60)
     assert message.properties == {"a": 1} and message.durable and not message.resent
-    session.acknowledge(message)
+    session.acknowledge(message, sync=False)
     session.sync(5)
 
 
@@ -78,8 +78,8 @@ def test_unconfirmed_are_sent_again_in_order_with_the_same_ids(lab: Lab) -> None
     first, second = lab.broker(), lab.broker()
     first.confirm = "hold"
     session = lab.connect(first, second).session()
-    sender = session.sender("q", capacity=10)
-    ids = [sender.send(Message(str(n), {"n": n})) for n in range(10)]
+    sender = session.queue_sender("q", capacity=10)
+    ids = [sender.send(Message(str(n), properties={"n": n}), sync=False) for n in range(10)]
     wait_for(lambda: len(lab.store.queues.get("q", ())) == 10)
     assert sender.unsettled() == 10 and sender.available() == 0
     lab.store.queues["q"].clear()  # the first broker loses what it had not confirmed
@@ -135,22 +135,21 @@ def test_idle_connection_is_kept(lab: Lab) -> None:
     assert connection.failovers == 0 and connection.is_connected
 
 
-def test_a_broker_that_accepts_and_hangs_costs_one_timeout(lab: Lab) -> None:
+def test_a_broker_that_accepts_and_hangs_is_not_waited_for(lab: Lab) -> None:
     began = time.monotonic()
-    lab.connect(lab.broker("hang"), lab.broker())
-    assert 0.4 < time.monotonic() - began < 1.5
-    failed = [event for event in lab.events if event["kind"] == "connect_refused"]
-    assert failed[0]["result"] == "timeout"
+    second = lab.broker()
+    assert str(lab.connect(lab.broker("hang"), second, connect_timeout=5).address) == second.url
+    assert time.monotonic() - began < 2
 
 
 def test_capacity_blocks(lab: Lab) -> None:
     broker = lab.broker()
     broker.confirm = "hold"
-    sender = lab.connect(broker).session().sender("q", capacity=2)
-    sender.send("1")
-    sender.send("2")
-    with pytest.raises(CapacityTimeout):
-        sender.send("3", timeout=0.05)
+    sender = lab.connect(broker).session().queue_sender("q", capacity=2)
+    sender.send("1", sync=False)
+    sender.send("2", sync=False)
+    with pytest.raises(InsufficientCapacity):
+        sender.send("3", timeout=0.05, sync=False)
     assert sender.unsettled() == 2
     with pytest.raises(InDoubt):
         sender.sync(0.05)
@@ -162,7 +161,7 @@ def test_sync_send_without_confirm_is_in_doubt(lab: Lab) -> None:
     connection = lab.connect(broker)
     message = Message("1")
     with pytest.raises(InDoubt):
-        connection.session().sender("q").send(message, sync=True, timeout=0.05)
+        connection.session().queue_sender("q").send(message, timeout=0.05)
     assert connection.close(0.1) == [message]
 
 
@@ -172,16 +171,16 @@ def test_nack_and_return_raise_with_the_message(lab: Lab) -> None:
     broker.confirm = "nack"
     message = Message("1")
     with pytest.raises(Rejected) as rejected:
-        session.sender("q").send(message, sync=True, timeout=5)
+        session.queue_sender("q").send(message, timeout=5)
     assert rejected.value.message is message
     broker.confirm, broker.unroutable = "ack", True
-    sender = session.sender("q", mandatory=True)
-    sender.send(message)
+    sender = session.queue_sender("q", mandatory=True)
+    sender.send(message, sync=False)
     with pytest.raises(Returned) as returned:
         sender.sync(5)
     assert (returned.value.message, returned.value.reply_code) == (message, 312)
     broker.unroutable = False
-    sender.send(message, sync=True, timeout=5)
+    sender.send(message, timeout=5)
     wait_for(lambda: "return" in lab.kinds() and "nack" in lab.kinds())
 
 
@@ -189,10 +188,12 @@ def test_callback_gets_confirms_and_failures(lab: Lab) -> None:
     broker = lab.broker()
     outcomes: list[tuple[str, bool]] = []
     session = lab.connect(broker).session()
-    sender = session.sender("q", on_settled=lambda message, message_id, error: outcomes.append((message_id, not error)))
-    one = sender.send("1", sync=True, timeout=5)
+    sender = session.queue_sender(
+        "q", on_settled=lambda message, message_id, error: outcomes.append((message_id, not error))
+    )
+    one = sender.send("1", timeout=5)
     broker.confirm = "nack"
-    two = sender.send("2")
+    two = sender.send("2", sync=False)
     wait_for(lambda: outcomes == [(one, True), (two, False)])
     sender.sync(5)
 
@@ -203,13 +204,13 @@ def test_topology_comes_back_in_order(lab: Lab) -> None:
     queue = session.declare_queue(exclusive=True)
     session.declare_exchange("x", "fanout")
     session.bind_queue(queue, "x")
-    receiver = session.receiver(queue)
+    receiver = session.queue_receiver(queue)
     first.kill()
     wait_for(lambda: "Basic.Consume" in lab.store.methods("b1"))
     wanted = ["Queue.Declare", "Exchange.Declare", "Queue.Bind", "Basic.Qos", "Basic.Consume"]
     assert [method for method in lab.store.methods("b1") if method in wanted] == wanted
-    session.sender(queue).send("1", sync=True, timeout=5)
-    assert receiver.fetch(5).content == b"1"
+    session.queue_sender(queue).send("1", timeout=5)
+    assert receiver.fetch(5).content == "1"
 
 
 def test_restoring_is_tried_again_while_a_queue_is_locked(lab: Lab) -> None:
@@ -219,7 +220,7 @@ def test_restoring_is_tried_again_while_a_queue_is_locked(lab: Lab) -> None:
     refusals = iter([(405, "RESOURCE_LOCKED")] * 2)
     second.refuse_declare = lambda queue: next(refusals, None)
     first.kill()
-    session.sender("mine").send("1", sync=True, timeout=5)
+    session.queue_sender("mine").send("1", timeout=5)
     assert lab.store.methods("b1").count("Queue.Declare") == 3
 
 
@@ -228,25 +229,25 @@ def test_channel_error_fails_the_session_only(lab: Lab) -> None:
     connection = lab.connect(broker)
     session = connection.session()
     broker.refuse_declare = lambda queue: (406, "PRECONDITION_FAILED")
-    with pytest.raises(SessionFailed) as failed:
+    with pytest.raises(ServerError) as failed:
         session.declare_queue("q")
     assert failed.value.reply_code == 406
-    with pytest.raises(SessionFailed):
-        session.sender("q")
-    connection.session().sender("q").send("1", sync=True, timeout=5)
+    with pytest.raises(ServerError):
+        session.queue_sender("q")
+    connection.session().queue_sender("q").send("1", timeout=5)
 
 
 def test_acknowledgements_of_a_lost_connection_are_dropped(lab: Lab) -> None:
     first, second = lab.broker(), lab.broker()
     session = lab.connect(first, second).session()
-    session.sender("q").send("1", sync=True, timeout=5)
-    receiver = session.receiver("q")
+    session.queue_sender("q").send("1", timeout=5)
+    receiver = session.queue_receiver("q")
     message = receiver.fetch(5)
     first.kill()
     again = receiver.fetch(5)
-    session.acknowledge(message)
+    session.acknowledge(message, sync=False)
     assert again.redelivered and again.id == message.id
-    session.acknowledge(again)
+    session.acknowledge(again, sync=False)
     session.sync(5)
     wait_for(lambda: lab.store.methods("b1").count("Basic.Ack") == 1)
     assert not lab.store.queues["q"] and not second.peers[-1].unacked
@@ -255,14 +256,14 @@ def test_acknowledgements_of_a_lost_connection_are_dropped(lab: Lab) -> None:
 def test_duplicate_filter_attaches_the_second_copy_to_the_first(lab: Lab) -> None:
     first, second = lab.broker(), lab.broker()
     session = lab.connect(first, second).session()
-    session.sender("q").send("1", sync=True, timeout=5)
-    receiver = session.receiver("q", drop_duplicates=True)
+    session.queue_sender("q").send("1", timeout=5)
+    receiver = session.queue_receiver("q", drop_duplicates=True)
     message = receiver.fetch(5)
     first.kill()
     with pytest.raises(Empty):
         receiver.fetch(0.3)
     assert second.peers[-1].unacked, "the copy must not be acknowledged before the application has done so"
-    session.acknowledge(message)
+    session.acknowledge(message, sync=False)
     wait_for(lambda: not second.peers[-1].unacked)
     second.drop()
     with pytest.raises(Empty):
@@ -271,17 +272,17 @@ def test_duplicate_filter_attaches_the_second_copy_to_the_first(lab: Lab) -> Non
 
 def test_duplicate_that_was_finished_is_acknowledged_for_the_application(lab: Lab) -> None:
     session = lab.connect(lab.broker()).session()
-    receiver = session.receiver("q", drop_duplicates=5)
-    sender = session.sender("q")
+    receiver = session.queue_receiver("q", drop_duplicates=5)
+    sender = session.queue_sender("q")
     for _ in range(2):
-        sender.send(Message("1", id="same"), sync=True, timeout=5)
-        sender.send(Message("2"), sync=True, timeout=5)
+        sender.send(Message("1", id="same"), timeout=5)
+        sender.send(Message("2"), timeout=5)
     contents = []
     for _ in range(3):
         message = receiver.fetch(5)
         contents.append(message.content)
-        session.acknowledge(message)
-    assert contents == [b"1", b"2", b"2"]
+        session.acknowledge(message, sync=False)
+    assert contents == ["1", "2", "2"]
     with pytest.raises(Empty):
         receiver.fetch(0.05)
     wait_for(lambda: not lab.brokers[0].peers[-1].unacked)
@@ -289,8 +290,8 @@ def test_duplicate_that_was_finished_is_acknowledged_for_the_application(lab: La
 
 def test_released_message_comes_again(lab: Lab) -> None:
     session = lab.connect(lab.broker()).session()
-    session.sender("q").send("1", sync=True, timeout=5)
-    receiver = session.receiver("q", drop_duplicates=True)
+    session.queue_sender("q").send("1", timeout=5)
+    receiver = session.queue_receiver("q", drop_duplicates=True)
     session.release(receiver.fetch(5))
     assert receiver.fetch(5).redelivered
 
@@ -299,17 +300,20 @@ def test_many_threads_and_many_failovers_lose_nothing(lab: Lab) -> None:
     brokers = [lab.broker() for _ in range(3)]
     connection = lab.connect(*brokers)
     session = connection.session()
-    sender, receiver = session.sender("q", capacity=50), session.receiver("q", capacity=20, drop_duplicates=True)
+    sender, receiver = (
+        session.queue_sender("q", capacity=50),
+        session.queue_receiver("q", capacity=20, drop_duplicates=True),
+    )
     got: list[str | None] = []
 
     def produce() -> None:
         for _ in range(300):
-            sender.send(b"x", timeout=20)
+            sender.send(b"x", timeout=20, sync=False)
 
     def consume() -> None:
         for message in receiver:
             got.append(message.id)
-            session.acknowledge(message)
+            session.acknowledge(message, sync=False)
 
     threads = [threading.Thread(target=produce, daemon=True) for _ in range(4)]
     consumer = threading.Thread(target=consume, daemon=True)
@@ -331,24 +335,24 @@ def test_gives_up_at_the_limit(lab: Lab) -> None:
     broker = lab.broker()
     session = lab.connect(broker, reconnect_limit=3).session()
     broker.confirm = "hold"
-    sender = session.sender("q")
-    sender.send("1")
+    sender = session.queue_sender("q")
+    sender.send("1", sync=False)
     broker.kill()
-    with pytest.raises(ConnectionFailed, match="reconnect_limit"):
+    with pytest.raises(ConnectError, match="reconnect_limit"):
         sender.sync(5)
 
 
 def test_without_reconnect_the_loss_is_final(lab: Lab) -> None:
     broker = lab.broker()
     session = lab.connect(broker, reconnect=False).session()
-    receiver = session.receiver("q")
+    receiver = session.queue_receiver("q")
     broker.drop()
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ConnectError):
         receiver.fetch(5)
 
 
 def test_wrong_password_is_final(lab: Lab) -> None:
-    with pytest.raises(AuthenticationFailed):
+    with pytest.raises(AuthenticationFailure):
         lab.connect(lab.broker("deny"))
 
 
@@ -361,7 +365,7 @@ def test_open_times_out_and_close_ends_it(lab: Lab) -> None:
     began = time.monotonic()
     assert connection.close(5) == []
     assert time.monotonic() - began < 0.5
-    with pytest.raises(Closed):
+    with pytest.raises(ConnectionClosed):
         connection.session()
 
 
@@ -371,15 +375,15 @@ def test_close_never_hangs(lab: Lab, hang: bool) -> None:
     broker.confirm = "hold"
     connection = lab.connect(broker)
     session = connection.session()
-    sender = session.sender("q", capacity=1)
+    sender = session.queue_sender("q", capacity=1)
     message = Message("1")
-    sender.send(message)
+    sender.send(message, sync=False)
     errors: list[BaseException] = []
 
     def blocked() -> None:
         try:
-            sender.send("2")
-        except Closed as error:
+            sender.send("2", sync=False)
+        except ConnectionClosed as error:
             errors.append(error)
 
     thread = threading.Thread(target=blocked, daemon=True)
@@ -404,21 +408,21 @@ def test_blocking_calls_in_a_callback_are_refused(lab: Lab) -> None:
         except RuntimeError as refused:
             errors.append(refused)
 
-    sender = session.sender("q", on_settled=settled)
-    sender.send("1")
+    sender = session.queue_sender("q", on_settled=settled)
+    sender.send("1", sync=False)
     wait_for(lambda: len(errors) == 1)
 
 
 def test_large_message_is_cut_into_frames(lab: Lab) -> None:
     session = lab.connect(lab.broker()).session()
     body = bytes(range(256)) * 2000
-    session.sender("q").send(body, sync=True, timeout=5)
+    session.queue_sender("q").send(body, timeout=5)
     assert lab.store.queues["q"][0][2] == body
 
 
 def test_a_value_amqp_cannot_carry_raises_at_the_caller(lab: Lab) -> None:
-    sender = lab.connect(lab.broker()).session().sender("q")
+    sender = lab.connect(lab.broker()).session().queue_sender("q")
     with pytest.raises(Exception, match="object"):
-        sender.send(Message("1", {"a": object()}))
+        sender.send(Message("1", properties={"a": object()}), sync=False)
     assert sender.unsettled() == 0
-    sender.send("1", sync=True, timeout=5)
+    sender.send("1", timeout=5)

@@ -5,9 +5,9 @@ from typing import Any
 from pamqp import commands
 
 from client_lib import Sender
+from client_lib.connecting.parameters import connection_parameters as parameters
 from client_lib.options import Options
-from client_lib.transport import parameters
-from client_lib.url import parse_url
+from client_lib.urls.url import parse_url
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker
 from tests.unit.client_lib.test_client_failover import Lab, lab
@@ -26,7 +26,7 @@ def published(broker: ScriptedBroker) -> int:
 
 
 def paused_by_flow(sender: Sender, broker: ScriptedBroker) -> None:
-    sender.send("before", sync=True, timeout=5)
+    sender.send("before", timeout=5)
     say(broker, commands.Channel.Flow(False), channel=1)
     wait_for(lambda: "Channel.FlowOk" in broker.store.methods(broker.name), 5)
 
@@ -34,12 +34,12 @@ def paused_by_flow(sender: Sender, broker: ScriptedBroker) -> None:
 def test_messages_wait_while_the_connection_is_blocked(lab: Lab) -> None:
     broker = lab.broker()
     session = lab.connect(broker).session()
-    sender = session.sender("q")
-    sender.send("before", sync=True, timeout=5)
+    sender = session.queue_sender("q")
+    sender.send("before", timeout=5)
     say(broker, commands.Connection.Blocked("memory"))
     wait_for(lambda: "blocked" in lab.kinds(), 5)
     for number in range(10):
-        sender.send(str(number))
+        sender.send(str(number), sync=False)
     # What needs an answer still gets one, so by then a publish would have been seen.
     session.declare_queue("other")
     assert (published(broker), sender.unsettled()) == (1, 10)
@@ -53,9 +53,9 @@ def test_messages_wait_while_the_connection_is_blocked(lab: Lab) -> None:
 def test_channel_flow_is_obeyed_and_answered(lab: Lab) -> None:
     broker = lab.broker()
     session = lab.connect(broker).session()
-    sender = session.sender("q")
+    sender = session.queue_sender("q")
     paused_by_flow(sender, broker)
-    sender.send("waits")
+    sender.send("waits", sync=False)
     session.declare_queue("other")
     assert broker.store.methods(broker.name)[-2:] == ["Channel.FlowOk", "Queue.Declare"]
     assert published(broker) == 1
@@ -68,11 +68,11 @@ def test_acknowledgements_go_before_the_answer(lab: Lab) -> None:
     broker = lab.broker()
     session = lab.connect(broker).session()
     session.declare_queue("q")
-    receiver, sender = session.receiver("q"), session.sender("q")
-    sender.send("one", sync=True, timeout=5)
+    receiver, sender = session.queue_receiver("q"), session.queue_sender("q")
+    sender.send("one", timeout=5)
     message = receiver.fetch(5)
     with broker.store.lock:  # the broker answers nothing until both are on their way
-        session.acknowledge(message)
+        session.acknowledge(message, sync=False)
         say(broker, commands.Channel.Flow(False), channel=1)
     wait_for(lambda: "Channel.FlowOk" in broker.store.methods(broker.name), 5)
     methods = broker.store.methods(broker.name)
@@ -81,10 +81,10 @@ def test_acknowledgements_go_before_the_answer(lab: Lab) -> None:
 
 def test_a_paused_client_sends_on_the_next_connection_and_nothing_twice(lab: Lab) -> None:
     first, second = lab.broker(), lab.broker("refuse")
-    sender = lab.connect(first, second).session().sender("q")
+    sender = lab.connect(first, second).session().queue_sender("q")
     paused_by_flow(sender, first)
     for number in range(5):
-        sender.send(str(number))
+        sender.send(str(number), sync=False)
     second.mode = "normal"
     first.mode = "refuse"
     first.shut(f"CONNECTION_FORCED - b0 is a backup (joining); the primary is {second.url}")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_lib.ledger import Disposition, Ledger, Settle
+from client_lib.core.ledger import Disposition, Ledger, Settle
 
 ACCEPT, REJECT, RELEASE = Disposition.ACCEPT, Disposition.REJECT, Disposition.RELEASE
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_lib.outbox import Entry, Outbox
+from client_lib.core.outbox import Entry, Outbox
 
 
 def entry(number: int, mandatory: bool = False) -> Entry:

@@ -1,11 +1,13 @@
-"""The address grammar, and where its errors point."""
+"""The book's and RabbitMQ's grammars, where their errors point, and what brokers tell about themselves."""
+
+import logging
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from client_lib.errors import UrlError
-from client_lib.url import DEFAULT_PORT, Address, parse_url, parse_urls, primary_in_refusal
+from client_lib.urls.url import DEFAULT_PORT, Address, learned_addresses, parse_url, parse_urls, primary_in_refusal
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,20 @@ from client_lib.url import DEFAULT_PORT, Address, parse_url, parse_urls, primary
         ("AMQP://u@node1:2", Address("node1", 2, "u")),
         ("amqp://u:p%40ss@node1:2/my%2Fhost", Address("node1", 2, "u", "p@ss", "my/host")),
         ("amqp://u:p@w@node1/", Address("node1", DEFAULT_PORT, "u", "p@w")),
+        ("amqp://u:@node1", Address("node1", DEFAULT_PORT, "u", "")),
+        ("amqp://node1//", Address("node1", virtual_host="/")),
+        ("amqps://node1/a%20b", Address("node1", 5671, virtual_host="a b", transport="ssl")),
+        ("amqps://[::1]:1", Address("::1", 1, transport="ssl")),
+        ("amqp:node1", Address("node1")),
+        ("amqp:tcp:node1:1", Address("node1", 1)),
+        ("Amqp:SSL:node1", Address("node1", 5671, transport="ssl")),
+        ("ssl:[::1]", Address("::1", 5671, transport="ssl")),
+        ("user@node1", Address("node1", DEFAULT_PORT, "user")),
+        ("amqp:u/p%40s%2Fs@tcp:node1", Address("node1", DEFAULT_PORT, "u", "p@s/s")),
+        ("u/p:w/x@node1:1", Address("node1", 1, "u", "p:w/x")),
+        ("amqp:5672", Address("amqp", 5672)),
+        ("tcp:5672", Address("tcp", 5672)),
+        ("ssl:tcp:1", Address("tcp", 1, transport="ssl")),
     ],
 )
 def test_one_address(text: str, address: Address) -> None:
@@ -44,6 +60,25 @@ def test_one_address(text: str, address: Address) -> None:
         ("[::1", 4),
         ("[zz]", 1),
         ("[::1]x", 5),
+        ("::1", 0),
+        ("fe80::1:5672", 0),
+        ("rdma:node1", 5),
+        ("amqp:", 5),
+        ("a,/p@b", 2),
+        ("amqp:u/p%4@b", 8),
+        ("a,amqp://u%zz@b", 10),
+        ("amqp://u:%ff@b", 9),
+        ("amqp://u/p@b", 10),
+        ("amqp://b?", 9),
+        ("amqp://b?heartbeat", 18),
+        ("amqp://b?heartbeat=x", 19),
+        ("amqp://b?heartbeat=65536", 19),
+        ("amqp://b/v?heartbeat=5&colour=red", 23),
+        ("amqp://b?cacertfile=/ca", 9),
+        ("amqps://b?verify=maybe", 17),
+        ("amqps://b?certfile=", 19),
+        ("amqps://b?auth_mechanism=", 25),
+        ("a b?heartbeat=5", 1),
     ],
 )
 def test_errors_point_at_the_character(text: str, position: int) -> None:
@@ -56,6 +91,82 @@ def test_lists_and_repetitions() -> None:
     assert parse_urls(["a,b:1", Address("c"), "a"]) == [Address("a"), Address("b", 1), Address("c")]
     with pytest.raises(UrlError):
         parse_urls([])
+    with pytest.raises(UrlError):
+        parse_url("a,b")
+
+
+def test_the_books_login_holds_for_all_that_follow() -> None:
+    found = parse_urls("amqp:u/p@tcp:a:1,ssl:b,c,v@d,amqp://e,f,amqp:g")
+    assert found == [
+        Address("a", 1, "u", "p"),
+        Address("b", 5671, "u", "p", transport="ssl"),
+        Address("c", DEFAULT_PORT, "u", "p"),
+        Address("d", DEFAULT_PORT, "v"),
+        Address("e"),
+        Address("f"),
+        Address("g"),
+    ]
+
+
+def test_transport_of_places_that_name_none() -> None:
+    found = parse_urls("a,tcp:b,amqp://c,d:1", "ssl")
+    assert [(address.port, address.transport) for address in found] == [
+        (5671, "ssl"),
+        (5672, "tcp"),
+        (5672, "tcp"),
+        (1, "ssl"),
+    ]
+    with pytest.raises(ValueError, match="transport must be tcp or ssl, not 'udp'"):
+        Address("a", transport="udp")
+
+
+def test_parameters_of_a_uri_are_options_of_its_address() -> None:
+    tls = "cacertfile=%2Fca.pem&certfile=/c.pem&keyfile=/k.pem&password=p%26w&verify=verify_none&depth=2"
+    text = f"amqps://a/?heartbeat=5&connection_timeout=1500&channel_max=9&{tls}&server_name_indication=b"
+    (address, other) = parse_urls(f"{text}&auth_mechanism=external&auth_mechanism=plain&fail_if_no_peer_cert=true,c")
+    assert address.options == {
+        "heartbeat": 5,
+        "connect_timeout": 1.5,
+        "channel_max": 9,
+        "ssl_trustfile": "/ca.pem",
+        "ssl_certfile": "/c.pem",
+        "ssl_keyfile": "/k.pem",
+        "ssl_key_password": "p&w",
+        "ssl_verify": False,
+        "ssl_server_name": "b",
+        "sasl_mechanisms": "EXTERNAL PLAIN",
+    }
+    assert address.virtual_host is None and not other.options
+    assert parse_url("amqps://a?server_name_indication=disable").options == {"ssl_skip_hostname_check": True}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "amqp://u:geheim@b:x",
+        "amqp://u:geheim@b?password=geheim",
+        "amqps://b?password=geheim&heartbeat=x",
+        "amqp://a,amqp://u:geheim@b:x",
+        "u/geheim@b:x",
+        "a:1,u/geheim@b:x",
+        "amqp:u/geheim@b:x",
+        "amqp://u/geheim@b",
+        "amqp://u:geh,geheim@b",
+        "amqp://u:g%geheim@b",
+        "amqp://u:geheim@c/v?brokerlist='h:x'",
+        "brokerlist='h?trust_store_password='geheim''",
+    ],
+)
+def test_errors_do_not_show_passwords(text: str) -> None:
+    with pytest.raises(UrlError) as error:
+        parse_urls(text)
+    assert "geheim" not in str(error.value) + repr(error.value)
+    assert len(error.value.text) == len(text), "positions must still fit"
+
+
+def test_nor_do_addresses() -> None:
+    address = parse_url("amqps://u:geheim@b?password=geheim2")
+    assert "geheim" not in repr(address) + str(address) and hash(address)
 
 
 hosts = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z]{1,5})?", fullmatch=True)
@@ -94,3 +205,41 @@ def test_anything_else_is_a_url_error(text: str) -> None:
 )
 def test_refusals(text: str, address: Address | None) -> None:
     assert primary_in_refusal(text) == address
+
+
+KNOWN = [Address("n2", 5671, "u", "p", transport="ssl"), Address("n3", 1)]
+
+
+@pytest.mark.parametrize(
+    ("named", "via", "address"),
+    [
+        ("n2:5672", Address("n1", 1, "me", "pw", "v"), Address("n2", 5672, "me", "pw", "v")),
+        ("n3:1", Address("n1"), KNOWN[1]),
+        ("n2:5672", Address("n1", 5679, transport="ssl"), KNOWN[0]),
+        ("n9:5672", Address("n1", 5679, "me", transport="ssl"), Address("n9", 5679, "me", transport="ssl")),
+        ("n1:5672", Address("n1", 5679, transport="ssl"), None),
+        ("n3:1", Address("n1", 5679, transport="ssl"), Address("n3", 5679, transport="ssl")),
+        ("ssl:n9:5", Address("n1"), Address("n9", 5, transport="ssl")),
+        ("ssl:n9:5", Address("n1", transport="ssl"), Address("n9", 5, transport="ssl")),
+    ],
+)
+def test_who_came_over_tls_is_not_led_to_a_port_without(named: str, via: Address, address: Address | None) -> None:
+    assert primary_in_refusal(f"a backup; the primary is {named}", via, KNOWN) == address
+
+
+def test_learned_addresses(caplog: pytest.LogCaptureFixture) -> None:
+    name = "qpid.ha-public-url"
+    via = Address("n1", 1, "me", "pw", "v", "ssl", {"heartbeat": 5})
+    assert learned_addresses(None) == learned_addresses({}) == learned_addresses({name: ""}) == []
+    assert learned_addresses({name: "amqp:a,b:1"}) == [Address("a"), Address("b", 1)]
+    assert learned_addresses({name: b"x/y@a"}) == [Address("a", 5672, "x", "y")]
+    assert learned_addresses({name: "a,amqp:x/y@ssl:b:1"}, via) == [
+        Address("a", 5671, "me", "pw", "v", "ssl", {"heartbeat": 5}),
+        Address("b", 1, "x", "y", "v", "ssl", {"heartbeat": 5}),
+    ]
+    assert not caplog.records
+    assert learned_addresses({name: "tcp:a,ssl:b"}, via) == [Address("b", 5671, "me", "pw", "v", "ssl", via.options)]
+    assert "names addresses without TLS" in caplog.text
+    with caplog.at_level(logging.WARNING, "client_lib"):
+        assert learned_addresses({name: "a:x"}, via) == []
+    assert "is not usable: port must be a number" in caplog.text

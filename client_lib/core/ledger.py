@@ -18,6 +18,10 @@ class Disposition(Enum):
     RELEASE = "release"  # back to the queue
 
 
+ACCEPTED, REJECTED, RELEASED = Disposition.ACCEPT, Disposition.REJECT, Disposition.RELEASE
+"""Qpid's names; `Disposition(RELEASED)` is the same as RELEASED."""
+
+
 @dataclass(frozen=True)
 class Settle:
     """One method to send: basic.ack if ACCEPT, else basic.reject with requeue for RELEASE."""

@@ -69,3 +69,9 @@ class DuplicateFilter(Generic[T]):
         """The application gave its copy back; the next one is new again."""
         if message_id is not None:
             self._working.pop(message_id, None)
+
+    def forget(self, message_id: str | None) -> None:
+        """As if it had never been seen: what was said about it was undone."""
+        if message_id is not None:
+            self._working.pop(message_id, None)
+            self._done.pop(message_id, None)

@@ -17,6 +17,7 @@ An entry that had been on the wire before is marked `resent`: its second copy ma
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -66,6 +67,11 @@ class Outbox:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
+    @property
+    def resent(self) -> int:
+        """How many unsettled entries had been on the wire before."""
+        return sum(entry.resent for entry in self.entries())
+
     def entries(self) -> list[Entry]:
         """All unsettled entries, oldest first."""
         return [*self._in_flight.values(), *self._waiting]
@@ -83,6 +89,10 @@ class Outbox:
             taken.append(entry)
         return taken
 
+    def take_next(self, limit: int) -> list[Entry]:
+        """Removes up to `limit` waiting entries, in order; for transactions, where nothing is confirmed one by one."""
+        return [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+
     def settled(self, delivery_tag: int, multiple: bool) -> list[Entry]:
         """Removes what a basic.ack or basic.nack of the broker speaks of, oldest first.
 
@@ -99,12 +109,8 @@ class Outbox:
         return done
 
     def returned(self, message_id: str | None, reply_code: int, reply_text: str) -> Entry | None:
-        """Marks the oldest mandatory entry in flight with this id; the broker's ack for it follows."""
-        for entry in self._in_flight.values():
-            if entry.mandatory and entry.returned is None and entry.message_id == message_id:
-                entry.returned = (reply_code, reply_text)
-                return entry
-        return None
+        """basic.return; the broker's ack for the message follows."""
+        return mark_returned(self._in_flight.values(), message_id, reply_code, reply_text)
 
     def connection_lost(self) -> int:
         """Everything in flight waits again, before what waited already.  Returns how many were in flight."""
@@ -123,3 +129,18 @@ class Outbox:
         self._waiting.clear()
         self._in_flight.clear()
         return everything
+
+
+def mark_returned(entries: Iterable[Entry], message_id: str | None, reply_code: int, reply_text: str) -> Entry | None:
+    """Marks the oldest mandatory entry with this id that has not come back yet."""
+    for entry in entries:
+        if entry.mandatory and entry.returned is None and entry.message_id == message_id:
+            entry.returned = (reply_code, reply_text)
+            return entry
+    return None
+
+
+def some_ids(entries: Sequence[Entry], limit: int = 10) -> str:
+    """The message ids, for a log line."""
+    ids = ", ".join(entry.message_id for entry in entries[:limit])
+    return ids if len(entries) <= limit else f"{ids} and {len(entries) - limit} more"

@@ -1,0 +1,96 @@
+"""Senders and receivers of addresses, for both APIs: what is done at opening and closing, without waiting.
+
+What an address has declared is restored after a fail-over from the moment on in which the broker said that it is there:
+the entry in `restores` is made in the I/O thread, before anything else can happen to the connection.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from client_lib.addresses.address import Address, parse
+from client_lib.addresses.resolve import (
+    Operation,
+    ReceiverPlan,
+    Resolution,
+    SenderPlan,
+    resolve_receiver,
+    resolve_sender,
+)
+from client_lib.addresses.scratch import start_resolution, start_undo
+from client_lib.core.steps import Steps
+
+P = TypeVar("P", SenderPlan, ReceiverPlan)
+
+
+class Declaring(Protocol):
+    """What is needed of a session."""
+
+    restores: dict[object, tuple[Operation, ...]]
+    """What is declared again after a fail-over, by who wants it so (I/O thread, or the lock held)."""
+
+    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]: ...
+
+
+class Node:
+    """An address in use by one sender or receiver."""
+
+    def __init__(self, session: Declaring, address: str | Address) -> None:
+        """Raises MalformedAddress, InvalidOption."""
+        self._session = session
+        self._address = parse(address) if isinstance(address, str) else address
+        self._unique = uuid.uuid4().hex
+        self._undo: tuple[Operation, ...] = ()
+        self._vanishes: tuple[Operation, ...] = ()
+        self._wanted = True
+
+    def sending(self) -> Steps[SenderPlan]:
+        """Raises what `client_lib.addresses.resolve` raises, and what ends a session."""
+        return self._opening(resolve_sender)
+
+    def receiving(self) -> Steps[ReceiverPlan]:
+        return self._opening(resolve_receiver)
+
+    def closing(self) -> Steps[None]:
+        """Undoes what is to be undone; harmless when repeated."""
+        undo = self._end()
+        if undo:
+            yield start_undo(self._session, undo)
+
+    def outliving(self) -> list[Operation]:
+        """What is to be undone and would not go with the session; nothing is left for `closing`."""
+        return [operation for operation in self._end() if operation not in self._vanishes]
+
+    def _end(self) -> tuple[Operation, ...]:
+        undo, self._undo = self._undo, ()
+        self._forget()
+        return undo
+
+    def _opening(self, resolve: Callable[[Address, str], Resolution[P]]) -> Steps[P]:
+        def resolution() -> Resolution[P]:
+            plan = yield from resolve(self._address, self._unique)
+            if self._wanted:
+                self._session.restores[self] = plan.restore
+            return plan
+
+        try:
+            plan: P = yield start_resolution(self._session, resolution)
+        except BaseException:  # a timeout among them, after which the resolution may still come to its end
+            self._forget()
+            raise
+        self._undo, self._vanishes = plan.undo, plan.vanishes
+        return plan
+
+    def _forget(self) -> None:
+        self._wanted = False
+        self._session.restores.pop(self, None)
+
+
+def ending(session: Declaring, nodes: Iterable[Node | None]) -> Steps[None]:
+    """At the end of a session: undoes what would outlive it, all in one go."""
+    undo = [operation for node in nodes if node is not None for operation in node.outliving()]
+    if undo:
+        yield start_undo(session, undo)

@@ -1,0 +1,87 @@
+"""Asks a broker again and again for a browsing receiver (shell; it runs in the I/O thread).
+
+The messages go into the receiver's buffer as if they had been delivered, so that fetching knows no difference.  A
+question that the connection is lost under is asked again on the next one, from the same position.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from client_lib.addresses.browse import METHOD, Browser
+from client_lib.addresses.scratch import start_request
+from client_lib.core.steps import answer, refuse
+from client_lib.core.subscription import Delivery, Subscription
+from client_lib.errors import MessagingError, ReceiverError
+
+if TYPE_CHECKING:
+    from client_lib.core.session_core import SessionCore
+
+CallLater = Callable[[float, Callable[[], None]], object]
+LOGGER = logging.getLogger("client_lib")
+
+
+class Poller:
+    def __init__(
+        self,
+        session: SessionCore,
+        subscription: Subscription,
+        call_later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        """`call_later(seconds, callback)` of the session's loop."""
+        self._session, self._subscription = session, subscription
+        self._call_later = call_later
+        self._browser = Browser(subscription.queue)
+        self._first: Future[None] = Future()
+
+    def start(self) -> Future[None]:
+        """Asks for the first time; the answer is in the buffer when the future is done."""
+        self._ask(self._subscription.capacity)
+        return self._first
+
+    def _ask(self, limit: int) -> None:
+        start_request(self._session, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
+
+    def _answered(self, future: Future[bytes]) -> None:
+        """Called once for each question; nothing is asked while an answer is awaited, so there is no second thread."""
+        error = future.exception()
+        try:
+            messages = [] if error else self._browser.answered(future.result())
+        except (MessagingError, ValueError, LookupError) as failure:
+            error = failure
+        if error is None:
+            with self._session.monitor:
+                for message in messages:
+                    # of no channel: settling it does nothing
+                    message._delivery = Delivery(self._subscription, -1, 0)
+                    self._subscription.arrived(message)
+                self._session.monitor.notify_all()
+            answer(self._first, None)
+            self._call_later(self._browser.pause, self._again)
+        else:
+            self._end(error)
+
+    def _again(self) -> None:
+        with self._session.monitor:
+            if self._subscription.error is not None:
+                return
+            room = self._subscription.capacity - self._subscription.available()
+        if room <= 0:
+            self._call_later(self._browser.pause, self._again)
+            return
+        try:
+            self._ask(room)
+        except MessagingError as error:  # the session has ended
+            LOGGER.debug("browsing %s: %s", self._subscription.queue, error)
+
+    def _end(self, error: BaseException) -> None:
+        if not isinstance(error, MessagingError):
+            error = ReceiverError(f"browsing {self._subscription.queue}: {error!r}")
+        with self._session.monitor:
+            if self._subscription.error is None:
+                self._subscription.error = error
+            self._session.monitor.notify_all()
+        refuse(self._first, error)

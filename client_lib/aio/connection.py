@@ -1,0 +1,296 @@
+"""The connection that fails over, for the asyncio API (shell).
+
+Theory.  Everything runs in the event loop in which the connection was made: pika (its AsyncioConnection's services),
+the life of the connection (`client_lib.connecting.link`), sessions and the application's tasks.  There is no thread
+and no lock; calls from another loop or thread are refused.  The library starts no tasks of its own: what it does beside
+the application's calls are callbacks of the loop, so a loop that is blocked (time.sleep in a handler) stops everything
+and continues it afterwards; the time that was slept away is not held against the broker.
+
+The end, in three ways:
+
+* `close` waits at most its timeout for confirms, closes politely, and after a moment impolitely.  When it is cancelled
+  it stops waiting and closes at once; the rest goes on in the loop.
+* The loop ends (`asyncio.run` returns) while the connection is open: `_watch_the_end` is an asynchronous generator that
+  the loop closes before it closes itself.  It warns (ResourceWarning), and closes the connection with EXIT_CLOSE.
+* The loop was closed without a word to asynchronous generators, or never ran again: at interpreter exit the log says
+  how many messages are in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import logging
+import os
+import warnings
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from client_lib.aio.loop import GuardedLoop
+from client_lib.aio.monitor import LoopMonitor
+from client_lib.aio.sender import refuse_coroutine_function
+from client_lib.aio.session import Session
+from client_lib.connecting import parameters
+from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
+from client_lib.core.channel_worker import State
+from client_lib.errors import ConnectionClosed, MessagingError, Timeout
+from client_lib.message import Message
+from client_lib.options import connection_settings
+from client_lib.urls.url import Address, Given
+
+LOGGER = logging.getLogger("client_lib")
+EXIT_CLOSE = 2.0
+
+_open_connections: set[Connection] = set()
+
+
+class Connection:
+    """`urls`: see `client_lib.urls.url`; options: see `client_lib.options.Options`.
+
+        async with aio.Connection("node1,node2,node3", heartbeat=2) as connection:
+            session = await connection.session()
+
+    To be made in a coroutine: it belongs to the event loop that runs.  Raises UrlError, ValueError, TypeError, and
+    RuntimeError without a loop."""
+
+    def __init__(self, urls: Given, **options: Any) -> None:
+        addresses, self.options = connection_settings(urls, options)
+        parameters.check(addresses, self.options)
+        refuse_coroutine_function("on_event", self.options.on_event)
+        self._loop = _running_loop()
+        self._changed = LoopMonitor()
+        self.link = Link(addresses, self.options, GuardedLoop(self._loop, self._broken), self._changed)
+        self._sessions: dict[str, Session] = {}
+        self._numbers = itertools.count(1)
+        self._ended: asyncio.Future[None] | None = None
+        """There from the moment on in which the connection closes; done when it has."""
+        self._end_watch: AsyncGenerator[None, None] | None = None
+
+    @classmethod
+    async def establish(cls, urls: Given, **options: Any) -> Connection:
+        """A connection, opened.
+
+        connection = await aio.Connection.establish("node1,node2")"""
+        return await cls(urls, **options).__aenter__()
+
+    # -- for the application
+
+    async def open(self, timeout: float | None = None) -> Connection:
+        """Connects; without `timeout` for as long as the reconnect options allow.
+
+        Raises ConnectError, AuthenticationFailure, Timeout (it goes on trying; close() ends that)."""
+        self.own_loop()
+        if self.link.state is LinkState.IDLE:
+            await self._start()
+        if not await self._changed.wait_for(lambda: self.link.state is not LinkState.CONNECTING, timeout):
+            raise Timeout(f"not connected within {timeout} s")
+        if self.link.error is not None:
+            raise self.link.error.with_traceback(None)
+        return self
+
+    attach = open
+
+    def opened(self) -> bool:
+        """It was opened and has not ended, be there a broker now or not."""
+        return self.link.state in (LinkState.CONNECTING, LinkState.CONNECTED)
+
+    def attached(self) -> bool:
+        """There is a broker now."""
+        return self.link.state is LinkState.CONNECTED
+
+    @property
+    def is_connected(self) -> bool:
+        return self.attached()
+
+    @property
+    def client_id(self) -> str:
+        return self.link.client_id
+
+    @property
+    def address(self) -> Address | None:
+        """Where we are connected, or were last."""
+        return self.link.address
+
+    @property
+    def failovers(self) -> int:
+        """How often an open connection was lost."""
+        return self.link.failovers
+
+    @property
+    def error(self) -> MessagingError | None:
+        """What ended the connection for good."""
+        return self.link.error
+
+    @property
+    def sessions(self) -> list[Session]:
+        """Those that are open."""
+        return list(self._sessions.values())
+
+    async def session(self, name: str | None = None, transactional: bool = False) -> Session:
+        """A new session, or the open one of that name; opens the connection if it is not.
+
+        Raises ValueError for an open one that is not as transactional as wanted, and what `open` raises."""
+        self.own_loop()
+        if self.link.state is LinkState.IDLE:
+            await self.open()
+        if self.link.error is not None:
+            raise self.link.error.with_traceback(None)
+        if name is not None and name in self._sessions:
+            return self._same(self._sessions[name], transactional)
+        session = Session(self, self.link, name or self._next_name(), transactional)
+        self._sessions[session.name] = session
+        self.link.post(lambda: self.link.adopt(session))
+        return session
+
+    def _same(self, session: Session, transactional: bool) -> Session:
+        if session.transactional is not transactional:
+            kind = "transactional" if session.transactional else "not transactional"
+            raise ValueError(f"there is a session {session.name!r}, and it is {kind}")
+        return session
+
+    def _next_name(self) -> str:
+        return next(name for n in self._numbers if (name := f"{self.client_id}-{n}") not in self._sessions)
+
+    async def close(self, timeout: float = 5.0) -> list[Message]:
+        """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that are in doubt; they are
+        also logged.  Never hangs, may be called twice, and may be cancelled: then it closes without waiting."""
+        self.own_loop()
+        if self._ended is not None:  # somebody else closes it, or has
+            await asyncio.wait((self._ended,), timeout=timeout)
+            return []
+        if self.link.state is LinkState.IDLE:
+            self.link.state = LinkState.CLOSED
+            self.link.error = ConnectionClosed("the connection is closed")
+        if self.link.state is LinkState.CLOSED:
+            return []
+        deadline = self._loop.time() + timeout
+        ended = self._ended = self._loop.create_future()
+        left: list[Message] = []
+        try:
+            await self._drain(deadline)
+        finally:
+            patience = max(0.1, deadline - self._loop.time())
+            self._shut_down(ended, left, patience)
+        await asyncio.wait((ended,), timeout=patience + 2 * POLITE_CLOSE)
+        watch, self._end_watch = self._end_watch, None
+        if watch is not None:
+            await watch.aclose()
+        return left
+
+    detach = close
+
+    async def __aenter__(self) -> Connection:
+        if self.link.state is LinkState.IDLE:
+            try:
+                await self.open()
+            except BaseException:  # nobody will close it: __aexit__ is not called
+                self._give_back()
+                raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    # -- for sessions
+
+    def own_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of this connection.  Raises RuntimeError in another one, and so in another thread."""
+        if asyncio.get_running_loop() is not self._loop:
+            state = "is closed" if self._loop.is_closed() else "runs elsewhere"
+            raise RuntimeError(f"{self.client_id} belongs to another event loop, which {state}; make one in each loop")
+        return self._loop
+
+    def close_session(self, session: Session) -> None:
+        """The session's channel is closed; not waited for."""
+        if self._sessions.get(session.name) is session:
+            del self._sessions[session.name]
+        self.link.dismiss(session)
+
+    # -- start and end
+
+    def forked(self) -> None:
+        """In the child after fork(2), whose copy of the loop must not be touched: connection and loop are the
+        parent's."""
+        self.link.forked()
+        for session in self.sessions:
+            session._error, session.state = self.link.error, State.FAILED
+
+    async def _start(self) -> None:
+        self.link.start()
+        _open_connections.add(self)
+        self._end_watch = self._watch_the_end()
+        await anext(self._end_watch)
+
+    def _broken(self) -> None:
+        """After a defect: the connection's state is unknown, take a new one."""
+        self.link.abandon("error in a callback")
+
+    async def _watch_the_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            if self in _open_connections:
+                await self._closed_by_the_loop()
+
+    async def _closed_by_the_loop(self) -> None:
+        self._end_watch = None  # this very generator, which cannot close itself
+        if self._ended is None and self.link.state is not LinkState.FAILED:
+            warnings.warn(f"connection {self.client_id} was not closed", ResourceWarning, source=self, stacklevel=2)
+            LOGGER.warning("%s: not closed before the end of its event loop", self.client_id)
+        await self.close(EXIT_CLOSE)
+
+    async def _drain(self, deadline: float) -> None:
+        sessions = self.sessions
+        unsettled = [session.unsettled() for session in sessions if not session.idle()]
+        if unsettled:
+            self.link.events.fact("drain_begin", attrs={"unsettled": sum(unsettled)})
+        try:
+            for session in sessions:
+                await session.drain(deadline)
+        finally:
+            if unsettled:
+                left = sum(session.unsettled() for session in sessions)
+                self.link.events.fact("drain_end", attrs={"unsettled": left})
+
+    def _shut_down(self, ended: asyncio.Future[None], left: list[Message], patience: float) -> None:
+        def closed() -> None:
+            _open_connections.discard(self)
+            self.link.events.close(attrs={"unsettled": len(left)})
+            if not ended.done():
+                ended.set_result(None)
+
+        self.link.shut_down(left, patience, closed)
+        if left:
+            LOGGER.warning("%s: closed with %d messages in doubt", self.client_id, len(left))
+
+    def _give_back(self) -> None:
+        """Closes at once what was never handed to the application."""
+        if self._ended is None and self.link.state is not LinkState.IDLE:
+            self._ended = self._loop.create_future()
+            self._shut_down(self._ended, [], 0.1)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError("an aio.Connection is made in a coroutine: no event loop is running") from None
+
+
+def _say_what_is_left() -> None:
+    """At interpreter exit: connections whose loop did not close them."""
+    for connection in list(_open_connections):
+        doubtful = sum(session.unsettled() for session in connection.sessions)
+        LOGGER.error("%s: never closed; %d messages are in doubt", connection.client_id, doubtful)
+        connection.link.events.close(attrs={"unsettled": doubtful})
+
+
+def _after_fork() -> None:
+    for connection in list(_open_connections):
+        connection.forked()
+    _open_connections.clear()
+
+
+atexit.register(_say_what_is_left)
+os.register_at_fork(after_in_child=_after_fork)

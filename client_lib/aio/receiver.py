@@ -1,0 +1,99 @@
+"""Receiving, for the asyncio API.
+
+    receiver = await session.receiver("orders", capacity=100)
+    async for message in receiver:
+        await handle(message)
+        await session.acknowledge(message, sync=False)
+
+**Cancellation.**  A `fetch` that is cancelled, or whose `asyncio.timeout` expires, has taken no message: what had
+arrived for it goes to the next call.
+
+**The loop.**  While there are messages `fetch` has nothing to wait for.  Every BURST messages it lets the loop run all
+the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from client_lib.aio.monitor import ALL
+from client_lib.core.subscription import Subscription
+from client_lib.errors import ConnectionClosed, Empty, LinkClosed, MessagingError, SessionClosed
+from client_lib.message import Message
+
+if TYPE_CHECKING:
+    from client_lib.aio.session import Session
+
+BURST = 64
+"""Messages that a tight loop may fetch before others run."""
+
+
+class Receiver(Subscription):
+    """Made by Session.receiver.  `fetch` may be called by many tasks."""
+
+    _session: Session
+
+    def __init__(self, session: Session, *arguments: Any, **options: Any) -> None:
+        super().__init__(session, *arguments, **options)
+        self._line = session.monitor.line(lambda: ALL if self._over() else 0)
+        self._burst = 0
+
+    async def fetch(self, timeout: float | None = None) -> Message:
+        """The next message; waits for `timeout` seconds (None: for ever, 0: not at all).
+
+        Raises Empty, LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
+        session = self._session
+        loop = session.own_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        await self._let_others_run()
+        woken = again = False
+        while True:
+            message = self.take()
+            if message is not None:
+                break
+            self.check()
+            if again and not woken:
+                raise Empty(f"no message in {self.source} within {timeout} s")
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            woken, again = await self._line.wait(left, again), True
+        session.note_fetched(self, message)
+        return message
+
+    async def _let_others_run(self) -> None:
+        """Before a message is taken: a task that is cancelled here swallows none."""
+        self._burst += 1
+        if self._burst >= BURST:
+            self._burst = 0
+            await asyncio.sleep(0)
+
+    def __aiter__(self) -> Receiver:
+        return self
+
+    async def __anext__(self) -> Message:
+        """`async for` gives messages until the receiver, its session or the connection is closed."""
+        try:
+            return await self.fetch()
+        except (LinkClosed, SessionClosed, ConnectionClosed):
+            raise StopAsyncIteration from None
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Cancels the subscription; messages not fetched go back to the queue.  Harmless when repeated.
+
+        Raises Timeout; it is closed all the same, also when cancelled."""
+        await self._session.finish(self._session.closing_receiver(self), timeout)
+
+    # -- for the channel worker
+
+    def arrived(self, message: Message) -> None:
+        """Keeps a message and wakes one task for it."""
+        super().arrived(message)
+        self._line.wake(1)
+        self._session.message_arrived()
+
+    def _over(self) -> bool:
+        try:
+            self.check()
+        except MessagingError:
+            return True
+        return False

@@ -1,0 +1,66 @@
+"""Attempts to connect, and what the planner (retry.py) wants done about them (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from client_lib.connecting.places import Place
+from client_lib.urls.url import Address
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """`number` counts from 1 over the life of a planner; `pause` is the back-off before it, in seconds."""
+
+    number: int
+    place: Place = field(compare=False)
+    pause: float = field(default=0.0, compare=False)
+
+    @property
+    def address(self) -> Address:
+        return self.place.address
+
+    @property
+    def ip(self) -> str:
+        assert self.place.ip is not None
+        return self.place.ip
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """Resolve the address' host; answer with `looked_up`."""
+
+    address: Address
+
+
+@dataclass(frozen=True)
+class Start:
+    """Connect; answer with `reached`, then `connected`, `failed` or `refused`."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """End the attempt, without an answer; `hung`: because its time is over."""
+
+    attempt: Attempt
+    reason: str
+    hung: bool = False
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """No more attempts; `start` or `lost` begin anew."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Call `tick` at this time, if nothing happens before."""
+
+    until: float
+
+
+Action = LookUp | Start | Abandon | GiveUp | Wait

@@ -1,0 +1,75 @@
+"""How long to wait between two rounds of attempts (pure; randomness is an injected generator).
+
+The pause grows exponentially from `interval_min` to `interval_max`, with jitter over its upper half.  A round in which
+somebody refused us means that the cluster lives and is promoting: the pause after it does not grow beyond
+REFUSED_FACTOR times `interval_min`, and the first such is the minimum.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import tenacity
+from tenacity.wait import wait_base
+
+REFUSED_FACTOR = 10
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Qpid's names.  Seconds; `limit` counts rounds, None = without limit.
+
+    connect_timeout  what an attempt may take, from the SYN to connection.open-ok
+    connect_overlap  so long an attempt is alone; then the next place is tried beside it"""
+
+    reconnect: bool = True
+    timeout: float | None = None
+    limit: int | None = None
+    interval_min: float = 0.01
+    interval_max: float = 2.0
+    connect_timeout: float = 2.0
+    connect_overlap: float = 0.15
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.interval_min <= self.interval_max:
+            raise ValueError(f"reconnect intervals {self.interval_min}..{self.interval_max} s are not a range")
+        if not 0 < self.connect_overlap <= self.connect_timeout:
+            raise ValueError(
+                f"connect_overlap must be positive and at most connect_timeout ({self.connect_timeout} s),"
+                f" not {self.connect_overlap} s"
+            )
+
+
+class _Jitter(wait_base):
+    """Between half of the wrapped wait and the whole of it: never zero, never in step with other clients."""
+
+    def __init__(self, inner: wait_base, rng: random.Random) -> None:
+        self._inner, self._rng = inner, rng
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
+        return self._inner(retry_state) * (0.5 + 0.5 * self._rng.random())
+
+
+class BackOff:
+    """The pauses after one loss."""
+
+    def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
+        self._most_when_refused = REFUSED_FACTOR * policy.interval_min
+        self._wait = _Jitter(tenacity.wait_exponential(multiplier=policy.interval_min, max=policy.interval_max), rng)
+        self._rounds = self._refused = 0
+
+    def pause(self, refused: bool) -> float:
+        """Seconds after the round that has just ended; `refused`: somebody answered in it."""
+        self._rounds += 1
+        if not refused:
+            return self._wait(_call_state(self._rounds))
+        self._refused += 1
+        return min(self._wait(_call_state(self._refused)), self._most_when_refused)
+
+
+def _call_state(attempt: int) -> tenacity.RetryCallState:
+    """What tenacity's wait strategies look at: the number of the attempt, from 1."""
+    state = tenacity.RetryCallState(retry_object=tenacity.Retrying(), fn=None, args=(), kwargs={})
+    state.attempt_number = attempt
+    return state

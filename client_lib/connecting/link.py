@@ -1,0 +1,295 @@
+"""The life of a connection over all its fail-overs (shell); the same for the threaded and the asyncio API.
+
+Theory.  Everything here runs in the loop that owns pika, except `post`, `wake` and reading.
+
+    IDLE --start--> CONNECTING --open-ok--> CONNECTED --lost--> CONNECTING ... --gives up--> FAILED
+    any --shut_down--> CLOSED
+
+* The dialer gets the connections, with several attempts at a time; in CONNECTED it rests.
+* The watchdog gives a silent broker up before two heartbeat intervals have passed, whatever the application does.
+* Before anything is written to a new connection every session has put its unconfirmed messages back
+  (`connection_lost`), so no delivery tag of an old channel is ever applied to a new one.
+* `state` and `error` are changed with the monitor held, and who waits is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from client_lib.connecting import tls
+from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
+from client_lib.connecting.dialer import Dialer, Owner
+from client_lib.connecting.retry import Attempt
+from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
+from client_lib.connecting.watchdog import Watchdog
+from client_lib.core.channel_worker import ENDED, ChannelWorker, State
+from client_lib.core.monitor import Monitor
+from client_lib.core.recovery import Recovery
+from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError
+from client_lib.events import RUN_SECONDS, EventLog
+from client_lib.message import Message
+from client_lib.options import Options, effective
+from client_lib.urls.url import Address
+
+LOGGER = logging.getLogger("client_lib")
+
+
+class LinkState(Enum):
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Link:
+    """One per connection of the application."""
+
+    def __init__(self, addresses: Sequence[Address], options: Options, loop: Loop, monitor: Monitor) -> None:
+        self.options = options
+        self.monitor = monitor
+        self.client_id = options.client_id or f"client-{uuid.uuid4().hex[:8]}"
+        self.events = EventLog(self.client_id, options.event_log, options.on_event, options.cluster)
+        self.state = LinkState.IDLE
+        self.error: MessagingError | None = None
+        self.address: Address | None = None
+        self.conn_id = ""
+        """Of the connection, or of the last one."""
+        self.failovers = 0
+        self.workers: list[ChannelWorker] = []
+        self.recovery = Recovery()
+        self._loop = loop
+        owner = Owner(self._opened, self._give_up, self._lost, self._blocked)
+        self._dialer = Dialer(addresses, options, loop, self.events, self.client_id, owner)
+        self._transport: Transport | None = None
+        self._lost_at: float | None = None
+        self._wake_pending = False
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._ended: list[Callable[[], None]] = []
+        self._over = False
+        self._timers: dict[str, Timer] = {}
+
+    @property
+    def attempts(self) -> int:
+        """To connect, so far."""
+        return self._dialer.started
+
+    # -- from any thread
+
+    def wake(self) -> None:
+        """Lets the I/O thread look at all sessions soon."""
+        if not self._wake_pending:
+            # Set before posting and cleared before looking: a change made in between posts once more, never once less
+            self._wake_pending = True
+            self._loop.call_soon(self._work)
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Lets the I/O thread do something soon."""
+        self._jobs.append(job)
+        self.wake()
+
+    # -- start and end
+
+    def start(self) -> None:
+        """Connects, now and whenever the connection is lost."""
+        self._set_state(LinkState.CONNECTING)
+        self._loop.call_soon(self._start_anew)
+        if self.events.enabled:
+            self._loop.call_soon(self._flush_events)
+
+    def shut_down(self, left: list[Message], patience: float, ended: Callable[[], None]) -> None:
+        """Fails the sessions, adds what they had unsettled to `left`, closes the connection; then calls `ended`.
+
+        The broker has `patience` seconds to answer, but at most POLITE_CLOSE."""
+        self._ended.append(ended)
+        if self.state is LinkState.CLOSED:
+            if self._over:
+                self._end()
+            return
+        self._set_state(LinkState.CLOSED, ConnectionClosed("the connection is closed"))
+        for worker in self.workers:
+            left += [entry.message for entry in worker.fail(ConnectionClosed("the connection is closed"), closed=True)]
+        self._dialer.hang_up()
+        transport = self._transport
+        if transport is None or not transport.is_open:
+            self._transport = None
+            # one more turn of the loop lets the sockets close
+            self._later("end", 0.01, self._end)
+            return
+        transport.close()
+        self._later("end", min(patience, POLITE_CLOSE), lambda: self._close_hard(transport))
+
+    def _close_hard(self, transport: Transport) -> None:
+        transport.abort(Aborted("no connection.close-ok"))
+        self._later("end", 0.05, self._end)
+
+    def _end(self) -> None:
+        self._over = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        ended, self._ended = self._ended, []
+        for told in ended:
+            told()
+
+    def forked(self) -> None:
+        """In the child after fork(2): connection and loop belong to the parent.  Takes no lock and no loop."""
+        self.state, self.error = LinkState.FAILED, ConnectionClosed("the connection belongs to the parent process")
+        self._dialer.forked()
+        if self._transport is not None:
+            self._transport.forget()
+
+    def _set_state(self, state: LinkState, error: MessagingError | None = None) -> None:
+        with self.monitor:
+            self.state = state
+            self.error = error
+            self.monitor.notify_all()
+
+    # -- work
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        return self._loop.call_later(delay, callback)
+
+    def _later(self, name: str, delay: float, callback: Callable[[], None]) -> None:
+        """Replaces the timer of that name."""
+        before = self._timers.pop(name, None)
+        if before is not None:
+            before.cancel()
+        self._timers[name] = self._loop.call_later(max(0.0, delay), callback)
+
+    def adopt(self, worker: ChannelWorker) -> None:
+        """A new session joins: now if connected, else with the next connection."""
+        self.workers.append(worker)
+        if self.state in (LinkState.FAILED, LinkState.CLOSED):
+            worker.fail(self.error or ConnectionClosed("the connection is closed"))
+        elif self._transport is not None and self.state is LinkState.CONNECTED and worker.state is State.LOST:
+            worker.open_on(self._transport)
+
+    def dismiss(self, worker: ChannelWorker) -> None:
+        """A session leaves."""
+        worker.close_channel()
+        if worker in self.workers:
+            self.workers.remove(worker)
+
+    def _work(self) -> None:
+        self._wake_pending = False
+        for _ in range(len(self._jobs)):
+            self._jobs.popleft()()
+        more = bool(self._jobs)
+        for worker in list(self.workers):
+            more = worker.flush() or more
+        if more:
+            self.wake()
+
+    def _flush_events(self) -> None:
+        self.events.flush_runs()
+        self._later("events", RUN_SECONDS, self._flush_events)
+
+    # -- connecting
+
+    def _start_anew(self) -> None:
+        if self.state is LinkState.CONNECTING:
+            self._dialer.start()
+
+    def _opened(self, transport: Transport, attempt: Attempt) -> None:
+        now = time.monotonic()
+        self._transport, self.address, self.conn_id = transport, attempt.address, self._dialer.conn_id(attempt)
+        outage, self._lost_at = None if self._lost_at is None else now - self._lost_at, None
+        attrs = {} if outage is None else {"outage_us": int(outage * 1e6)}
+        self.events.fact("connected", peer=str(self.address), conn_id=self.conn_id, attrs=attrs or None)
+        LOGGER.info("%s: connected to %s", self.client_id, self.address)
+        self._set_state(LinkState.CONNECTED)
+        self._begin_watch(transport)
+        for worker in list(self.workers):
+            worker.open_on(transport)
+
+    def _give_up(self, error: MessagingError) -> None:
+        LOGGER.error("%s: %s", self.client_id, error)
+        self._set_state(LinkState.FAILED, error)
+        for worker in self.workers:
+            worker.fail(error)
+
+    # -- connected
+
+    def _blocked(self, transport: Transport) -> None:
+        """The broker asks us to pause, or lets us go on."""
+        if transport is not self._transport:
+            return
+        if transport.blocked:
+            LOGGER.info("%s: %s asks us not to publish: %s", self.client_id, self.address, transport.blocked)
+            self.events.fact("blocked", peer=str(self.address), conn_id=self.conn_id, reason=transport.blocked)
+        else:
+            self.events.fact("unblocked", peer=str(self.address), conn_id=self.conn_id)
+            self.wake()
+
+    def _begin_watch(self, transport: Transport) -> None:
+        """By our own interval; a broker that proposed no heartbeats may not send any and is judged only if it does."""
+        assert self.address is not None
+        interval = effective(self.options, self.address).heartbeat
+        if interval:
+            self._watch(transport, Watchdog(interval, time.monotonic(), transport.bytes_received))
+
+    def _watch(self, transport: Transport, watchdog: Watchdog) -> None:
+        if transport is not self._transport or self.state is not LinkState.CONNECTED:
+            return
+        now = time.monotonic()
+        silent = watchdog.is_silent(now, transport.bytes_received)
+        if silent and (transport.heartbeat_offered or transport.heartbeats_received):
+            transport.abort(HeartbeatLost(f"nothing heard for {watchdog.silence(now):.1f} s"))
+            return
+        self._later("watch", watchdog.pause, lambda: self._watch(transport, watchdog))
+
+    def _lost(self, transport: Transport, error: BaseException) -> None:
+        """The open connection ended, whoever ended it."""
+        if transport is not self._transport:
+            return
+        self._transport = None
+        if self.state is not LinkState.CONNECTED:  # closed by shut_down
+            self.events.fact("disconnected", peer=str(self.address), conn_id=self.conn_id, planned=True)
+            self._later("end", 0, self._end)
+            return
+        hint = None
+        if transport.refusal is not None and self.address is not None:
+            hint = self._dialer.hint(transport.refusal[1], self.address)
+        cause = transport.cause or error
+        reason = tls.explain(cause) or describe(cause)
+        self._begin_again(reason, hint, isinstance(error, HeartbeatLost), transport.refusal)
+
+    def _begin_again(
+        self, reason: str, hint: Address | None = None, hung: bool = False, refusal: tuple[int, str] | None = None
+    ) -> None:
+        now = time.monotonic()
+        self._lost_at = now
+        self.failovers += 1
+        self._set_state(LinkState.CONNECTING)
+        in_doubt = sum(worker.connection_lost(refusal) for worker in list(self.workers))
+        self.recovery.lost(now, [worker for worker in self.workers if worker.state not in ENDED], in_doubt)
+        LOGGER.warning("%s: lost %s (%s); %d messages unconfirmed", self.client_id, self.address, reason, in_doubt)
+        where = {"peer": str(self.address), "conn_id": self.conn_id}
+        self.events.fact("disconnected", **where, reason=reason, attrs={"unconfirmed": in_doubt})
+        if hung and not self.options.reconnect:
+            self._give_up(HeartbeatTimeout(f"{self.address}: {reason}; reconnecting is off"))
+            return
+        self._dialer.lost(now, hint, hung)
+
+    def abandon(self, reason: str) -> None:
+        """Takes a new connection whatever state the present one is in, after a defect of ours or of pika's."""
+        transport, self._transport = self._transport, None
+        was_connected = self.state is LinkState.CONNECTED
+        try:
+            self._dialer.hang_up()
+            if transport is not None:
+                transport.abort(Aborted(reason))
+        except Exception:
+            LOGGER.debug("abort failed", exc_info=True)
+        if was_connected:
+            self._begin_again(reason)
+        elif self.state is LinkState.CONNECTING:
+            self._later("again", self.options.reconnect_interval_max, self._start_anew)
+        else:
+            self._end()

@@ -1,0 +1,423 @@
+"""Which broker to try when, several at once (pure: time is an argument, randomness an injected generator).
+
+Theory.  The planner is told what happened (`start`, `lost`, `looked_up`, `reached`, `failed`, `refused`, `connected`,
+`tick`), each time with the present time, and answers with actions.  The caller performs them in order; one `Wait`
+comes last while there is something to wait for: call `tick` then.
+
+    idle --start, lost--> active --connected--> idle          active --limits--> GiveUp, idle
+
+* Places.  A name is looked up each time its turn comes, and each of its records is a place of its own.  If the look-up
+  fails, or has not ended after `connect_overlap`, the records of the last one are used: the name server may be what has
+  failed.  In which order places are tried says `client_lib.connecting.places`.
+* Rounds.  A round tries every place that is not being tried already.  The first attempt after a loss is made at once.
+  The next place follows when an attempt has failed, or when the latest is `connect_overlap` old.  The first to be
+  `connected` wins; the others are abandoned.
+* A backup that refuses (connection.close 320) and names the primary sends us there at once: if we have not been there
+  in this round, or were refused there, for it may have been promoted since; at most once a round for each place, so
+  that two confused brokers cannot send us to and fro.  Where nobody answered we do not go again on hearsay.
+* The end of a round: all of its attempts have failed, or are older than `connect_overlap` and go on beside the next
+  round, each until it is `connect_timeout` old.  If all places hang, there is no next round before one of them fails.
+  The pause before the next round is `client_lib.connecting.backoff`'s.
+* Copies.  While all places hang and nothing else is left to try, they are tried again in parallel: the SYN may have
+  been swallowed while a virtual IP address moved, and the kernel repeats it only after a second.  One copy at a time,
+  every `connect_overlap`, half as often after each round; a copy that did not even get a TCP connection makes room for
+  the next one, and ends with the attempt it copies.  Also one that somebody names is tried again if nothing at all has
+  been heard of it for `connect_overlap`.  When a place has answered, attempts that have not reached it are
+  of no use.
+* A connection that does not live for SHORT_LIFE is no success.  After FREE_LOSSES such in a row each loss is followed
+  by a pause that grows as after refusals, else a broker that takes us and throws us out would be asked without end.
+* Limits.  At most IN_FLIGHT attempts at a time and PER_PLACE at one place.
+* Lateness.  If a tick comes much later than asked for, this process was paused: answers may be waiting unread, so what
+  is in flight gets that time on top, once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
+from client_lib.connecting.backoff import REFUSED_FACTOR, BackOff, RetryPolicy
+from client_lib.connecting.places import Place, Places
+from client_lib.urls.url import Address
+
+__all__ = [
+    "REFUSED_FACTOR",
+    "Abandon",
+    "Action",
+    "Attempt",
+    "GiveUp",
+    "LookUp",
+    "Planner",
+    "RetryPolicy",
+    "Start",
+    "Wait",
+]
+
+IN_FLIGHT = 4
+PER_PLACE = 3
+COPY_GAP_MAX = 1.0  # seconds; then the kernel repeats the SYN itself
+SHORT_LIFE = 0.5  # seconds
+FREE_LOSSES = 2
+
+
+@dataclass
+class _Flight:
+    """An attempt, or the look-up of a name.  `reached`: there is a TCP connection; or the old records are in use."""
+
+    began: float
+    deadline: float
+    reached: bool = False
+    delayed: bool = False
+
+    def delay(self, seconds: float) -> None:
+        if not self.delayed:
+            self.delayed = True
+            self.began += seconds
+            self.deadline += seconds
+
+
+class Planner:
+    """One per connection.  Any method may be called at any time; news about attempts that are not in flight (any more)
+    change nothing."""
+
+    def __init__(self, addresses: Iterable[Address], policy: RetryPolicy, rng: random.Random | None = None) -> None:
+        self.places = Places(addresses)
+        self._policy = policy
+        self._rng = rng or random.Random()
+        self._back_off = BackOff(policy, self._rng)
+        self._connected_at: float | None = None
+        self._short_lives = 0
+        self._short_back_off = self._back_off
+        self._number = 0
+        self._active = False
+        self._begun = 0.0
+        self._rounds = 0  # that have ended
+        self._reason = ""
+        self._flights: dict[Attempt, _Flight] = {}
+        self._looking: dict[Place, _Flight] = {}
+        self._wake_at: float | None = None
+        # of this round:
+        self._queue: deque[Place] = deque()
+        self._due = 0.0  # when the next of the queue may begin
+        self._begun_at: set[Place] = set()
+        self._tried: list[Place] = []  # begun, and nobody refused us there
+        self._hinted: list[Address] = []
+        self._refused = False
+        self._round_at: float | None = None  # when the next round may begin
+        self._pause = 0.0
+        self._copied = 0.0  # when the latest attempt began
+        self._named: Address | None = None  # the primary, as a broker has just said; we have been there
+
+    # -- what happened
+
+    def start(self, now: float) -> list[Action]:
+        """The first connection of all."""
+        return self._begin(now, None)
+
+    def lost(self, now: float, hint: Address | None = None, hung: bool = False) -> list[Action]:
+        """The connection that had been `connected` broke.  `hint`: the broker said who is primary."""
+        self.places.lost(hung)
+        lived = now - (self._connected_at or 0.0)
+        self._short_lives = self._short_lives + 1 if lived < SHORT_LIFE else 0
+        if self._short_lives <= FREE_LOSSES:
+            self._short_back_off = BackOff(self._policy, self._rng)
+            return self._begin(now, hint)
+        return self._begin(now, hint, self._short_back_off.pause(refused=True))
+
+    def learned(self, addresses: Iterable[Address]) -> None:
+        """A broker said where the cluster listens.  To be told before what else it said."""
+        before = self.places.addresses
+        for place in self.places.learned(addresses):
+            if self._active and not any(place.is_at(address) for address in before):
+                self._queue.append(place)
+
+    def looked_up(self, address: Address, ips: Sequence[str], now: float, reason: str = "") -> list[Action]:
+        """The answer to `LookUp`; no IP addresses and a reason if it failed."""
+        if ips:
+            self.places.looked_up(address, ips)
+        name = Place.of(address)
+        if self._looking.pop(name, None) is None:
+            return []
+        if not ips:
+            self._reason = f"{address}: {reason}"
+        self._due = now
+        self._queue_records(name)
+        return self._advance(now)
+
+    def reached(self, attempt: Attempt) -> None:
+        """The attempt has a TCP connection."""
+        if attempt in self._flights:
+            self._flights[attempt].reached = True
+
+    def failed(self, attempt: Attempt, now: float, reason: str) -> list[Action]:
+        """The attempt came to nothing."""
+        if self._flights.pop(attempt, None) is None:
+            return []
+        self._reason = f"{attempt.address}: {reason}"
+        self._due = now
+        self.places.answered(attempt.place)
+        useless = [a for a, flight in self._flights.items() if a.place == attempt.place and not flight.reached]
+        return [*self._abandon(useless, "the place has answered"), *self._advance(now)]
+
+    def refused(self, attempt: Attempt, now: float, reason: str, hint: Address | None) -> list[Action]:
+        """A backup refused us, and perhaps said who is primary."""
+        if attempt in self._flights:
+            self._refused = True
+            self._tried = [tried for tried in self._tried if not tried.is_at(attempt.address)]
+            if hint is not None and not self._has_been_at(hint):
+                self._go_first(hint)
+            else:
+                self._named = hint
+        return self.failed(attempt, now, reason)
+
+    def connected(self, attempt: Attempt, now: float) -> list[Action]:
+        """The attempt won."""
+        if self._flights.pop(attempt, None) is None:
+            return []
+        for loser, flight in self._flights.items():
+            if self._hangs(flight, now):
+                self.places.hung(loser.place)
+        self.places.connected(attempt.place)
+        self._connected_at = now
+        return self._rest("another attempt was faster")
+
+    def tick(self, now: float) -> list[Action]:
+        """The time of the latest `Wait` has come."""
+        return self._advance(now)
+
+    def stop(self) -> list[Action]:
+        """Nobody wants a connection any more."""
+        return self._rest("not wanted any more")
+
+    # -- rounds
+
+    def _begin(self, now: float, hint: Address | None, pause: float = 0.0) -> list[Action]:
+        abandoned = self._rest("begun anew")
+        if self._connected_at is not None and not self._policy.reconnect:
+            return [*abandoned, GiveUp("reconnecting is off")]
+        self._active = True
+        self._begun, self._rounds, self._reason, self._pause = now, 0, "", pause
+        self._back_off = BackOff(self._policy, self._rng)
+        self._new_round(now + pause)
+        if hint is not None:
+            self._go_first(hint)
+        return [*abandoned, *self._advance(now)]
+
+    def _rest(self, reason: str) -> list[Action]:
+        """Ends everything."""
+        abandoned = self._abandon(list(self._flights), reason)
+        self._looking.clear()
+        self._queue.clear()
+        self._active, self._wake_at = False, None
+        return abandoned
+
+    def _abandon(self, attempts: Iterable[Attempt], reason: str, hung: bool = False) -> list[Action]:
+        for attempt in attempts:
+            del self._flights[attempt]
+        return [Abandon(attempt, reason, hung) for attempt in attempts]
+
+    def _new_round(self, now: float) -> None:
+        self._begun_at, self._tried, self._hinted, self._refused = set(), [], [], False
+        self._due, self._round_at = now, None
+        self._queue = deque(sorted(self._candidates(), key=self.places.rank))
+
+    def _candidates(self) -> list[Place]:
+        """All places that are not being tried."""
+        return [place for place in self.places.all() if not self._is_busy(place)]
+
+    def _is_busy(self, place: Place) -> bool:
+        """Being tried: with all of its records or, if none are known, by looking for them."""
+        records = self.places.records(place)
+        return all(self._in_flight(record) for record in records) if records else place in self._looking
+
+    def _in_flight(self, place: Place) -> int:
+        return sum(1 for attempt in self._flights if attempt.place == place)
+
+    def _has_been_at(self, address: Address) -> bool:
+        tried = [*self._tried, *(attempt.place for attempt in self._flights)]
+        return any(place.is_at(address) for place in tried) or any(hint.same_place(address) for hint in self._hinted)
+
+    def _go_first(self, address: Address) -> None:
+        self._hinted.append(address)
+        place = self.places.named(address)
+        self._queue = deque(queued for queued in self._queue if queued != place)
+        self._queue.appendleft(place)
+
+    def _queue_records(self, name: Place) -> None:
+        """The records of a name that are not tried yet come next, but for the lost and the slow ones."""
+        hinted = any(name.is_at(hint) for hint in self._hinted)
+        done = self._tried if hinted else self._begun_at
+        new = [r for r in self.places.records(name) if r not in done and not self._in_flight(r)]
+        rest = [place for place in self._queue if place not in new]
+        self._queue = deque([*new, *rest] if hinted else sorted([*new, *rest], key=self.places.rank))
+
+    # -- time
+
+    def _hangs(self, flight: _Flight, now: float) -> bool:
+        return now >= flight.began + self._policy.connect_overlap
+
+    def _advance(self, now: float) -> list[Action]:
+        """Everything that is due."""
+        if not self._active:
+            return []
+        self._allow_for_lateness(now)
+        actions = self._expire(now)
+        over = self._out_of_time(now)
+        if over is None:
+            self._copy_named(now, actions)
+        while over is None and self._step(now, actions):
+            pass
+        over = over or self._out_of_rounds()
+        if over is not None:
+            return [*actions, *self._rest("gave up"), over]
+        self._wake_at = self._next_time(now)
+        return actions if self._wake_at is None else [*actions, Wait(self._wake_at)]
+
+    def _allow_for_lateness(self, now: float) -> None:
+        late = 0.0 if self._wake_at is None else now - self._wake_at
+        if late > self._policy.connect_overlap:
+            for flight in [*self._flights.values(), *self._looking.values()]:
+                flight.delay(late + self._policy.connect_overlap)
+
+    def _expire(self, now: float) -> list[Action]:
+        late = [attempt for attempt, flight in self._flights.items() if now >= flight.deadline]
+        for attempt in late:
+            self._reason = f"{attempt.address}: timed out"
+            self._due = min(self._due, now)
+            self.places.hung(attempt.place)
+        for name, flight in list(self._looking.items()):
+            if now >= flight.deadline:
+                del self._looking[name]
+                self._reason = f"{name.address}: the name look-up timed out"
+            elif self._hangs(flight, now) and not flight.reached:
+                flight.reached = True
+                self._queue_records(name)
+        return self._abandon(late, "timed out", hung=True)
+
+    def _step(self, now: float, actions: list[Action]) -> bool:
+        """One thing that is due; False if nothing is."""
+        if self._queue:
+            if now < self._due or not self._has_room(self._queue[0]):
+                return False
+            self._start(self._queue.popleft(), now, actions)
+            return True
+        if not self._candidates():
+            return self._copy(now, actions)
+        if self._round_at is None:
+            if not self._is_settled(now):
+                return False
+            self._rounds += 1
+            self._pause = self._back_off.pause(self._refused)
+            self._round_at = now + self._pause
+        if now < self._round_at or self._was_last_round():
+            return False
+        self._new_round(now)
+        return True
+
+    def _has_room(self, place: Place) -> bool:
+        return place.ip is None or (len(self._flights) < IN_FLIGHT and self._in_flight(place) < PER_PLACE)
+
+    def _is_settled(self, now: float) -> bool:
+        """Whoever has not answered in this round hangs."""
+        return all(self._hangs(flight, now) for flight in [*self._flights.values(), *self._looking.values()])
+
+    def _start(self, place: Place, now: float, actions: list[Action], deadline: float | None = None) -> None:
+        self._tried.append(place)
+        self._begun_at.add(place)
+        if place in self._looking:  # and has been for some time
+            self._queue_records(place)
+            return
+        self._due = now + self._policy.connect_overlap
+        if deadline is None:
+            deadline = now + self._policy.connect_timeout
+        if place.ip is None:
+            self._looking[place] = _Flight(now, deadline)
+            actions.append(LookUp(place.address))
+            return
+        self._number += 1
+        attempt = Attempt(self._number, place, self._pause)
+        self._pause, self._copied = 0.0, now
+        self._flights[attempt] = _Flight(now, deadline)
+        actions.append(Start(attempt))
+
+    # -- copies
+
+    def _copy(self, now: float, actions: list[Action]) -> bool:
+        original = next((attempt for attempt in self._firsts() if self._may_be_copied(attempt)), None)
+        if original is None or now < self._copied + self._copy_gap():
+            return False
+        self._start_copy(original, now, actions)
+        return True
+
+    def _copy_named(self, now: float, actions: list[Action]) -> None:
+        named, self._named = self._named, None
+        at = [attempt for attempt in self._flights if named is not None and attempt.place.is_at(named)]
+        if not at or not self._may_be_copied(at[0]):
+            return
+        latest = self._flights[at[-1]]
+        if not latest.reached and self._hangs(latest, now):
+            self._start_copy(at[0], now, actions)
+
+    def _may_be_copied(self, original: Attempt) -> bool:
+        """Copies that have not reached anything do not count, for they make room."""
+        firsts = self._firsts()
+        lasting = [a.place for a, flight in self._flights.items() if a in firsts or flight.reached]
+        return len(lasting) < IN_FLIGHT and lasting.count(original.place) < PER_PLACE
+
+    def _start_copy(self, original: Attempt, now: float, actions: list[Action]) -> None:
+        firsts = self._firsts()
+        replaced = [a for a, flight in self._flights.items() if a not in firsts and not flight.reached]
+        actions += self._abandon(replaced, "tried again")
+        self._start(original.place, now, actions, self._flights[original].deadline)
+        name = Place.of(original.address)
+        if name.ip is None and name not in self._looking:  # it may lead elsewhere by now
+            self._start(name, now, actions)
+
+    def _copy_gap(self) -> float:
+        overlap = self._policy.connect_overlap
+        return max(overlap, min(overlap * 2.0 ** min(self._rounds, 10), COPY_GAP_MAX))
+
+    def _firsts(self) -> list[Attempt]:
+        """The oldest attempt at each place; first where the latest attempt is oldest."""
+        oldest: dict[Place, Attempt] = {}
+        latest: dict[Place, int] = {}
+        for attempt in self._flights:
+            oldest.setdefault(attempt.place, attempt)
+            latest[attempt.place] = attempt.number
+        return sorted(oldest.values(), key=lambda attempt: latest[attempt.place])
+
+    # -- limits
+
+    def _next_time(self, now: float) -> float | None:
+        flights = [*self._flights.values(), *self._looking.values()]
+        times = [flight.deadline for flight in flights]
+        times += [flight.began + self._policy.connect_overlap for flight in flights]
+        times += [self._due, self._copied + self._copy_gap()]
+        if self._round_at is not None and not self._was_last_round():
+            times.append(self._round_at)
+        if self._policy.timeout is not None:
+            times.append(self._begun + self._policy.timeout)
+        return min((time for time in times if time > now), default=None)
+
+    def _was_last_round(self) -> bool:
+        limit = self._policy.limit if self._policy.reconnect else 1
+        return limit is not None and self._rounds >= max(limit, 1)
+
+    def _out_of_time(self, now: float) -> GiveUp | None:
+        timeout = self._policy.timeout
+        if timeout is None or now < self._begun + timeout:
+            return None
+        return GiveUp(f"gave up after {now - self._begun:.1f} s (reconnect_timeout){self._why()}")
+
+    def _out_of_rounds(self) -> GiveUp | None:
+        if self._queue or self._flights or self._looking or not self._was_last_round():
+            return None
+        if not self._policy.reconnect:
+            return GiveUp(f"reconnecting is off{self._why()}")
+        return GiveUp(f"gave up after {self._rounds} rounds (reconnect_limit){self._why()}")
+
+    def _why(self) -> str:
+        return f"; last: {self._reason}" if self._reason else ""

@@ -1,0 +1,391 @@
+"""All that touches pika's inner workings, in one place (shell).
+
+`Loop` hides which of pika's loops runs us: its own in a thread of ours (`thread_loop`), or asyncio's (`asyncio_loop`).
+`Transport` is one of pika's connections with what fail-over needs and pika's public interface does not give:
+
+* one attempt at one IP address, begun at once: pika's own workflow looks names up again and tries one record after the
+  other; its timers are not used, for the planner keeps the time;
+* `abort`: end a connection without waiting for a peer that may be hung (pika's own heartbeat checker does it this way);
+* `write`: several encoded frames in one piece; pika hands each frame to send(2) by itself otherwise;
+* `blocked`: what connection.blocked has said last;
+* `refusal`: code and text of the broker's connection.close; pika keeps only a repr of them while connecting;
+* heartbeats are sent at the rate that was agreed, which is never slower than ours; whether any arrive is not pika's
+  affair but `watchdog`'s, because pika allows the broker five seconds more and blames it for our own pauses;
+* a write that fails does not throw away what the broker had sent before (it may be confirms): that is read first;
+* properties of messages are decoded by us: pika 1.4 makes whole numbers of floats, and an infinite one ends its
+  connection, so that the message comes again, for ever;
+* the publish encoder: pika's own takes three objects and three marshallings a message.
+
+Only public names of pika's are used otherwise.  Written against pika 1.3 and 1.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pika
+import pika.exceptions
+import pika.heartbeat
+from pika.adapters import asyncio_connection, base_connection
+from pika.adapters.base_connection import BaseConnection
+from pika.adapters.select_connection import IOLoop, SelectConnection
+from pika.adapters.utils import connection_workflow as workflow
+from pika.adapters.utils.selector_ioloop_adapter import SelectorIOServicesAdapter
+
+from client_lib.message import decode_properties
+
+Properties = pika.BasicProperties
+ChannelClosed = pika.exceptions.ChannelClosedByBroker
+GET_EMPTY = pika.spec.Basic.GetEmpty
+decode_frame: Callable[[bytes], tuple[int, Any]] = pika.frame.decode_frame
+
+LOGGER = logging.getLogger("client_lib")
+FRAME_OVERHEAD = 8
+FRAME_END = b"\xce"
+FRAME_HEAD = struct.Struct(">BHI")
+HEADER_FRAME = 2
+BODY_SIZE = struct.Struct(">xxxxQ")
+BASIC_CLASS = 60
+_RECEIVE_SIZE = 16384
+
+# A reconnecting client makes pika log each failed attempt as several errors with a traceback; we report them as
+# events and through the logger "client_lib".  An application that sets the level of "pika" itself is left alone.
+if logging.getLogger("pika").level == logging.NOTSET:
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+
+class HeartbeatLost(Exception):
+    """The broker was silent for too long."""
+
+
+class Aborted(Exception):
+    """We ended the connection ourselves."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What pika wants to know, and the IP address and port to connect to."""
+
+    parameters: Any
+    ip: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Listener:
+    """What a transport calls: exactly one of `opened` and `failed`, and `lost` only after `opened`."""
+
+    opened: Callable[[Transport], None]
+    failed: Callable[[Transport, BaseException], None]
+    lost: Callable[[Transport, BaseException], None]
+    reached: Callable[[Transport], None] = lambda _: None
+    """There is a TCP connection."""
+    blocked: Callable[[Transport], None] = lambda _: None
+    """The broker asks us to stop publishing, or lets us go on."""
+
+
+class Transport(BaseConnection):  # type: ignore[misc]
+    """One connection to one broker; never used again after it ended."""
+
+    def __init__(self, target: Target, services: Any, listener: Listener) -> None:
+        self.refusal: tuple[int, str] | None = None
+        self.blocked = ""
+        """Why the broker asks us not to publish; empty while it does not."""
+        self.heartbeat_offered = 0
+        """Seconds, what the broker proposed; 0 = none."""
+        self.cause: BaseException | None = None
+        """What ended the stream; pika keeps only a repr of it."""
+        self._target = target
+        self._listener = listener
+        self._ended = False
+        super().__init__(
+            parameters=target.parameters,
+            on_open_callback=listener.opened,
+            on_open_error_callback=listener.failed,
+            on_close_callback=listener.lost,
+            custom_ioloop=services,
+        )
+        self.add_on_connection_blocked_callback(lambda _, frame: self._block(frame.method.reason or "no reason given"))
+        self.add_on_connection_unblocked_callback(lambda _, frame: self._block(""))
+
+    def _block(self, reason: str) -> None:
+        self.blocked = reason
+        self._listener.blocked(self)
+
+    # -- connecting
+
+    def _adapter_connect_stream(self) -> None:
+        self._connection_workflow = _Connector(
+            lambda _: base_connection._StreamingProtocolShim(self),
+            self._nbio,
+            lambda: self._listener.reached(self),
+        )
+        try:
+            self._connection_workflow.start(self._record(), self.params, self._connector_done)
+        except Exception as error:  # no such address family, no file descriptor left, ...
+            failure = workflow.AMQPConnectorSocketConnectError(error)
+            self._nbio.add_callback_threadsafe(functools.partial(self._connector_done, failure))
+
+    def _record(self) -> tuple[Any, ...]:
+        ip, port = self._target.ip, self._target.port
+        found = socket.getaddrinfo(ip, port, 0, socket.SOCK_STREAM, socket.IPPROTO_TCP, socket.AI_NUMERICHOST)
+        *kind, where = found[0]
+        # pika checks the address with inet_pton, which knows no zones; the zone is a number in `where` as well
+        return (*kind, (str(where[0]).partition("%")[0], *where[1:]))
+
+    def _connector_done(self, result: Any) -> None:
+        if isinstance(result, workflow.AMQPConnectorAborted):
+            result = workflow.AMQPConnectionWorkflowAborted()
+        elif isinstance(result, Exception):
+            result = workflow.AMQPConnectionWorkflowFailed([result])
+        self._unshim_connection_workflow_callback(self._on_connection_workflow_done, result)
+
+    def _proto_connection_made(self, transport: Any) -> None:
+        transport._MAX_RECV_BYTES = _RECEIVE_SIZE
+        if not getattr(self.params, "tcp_nodelay", True):  # pika switches it on
+            transport._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        transport._initiate_abort = functools.partial(_read_first, transport, transport._initiate_abort)
+        super()._proto_connection_made(transport)
+
+    def _proto_connection_lost(self, error: BaseException | None) -> None:
+        self.cause = error
+        super()._proto_connection_lost(error)
+
+    def _on_connection_close_from_broker(self, method_frame: Any) -> None:
+        self.refusal = (method_frame.method.reply_code, method_frame.method.reply_text)
+        super()._on_connection_close_from_broker(method_frame)
+
+    @property
+    def nearly_open(self) -> bool:
+        """connection.open is written: the broker is about to take us, or to refuse."""
+        return bool(self.connection_state == self.CONNECTION_TUNE)
+
+    def _read_frame(self) -> tuple[int, Any]:
+        data = self._frame_buffer
+        return _read_header(data) if data[0] == HEADER_FRAME else decode_frame(data)
+
+    # -- heartbeats
+
+    def _tune_heartbeat_timeout(self, client_value: int, server_value: int) -> int:
+        self.heartbeat_offered = server_value
+        return min(client_value, server_value) if server_value else client_value
+
+    def _create_heartbeat_checker(self) -> Any:
+        return _Heart(self, self.params.heartbeat) if self.params.heartbeat else None
+
+    @property
+    def heartbeats_received(self) -> int:
+        checker = self._heartbeat_checker
+        return int(checker._heartbeat_frames_received) if checker is not None else 0
+
+    # -- using it, and the end
+
+    def abort(self, reason: Exception) -> None:
+        """Ends the connection at once; `failed` or `lost` is called soon after.  Harmless when it has ended already."""
+        if self._ended or self.is_closed:
+            return
+        self._ended = True
+        with contextlib.suppress(workflow.AMQPConnectorException):  # it could not even begin, and will say so
+            self._terminate_stream(reason)
+
+    def forget(self) -> None:
+        """Closes our copy of the socket without a word, in a child after fork(2): the connection is the parent's."""
+        stream, connector = self._transport, self._connection_workflow
+        for holder in (stream, connector):
+            sock = getattr(holder, "_sock", None)
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    os.close(sock.detach())
+
+    def write(self, data: bytes) -> None:
+        """Sends encoded frames; nothing if the connection has just ended."""
+        if self._transport is not None:
+            self.bytes_sent += len(data)
+            self._adapter_emit_data(data)
+
+    @property
+    def backlog(self) -> int:
+        """Octets waiting to be written to the socket."""
+        return int(self._get_write_buffer_size()) if self._transport is not None else 0
+
+    @property
+    def body_max(self) -> int:
+        """Octets of a body that fit into one frame."""
+        return int(self.params.frame_max) - FRAME_OVERHEAD
+
+
+class ThreadTransport(Transport, SelectConnection):  # type: ignore[misc]
+    """On pika's own loop."""
+
+
+class AsyncioTransport(Transport, asyncio_connection.AsyncioConnection):  # type: ignore[misc]
+    """On a loop of asyncio."""
+
+    def _get_write_buffer_size(self) -> int:
+        return int(self._transport.get_write_buffer_size())
+
+
+class _Connector(workflow.AMQPConnector):  # type: ignore[misc]
+    """pika's connector, which says when there is a TCP connection."""
+
+    def __init__(self, factory: Any, services: Any, reached: Callable[[], None]) -> None:
+        super().__init__(factory, services)
+        self._reached = reached
+
+    def _on_tcp_connection_done(self, exc: BaseException | None) -> None:
+        if exc is None:
+            self._reached()
+        try:
+            super()._on_tcp_connection_done(exc)
+        except (ValueError, OSError) as error:  # the peer has gone again already
+            self._report_completion_and_cleanup(workflow.AMQPConnectorTransportSetupError(error))
+
+
+class _Heart(pika.heartbeat.HeartbeatChecker):  # type: ignore[misc]
+    """Sends, and does not check."""
+
+    def _start_check_timer(self) -> None:
+        pass
+
+
+def _read_header(data: bytes) -> tuple[int, Any]:
+    """As pika's decode_frame: octets used and the frame; (0, None) if it is not there yet."""
+    if len(data) < FRAME_HEAD.size:
+        return 0, None
+    _, channel, size = FRAME_HEAD.unpack_from(data)
+    end = FRAME_HEAD.size + size
+    if len(data) <= end:
+        return 0, None
+    if data[end : end + 1] != FRAME_END:
+        raise pika.exceptions.InvalidFrameError(f"a frame ends with {data[end : end + 1]!r}, expected {FRAME_END!r}")
+    (body_size,) = BODY_SIZE.unpack_from(data, FRAME_HEAD.size)
+    properties = Properties()
+    try:
+        decode_properties(data[FRAME_HEAD.size + BODY_SIZE.size : end], properties)
+    except ValueError as error:  # to end the connection would only bring the message back
+        LOGGER.error("a message has properties that cannot be read: %s", error)
+    return end + 1, pika.frame.Header(channel, body_size, properties)
+
+
+def _read_first(stream: Any, abort: Callable[[BaseException | None], None], error: BaseException | None) -> None:
+    """Before a broken stream is given up: what had arrived."""
+    if error is not None:
+        with contextlib.suppress(Exception):  # the end of what can be read, in whatever way it shows
+            while stream._state == stream._STATE_ACTIVE:
+                stream._consume()
+    abort(error)
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Loop:
+    """A loop of pika's, whichever."""
+
+    def __init__(self, services: Any, transport: type[Transport]) -> None:
+        self._services = services
+        self._transport = transport
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """From any thread; asyncio's from its own only.  Nothing happens if the loop is closed."""
+        self.call_threadsafe(callback)
+
+    def call_threadsafe(self, callback: Callable[[], None]) -> None:
+        """From any thread.  Nothing happens if the loop is closed."""
+        with contextlib.suppress(RuntimeError):
+            self._services.add_callback_threadsafe(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        """`delay` in seconds."""
+        timer: Timer = self._services.call_later(delay, callback)
+        return timer
+
+    def connect(self, target: Target, listener: Listener) -> Transport:
+        """Begins to connect; the listener is called later."""
+        return self._transport(target, self._services, listener)
+
+    def run(self) -> None:
+        """Until `stop`; not for asyncio's loop, which somebody else runs."""
+        self._services.run()
+
+    def stop(self) -> None:
+        self._services.stop()
+
+    def close(self) -> None:
+        self._services.close()
+
+
+class _AsyncioLoop(Loop):
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        loop = self._services.get_native_ioloop()
+        if not loop.is_closed():
+            loop.call_soon(callback)  # without the system call that wakes it from another thread
+
+
+def thread_loop() -> Loop:
+    """A loop of its own, for `run`."""
+    return Loop(SelectorIOServicesAdapter(IOLoop()), ThreadTransport)
+
+
+def asyncio_loop(loop: asyncio.AbstractEventLoop) -> Loop:
+    return _AsyncioLoop(asyncio_connection._AsyncioIOServicesAdapter(loop), AsyncioTransport)
+
+
+def root(error: BaseException) -> BaseException:
+    """What really went wrong, inside the exceptions that pika wraps around it."""
+    for _ in range(6):
+        inner = getattr(error, "exceptions", None) or getattr(error, "exception", None) or error.args
+        inner = inner[-1] if isinstance(inner, (tuple, list)) and inner else inner
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
+
+
+def describe(error: BaseException) -> str:
+    """The same in words."""
+    error = root(error)
+    return str(error) or type(error).__name__
+
+
+def cancel_consumer(channel: Any, consumer_tag: str, done: Callable[[Any], None]) -> None:
+    """basic.cancel; what comes until the answer is delivered as before.  pika's own gives messages that need an
+    acknowledgement back at once, drops the others, and confuses the answers of two cancels."""
+    ok = pika.spec.Basic.CancelOk
+
+    def answered(frame: Any) -> None:
+        channel._on_cancelok(frame)
+        done(frame)
+
+    channel._rpc(pika.spec.Basic.Cancel(consumer_tag), answered, [(ok, {"consumer_tag": consumer_tag})])
+
+
+def publish_method(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:
+    """The frame of a basic.publish."""
+    method = pika.spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+    return bytes(pika.frame.Method(channel, method).marshal())
+
+
+def flow_ok(channel: int, active: bool) -> bytes:
+    """The frame of a channel.flow-ok."""
+    return bytes(pika.frame.Method(channel, pika.spec.Channel.FlowOk(active=active)).marshal())
+
+
+def content_frames(channel: int, payload: bytes, body: bytes, body_max: int) -> list[bytes]:
+    """The header frame and the body frames of a message; `payload` from Message.encode."""
+    size = len(body)
+    pieces = [struct.pack(">BHIHxxQ", 2, channel, len(payload) + 12, BASIC_CLASS, size), payload, FRAME_END]
+    for start in range(0, size, body_max):
+        piece = body if size <= body_max else body[start : start + body_max]
+        pieces += (struct.pack(">BHI", 3, channel, len(piece)), piece, FRAME_END)
+    return pieces

@@ -1,0 +1,455 @@
+"""The life of a session's channel (shell).
+
+Theory.  States, all changes made by the I/O thread:
+
+    LOST --open_on--> OPENING --select-ok--> RESTORING --last ok--> READY
+      ^                  |                      |                     |
+      +------------------+--- connection_lost --+---------------------+
+      any -> FAILED (channel closed by the broker; the connection gave up)      any -> CLOSED (by the application)
+
+* Restoring: the declared topology in its order, then what senders and receivers of addresses declared, then the
+  receivers, then the commands and messages that wait, oldest first.  Restoring uses no-wait except for the last step,
+  so it costs few round trips.  If the broker closes the channel meanwhile (a queue is still locked by the connection we
+  lost, or not there yet) it is tried again for `restore_timeout` seconds.
+* `generation` counts channels.  A delivery tag means something only together with the generation it came in; callbacks
+  of older generations are ignored.
+* While the broker asks us to pause (connection.blocked, channel.flow) messages wait; everything else goes on.
+* A confirmed message was taken by the broker.  An unconfirmed one is sent again, same id, header `x-resent`: it may
+  arrive twice.  Acknowledgements for deliveries of a lost connection are dropped: those messages come again.
+* What is asked once is in `client_lib.core.commands`, the end of transactions in `client_lib.core.transacting`.
+* Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread.  Neither
+  the application's callbacks nor pika are called with it held.  No other lock of ours is taken inside it except the
+  event log's, which takes none.  With asyncio the application runs in the I/O thread and the lock is none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from client_lib.connecting.transport import ChannelClosed, Transport, cancel_consumer, flow_ok
+from client_lib.core.commands import Commands
+from client_lib.core.declarations import Declarations
+from client_lib.core.deliveries import Deliveries
+from client_lib.core.getting import Getting
+from client_lib.core.ledger import Disposition, Settle
+from client_lib.core.monitor import Monitor
+from client_lib.core.outbox import Entry, some_ids
+from client_lib.core.publishing import Publishing
+from client_lib.core.steps import answer, refuse
+from client_lib.core.subscription import Subscription
+from client_lib.core.transacting import Answers, Transacting
+from client_lib.core.transaction import Phase, Transaction
+from client_lib.core.watcher import Nobody, Watcher
+from client_lib.errors import MessagingError, ReceiverCancelled, SessionClosed, server_error
+from client_lib.event_runs import NOWHERE, Where
+
+if TYPE_CHECKING:
+    from client_lib.connecting.link import Link
+
+LOGGER = logging.getLogger("client_lib")
+RESTORE_INTERVAL = 0.1  # seconds
+LOCKED = (403, 405)
+"""Reply codes for a queue or a consumer that is exclusive to another connection."""
+NOBODYS_FAULT = (0, 200, 320, 541)
+"""Reply codes with which a broker closes connections for reasons of its own: none, success, forced, internal error."""
+FATAL_RESTORES = 3
+"""So many connections that the broker closed because of what it was asked while restoring end a session."""
+
+
+class State(Enum):
+    LOST = "lost"
+    OPENING = "opening"
+    RESTORING = "restoring"
+    READY = "ready"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+ENDED = (State.FAILED, State.CLOSED)
+
+
+@dataclass
+class Aftermath:
+    """What is to be told, without the lock, after a channel was lost."""
+
+    unconfirmed: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    answers: Answers = field(default_factory=list)
+
+
+class ChannelWorker:
+    """The part of a session that belongs to the I/O thread; `session_core` adds the part for applications."""
+
+    def __init__(self, link: Link, name: str, monitor: Monitor, transactional: bool = False) -> None:
+        self.name = name
+        self.monitor = monitor
+        self.events = link.events
+        self.transaction = Transaction() if transactional else None
+        self.publishing = Publishing(name, monitor, link.events, self.transaction)
+        self.deliveries = Deliveries(self.wake, self.transaction)
+        self.state = State.LOST
+        self.generation = 0
+        self.where = NOWHERE
+        """The channel, for the events."""
+        self.watcher: Watcher = Nobody()
+        self.waiting_for_any = 0
+        """How many wait for a message of any receiver."""
+        self._link = link
+        self._declarations = Declarations()
+        self.restores = self._declarations.restores
+        self._commands = Commands(monitor)
+        self._getting = Getting()
+        self._transacting: Transacting | None = None
+        if self.transaction is not None:
+            self._transacting = Transacting(self.transaction, self.publishing, self.deliveries, monitor)
+        self._error: MessagingError | None = None
+        self._channel: Any = None
+        self._transport: Transport | None = None
+        self._restoring_since = 0.0
+        self._proven = False  # has anything been confirmed on this connection?
+        self._fatal_restores = 0
+        self._flowing = True
+
+    # -- from any thread
+
+    def wake(self) -> None:
+        self._link.wake()
+
+    def check(self) -> None:
+        """Raises what ended the session or its transaction, if anything did."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # else each raise makes it longer
+        if self.transaction is not None:
+            self.transaction.check()
+
+    # -- life of a channel
+
+    def open_on(self, transport: Transport) -> None:
+        """The connection is there: open a channel on it."""
+        with self.monitor:
+            if self.state in ENDED:
+                return
+            aftermath = self._reset(State.OPENING)
+            generation = self.generation
+        self._tell(aftermath)
+        self._transport = transport
+        self._restoring_since = time.monotonic()
+        self._proven = False
+        self._open_channel(generation)
+
+    def _open_channel(self, generation: int) -> None:
+        if generation != self.generation or self._transport is None or self.state is not State.OPENING:
+            return
+
+        def opened(channel: Any) -> None:
+            if generation != self.generation:
+                return
+            channel.add_on_return_callback(lambda _c, method, properties, _body: self._returned(method, properties))
+            channel.add_on_cancel_callback(self._cancelled)
+            channel.add_on_flow_callback(lambda frame: self._flow(generation, frame.method.active))
+            self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
+            self.publishing.new_channel(self.where)
+            self._getting.new_channel(channel)
+            self._select(channel, generation)
+
+        self._flowing = True
+        self._channel = self._transport.channel(on_open_callback=opened)
+        self._channel.add_on_close_callback(lambda _channel, reason: self._channel_closed(generation, reason))
+
+    def _select(self, channel: Any, generation: int) -> None:
+        """Transactions, or publisher confirms."""
+        if self.transaction is not None:
+            channel.tx_select(callback=lambda _ok: self._restore(generation))
+            return
+        try:
+            channel.confirm_delivery(
+                lambda frame: self._confirmed(generation, frame.method), callback=lambda _ok: self._restore(generation)
+            )
+        except Exception as error:  # the broker knows no publisher confirms
+            self.fail(server_error(540, str(error)))
+
+    def _restore(self, generation: int) -> None:
+        if generation != self.generation:
+            return
+        with self.monitor:
+            self.state = State.RESTORING
+            topology, subscriptions = self._declarations.all(), list(self.deliveries.subscriptions.values())
+        channel = self._channel
+
+        def ready(_frame: Any = None) -> None:
+            if generation == self.generation:
+                self._ready()
+
+        for index, declared in enumerate(topology):
+            last = index == len(topology) - 1 and not subscriptions
+            getattr(channel, declared.method)(**declared.arguments, callback=ready if last else None)
+        for index, subscription in enumerate(subscriptions):
+            self._subscribe(channel, subscription, ready if index == len(subscriptions) - 1 else None)
+        if not topology and not subscriptions:
+            ready()
+
+    def _ready(self) -> None:
+        with self.monitor:
+            self.state = State.READY
+            self._fatal_restores = 0
+            self.monitor.notify_all()
+        self.watcher.ready()
+        self._recovered()
+        self.flush()
+
+    def _recovered(self) -> None:
+        """Tells when this was the last session to come over a fail-over."""
+        if self._link.recovery.active and self.state is State.READY and not self.publishing.resent:
+            attrs = self._link.recovery.done(self, time.monotonic())
+            if attrs is not None:
+                self.events.fact("recovered", peer=self.where.peer, conn_id=self.where.conn_id, attrs=attrs)
+
+    def _channel_closed(self, generation: int, reason: Exception) -> None:
+        """The channel ended while the connection lives, or with it; the latter is connection_lost's affair."""
+        if generation != self.generation or not isinstance(reason, ChannelClosed):
+            return
+        if self.state not in (State.OPENING, State.RESTORING):
+            self.fail(server_error(reason.reply_code, reason.reply_text))
+            return
+        patience = self._patience(reason.reply_code)
+        if time.monotonic() >= self._restoring_since + patience:
+            text = f"{reason.reply_text} (still so {patience} s after reconnecting)"
+            self.fail(server_error(reason.reply_code, text))
+            return
+        LOGGER.info("%s: restoring failed, trying again: %s", self.name, reason)
+        self._open_another(RESTORE_INTERVAL)
+
+    def _open_another(self, delay: float) -> None:
+        """A new channel on the same connection."""
+        with self.monitor:
+            aftermath = self._reset(State.OPENING)
+            again = self.generation
+        self._tell(aftermath)
+        self._link.call_later(delay, lambda: self._open_channel(again))
+
+    def _patience(self, reply_code: int) -> float:
+        """How long what must be restored may be refused.  A broker that does not know yet that our connection is lost
+        keeps what was exclusive to it until its own heartbeat has told it."""
+        options = self._link.options
+        return max(options.restore_timeout, 2.0 * options.heartbeat if reply_code in LOCKED else 0.0)
+
+    def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
+        """Returns how many messages had been sent and not confirmed.
+
+        `refusal`: code and text of the broker's connection.close, if there was one."""
+        error = None
+        if refusal is not None and refusal[0] not in NOBODYS_FAULT:
+            error = server_error(refusal[0], f"{refusal[1]} (the broker closed the connection)")
+        with self.monitor:
+            if self.state in ENDED:
+                return 0
+            restoring = self.state in (State.OPENING, State.RESTORING)
+            aftermath = self._reset(State.LOST, error)
+        self._tell(aftermath)
+        self.watcher.lost()
+        if error is not None and restoring:
+            self._fatal_restores += 1
+            if self._fatal_restores >= FATAL_RESTORES:
+                self.fail(error)
+        return aftermath.unconfirmed
+
+    def _reset(self, state: State, error: MessagingError | None = None) -> Aftermath:
+        """Forgets everything that was tied to a channel (lock held).  `error`: for commands that were not answered."""
+        aftermath = Aftermath()
+        if self._transacting is not None:
+            aftermath.entries, aftermath.answers = self._transacting.connection_lost(self.state is State.READY)
+        self.generation += 1
+        self.state = state
+        self._channel = None
+        if state is not State.OPENING:
+            self._transport = None
+        aftermath.unconfirmed = self.publishing.connection_lost()
+        self.deliveries.connection_lost(self.generation, keep=self.transaction is None)
+        self._getting.connection_lost()
+        aftermath.answers += [(future, error) for future in self._commands.connection_lost(error)]
+        self.monitor.notify_all()
+        return aftermath
+
+    def _tell(self, aftermath: Aftermath) -> None:
+        self.publishing.report(aftermath.entries)
+        for future, result in aftermath.answers:
+            if isinstance(result, BaseException):
+                refuse(future, result)
+            else:
+                answer(future, result)
+
+    def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
+        """The end of the session; returns the messages that nobody knows the fate of."""
+        with self.monitor:
+            if self.state in ENDED:
+                return []
+            self._error = error
+            doubtful = self._doubtful()
+            futures = self._commands.end()
+            ends = self._transacting.end(error, closed) if self._transacting is not None else []
+            left = self.publishing.end(error)
+            self._reset(State.CLOSED if closed else State.FAILED)
+        self._tell(Aftermath(answers=[*((future, error) for future in futures), *ends]))
+        self._link.recovery.gone(self)
+        if doubtful:
+            LOGGER.warning("%s: %s; %d messages in doubt: %s", self.name, error, len(doubtful), some_ids(doubtful))
+        self.publishing.report(left)
+        self.watcher.ended(error)
+        return doubtful
+
+    def _doubtful(self) -> list[Entry]:
+        """Lock held."""
+        if self._transacting is not None and not self._transacting.doubtful:
+            return []
+        return self.publishing.unsettled()
+
+    def close_channel(self) -> None:
+        """Ends the session for the application; the channel is closed if there is one."""
+        channel = self._channel
+        self.fail(SessionClosed(f"session {self.name} is closed"), closed=True)
+        if channel is not None and channel.is_open:
+            channel.close()
+
+    # -- work on a ready channel
+
+    def flush(self) -> bool:
+        """Acknowledgements, commands, messages.  True if there is more to do at once."""
+        if self.state is not State.READY or self._channel is None or not self._channel.is_open:
+            return False
+        self._send_settlements()
+        while self._commands.waiting and self.state is State.READY:
+            self._commands.start(self._channel, self._answered)
+        more = self._send_messages()
+        if self.transaction is not None and self.transaction.ending:
+            self._end_transaction()
+        return more
+
+    def _answered(self) -> None:
+        if self.transaction is not None and self.transaction.ending:
+            self.wake()  # it waits until nothing else is outstanding
+
+    def _end_transaction(self) -> None:
+        # pika holds a method back while another one waits for its answer, so nothing else may be outstanding
+        if self._transacting is not None and self._commands.quiet and self.state is State.READY:
+            generation = self.generation
+            self._transacting.write(self._channel, lambda: generation == self.generation, self.wake)
+
+    def _subscribe(self, channel: Any, subscription: Subscription, done: Callable[[Any], None] | None) -> None:
+        generation = self.generation
+        if not subscription.no_ack:
+            channel.basic_qos(prefetch_count=subscription.prefetch)
+        channel.basic_consume(
+            queue=subscription.queue,
+            on_message_callback=lambda _c, method, properties, body: self._delivered(
+                generation, subscription, method, properties, body
+            ),
+            auto_ack=subscription.no_ack,
+            exclusive=subscription.exclusive,
+            arguments=subscription.arguments,
+            consumer_tag=subscription.consumer_tag,
+            callback=done,
+        )
+
+    def _cancel(self, channel: Any, subscription: Subscription, done: Callable[[Any], None]) -> None:
+        if subscription.consumer_tag in channel.consumer_tags:
+            cancel_consumer(channel, subscription.consumer_tag, done)
+        else:
+            done(None)
+
+    def _send_settlements(self) -> None:
+        if not self.deliveries.undecided:
+            return
+        if self.transaction is not None and self.transaction.phase is Phase.COMMIT_SENT:
+            return  # they belong to the next one
+        with self.monitor:
+            methods = self.deliveries.take()
+            if methods:
+                self.monitor.notify_all()
+        for settle in methods:
+            self._send_settlement(settle)
+
+    def _send_settlement(self, settle: Settle) -> None:
+        if settle.disposition is Disposition.ACCEPT:
+            self._channel.basic_ack(settle.delivery_tag, multiple=settle.multiple)
+        else:
+            self._channel.basic_reject(settle.delivery_tag, requeue=settle.disposition is Disposition.RELEASE)
+
+    def _send_messages(self) -> bool:
+        transport = self._transport
+        if transport is None or transport.blocked or not self._flowing:
+            return False
+        return self.publishing.write(transport, int(self._channel), self._wake_later)
+
+    def _wake_later(self) -> None:
+        self._link.call_later(0.005, self.wake)
+
+    # -- what the broker says
+
+    def _confirmed(self, generation: int, method: Any) -> None:
+        taken = method.NAME == "Basic.Ack"
+        if not self._proven:
+            if not taken and generation == self.generation and self._not_ready():
+                return
+            self._proven = taken
+        with self.monitor:
+            if generation != self.generation:
+                return
+            entries = self.publishing.confirmed(method.delivery_tag, method.multiple, taken)
+        self.publishing.report(entries)
+        if self._link.recovery.active:
+            self._recovered()
+
+    def _not_ready(self) -> bool:
+        """A nack before the first confirm after a fail-over: the broker has not found the queue's new home yet.
+        RabbitMQ decides that once for each channel, so another one is asked, until `restore_timeout`."""
+        waited = time.monotonic() - self._restoring_since
+        if self._link.failovers == 0 or waited > self._link.options.restore_timeout:
+            return False
+        LOGGER.info("%s: not taken (basic.nack) after reconnecting, trying again", self.name)
+        channel = self._channel
+        self._open_another(max(RESTORE_INTERVAL, min(waited, 1.0)))
+        if channel is not None and channel.is_open:
+            channel.close()
+        return True
+
+    def _returned(self, method: Any, properties: Any) -> None:
+        with self.monitor:
+            self.publishing.returned(method, properties)
+
+    def _delivered(
+        self, generation: int, subscription: Subscription, method: Any, properties: Any, body: bytes
+    ) -> None:
+        message = subscription.build(method, properties, body)
+        with self.monitor:
+            if generation != self.generation:
+                return
+            self.deliveries.arrived(subscription, message, method.delivery_tag)
+            if subscription.waiting or self.waiting_for_any:
+                self.monitor.notify_all()
+
+    def _cancelled(self, frame: Any) -> None:
+        """The broker ended a subscription, because its queue is gone."""
+        with self.monitor:
+            subscription = self.deliveries.subscriptions.pop(frame.method.consumer_tag, None)
+            if subscription is None:
+                return
+            subscription.error = ReceiverCancelled(f"the broker cancelled the subscription to {subscription.queue}")
+            self.monitor.notify_all()
+        self.watcher.cancelled(subscription)
+
+    def _flow(self, generation: int, active: bool) -> None:
+        """The broker wants a pause, before a planned switch-over: after our answer it has read all that we have sent.
+        What was decided about deliveries goes first; publishing goes on when it says so, or on another connection."""
+        if generation != self.generation or self._transport is None:
+            return
+        self._flowing = active
+        if not active and self.state is State.READY:
+            self._send_settlements()
+        self._transport.write(flow_ok(int(self._channel), active))
+        if active:
+            self.wake()

@@ -1,0 +1,88 @@
+"""What is asked of the broker once, in order: declarations, subscriptions, questions.
+
+A command that was not answered runs again on the next channel, unless the broker closed the connection because of what
+it was asked: it may have been this command, and would end every connection that follows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from client_lib.core.monitor import Monitor
+from client_lib.core.steps import answer, refuse
+from client_lib.errors import MessagingError
+
+Run = Callable[[Any, Callable[[Any], None]], None]
+"""Called with the channel and `done`, which takes the answer."""
+
+
+@dataclass(eq=False)
+class Command:
+    run: Run
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Commands:
+    """`monitor` guards it; only the I/O thread runs commands."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._waiting: deque[Command] = deque()
+        self._outstanding: list[Command] = []
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def quiet(self) -> bool:
+        """None waits, and no answer is outstanding."""
+        return not self._waiting and not self._outstanding
+
+    def add(self, run: Run) -> Future[Any]:
+        """Lock held."""
+        command = Command(run)
+        self._waiting.append(command)
+        return command.future
+
+    def start(self, channel: Any, answered: Callable[[], None]) -> None:
+        """Runs the next one; `answered` is called after its answer."""
+        with self._monitor:
+            command = self._waiting.popleft()
+            if command.future.cancelled():
+                return
+            self._outstanding.append(command)
+
+        def done(result: Any) -> None:
+            self._drop(command)
+            answer(command.future, result)
+            answered()
+
+        try:
+            command.run(channel, done)
+        except Exception as error:  # the arguments were wrong; that is the caller's affair
+            self._drop(command)
+            refuse(command.future, error)
+
+    def _drop(self, command: Command) -> None:
+        if command in self._outstanding:
+            self._outstanding.remove(command)
+
+    def connection_lost(self, error: MessagingError | None) -> list[Future[Any]]:
+        """What was not answered will run again; with an `error` it is given up and returned (lock held)."""
+        unanswered, self._outstanding = self._outstanding, []
+        if error is not None:
+            return [command.future for command in unanswered]
+        self._waiting.extendleft(command for command in reversed(unanswered) if not command.future.done())
+        return []
+
+    def end(self) -> list[Future[Any]]:
+        """All that were not answered (lock held)."""
+        futures = [command.future for command in (*self._outstanding, *self._waiting)]
+        self._waiting.clear()
+        self._outstanding.clear()
+        return futures

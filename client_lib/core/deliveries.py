@@ -1,0 +1,152 @@
+"""What the broker delivered to a session and what was decided about it.
+
+Theory.  A delivery is *buffered* in its subscription, then *fetched* by the application, then *decided* (in the
+ledger), then *written*.  A delivery tag means something only together with the generation of its channel: when that is
+gone all its deliveries are void, the broker puts the messages back, and what is decided about them later is ignored.
+In a transaction that would break its promise, there it is an error.
+
+With a duplicate filter a fetched delivery stays known when its channel is gone: the next copy is attached to it.
+
+`monitor` guards everything here; the caller holds it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from client_lib.core.dedup import DuplicateFilter, Verdict
+from client_lib.core.ledger import Disposition, Ledger, Settle
+from client_lib.core.subscription import Delivery, Subscription
+from client_lib.core.transaction import Transaction
+from client_lib.errors import TransactionAborted
+from client_lib.message import Message
+
+
+class Deliveries:
+    """One per session.  `wake` lets the I/O thread write what was decided."""
+
+    def __init__(self, wake: Callable[[], None], transaction: Transaction | None) -> None:
+        self.generation = 0
+        self.fetched: OrderedDict[Delivery, Message] = OrderedDict()
+        self.subscriptions: dict[str, Subscription] = {}
+        self._ledger = Ledger()
+        self._wake = wake
+        self._transaction = transaction
+
+    @property
+    def undecided(self) -> int:
+        """Decisions that are not written yet."""
+        return self._ledger.decided
+
+    # -- arriving
+
+    def arrived(self, subscription: Subscription, message: Message, delivery_tag: int) -> None:
+        """A delivery of the present channel."""
+        delivery = message._delivery = Delivery(subscription, self.generation, delivery_tag)
+        if subscription.no_ack:
+            subscription.arrived(message)
+            return
+        if self._transaction is not None and self._transaction.rolling_back:
+            return  # basic.recover is on its way: it comes again
+        self._ledger.delivered(delivery_tag)
+        if subscription.error is not None:
+            self._decide(delivery_tag, Disposition.RELEASE)
+        elif subscription.duplicates is None or self._is_new(subscription.duplicates, delivery, message.id):
+            subscription.arrived(message)
+
+    def got(self, delivery: Delivery, message: Message) -> None:
+        """The answer to basic.get."""
+        message._delivery = delivery
+        if not delivery.subscription.no_ack:
+            self._ledger.delivered(delivery.delivery_tag)
+            self.fetched[delivery] = message
+
+    def _is_new(self, duplicates: DuplicateFilter[Delivery], delivery: Delivery, message_id: str | None) -> bool:
+        delivery.message_id = message_id
+        verdict, first = duplicates.offer(message_id, delivery)
+        if verdict is Verdict.DONE:
+            self._decide(delivery.delivery_tag, Disposition.ACCEPT)
+        elif first is not None:
+            first.copies += ((delivery.generation, delivery.delivery_tag),)
+        return verdict is Verdict.NEW
+
+    # -- settling
+
+    def settle(self, delivery: Delivery, disposition: Disposition) -> bool:
+        """False if there is nothing to say to the broker.  Raises TransactionAborted (void in a transaction)."""
+        if self.fetched.pop(delivery, None) is None:
+            if self._transaction is not None and not delivery.settled and not delivery.subscription.no_ack:
+                raise TransactionAborted("this message was fetched before a loss or rollback; it comes again")
+            return False
+        delivery.settled = True
+        alive = self._settle(delivery, disposition)
+        self._remember(delivery, disposition)
+        if self._transaction is not None:
+            self._transaction.disposed()
+        return alive
+
+    def _settle(self, delivery: Delivery, disposition: Disposition) -> bool:
+        if not delivery.copies:
+            return delivery.generation == self.generation and self._decide(delivery.delivery_tag, disposition)
+        tags = [(delivery.generation, delivery.delivery_tag), *delivery.copies]
+        alive = [tag for generation, tag in tags if generation == self.generation]
+        for index, tag in enumerate(alive):
+            # of several copies given back one is enough
+            extra = index > 0 and disposition is Disposition.RELEASE
+            self._decide(tag, Disposition.ACCEPT if extra else disposition)
+        return bool(alive)
+
+    def _remember(self, delivery: Delivery, disposition: Disposition) -> None:
+        duplicates = delivery.subscription.duplicates
+        if duplicates is None:
+            return
+        if disposition is Disposition.RELEASE:
+            duplicates.released(delivery.message_id)
+            return
+        duplicates.finished(delivery.message_id)
+        if self._transaction is not None:
+            self._transaction.finished(duplicates, delivery.message_id)
+
+    def _decide(self, delivery_tag: int, disposition: Disposition) -> bool:
+        decided = self._ledger.settle(delivery_tag, disposition)
+        if decided:
+            self._wake()
+        return decided
+
+    def release_buffer(self, subscription: Subscription) -> None:
+        """What the application will not fetch any more goes back."""
+        for message in subscription.drain():
+            delivery = message._delivery
+            assert delivery is not None
+            if subscription.duplicates is not None:
+                subscription.duplicates.released(delivery.message_id)
+            self._settle(delivery, Disposition.RELEASE)
+
+    def take(self) -> list[Settle]:
+        """What is to be written now."""
+        return self._ledger.take()
+
+    # -- the end of a channel or of a transaction
+
+    def connection_lost(self, generation: int, keep: bool) -> None:
+        """All deliveries so far are void.  `keep`: duplicates will be attached to what is fetched."""
+        self.generation = generation
+        self.void(keep)
+
+    def void(self, keep: bool = False) -> None:
+        """The broker has taken everything back that was delivered and not settled, or will do so."""
+        self._ledger.connection_lost()
+        for subscription in self.subscriptions.values():
+            if not subscription.no_ack:
+                self._released(subscription.duplicates, (message._delivery for message in subscription.drain()))
+        for delivery in list(self.fetched):
+            if not keep or delivery.subscription.duplicates is None:
+                del self.fetched[delivery]
+                self._released(delivery.subscription.duplicates, (delivery,))
+
+    def _released(self, duplicates: DuplicateFilter[Delivery] | None, deliveries: Iterable[Delivery | None]) -> None:
+        if duplicates is not None:
+            for delivery in deliveries:
+                if delivery is not None:
+                    duplicates.released(delivery.message_id)

@@ -1,0 +1,129 @@
+"""One receiver's messages, shared by the threaded and the asyncio API: the buffer between broker and application."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from client_lib.core.dedup import DuplicateFilter
+from client_lib.errors import MessagingError
+from client_lib.message import Message, received
+
+if TYPE_CHECKING:
+    from client_lib.addresses.nodes import Node
+    from client_lib.core.session_core import SessionCore
+
+
+class Delivery:
+    """Where a message came from; `copies` are the (generation, delivery tag) pairs settled together with it."""
+
+    __slots__ = ("copies", "delivery_tag", "generation", "message_id", "settled", "subscription")
+
+    def __init__(self, subscription: Subscription, generation: int, delivery_tag: int) -> None:
+        self.subscription, self.generation, self.delivery_tag = subscription, generation, delivery_tag
+        self.copies: tuple[tuple[int, int], ...] = ()
+        self.message_id: str | None = None
+        """The id that a duplicate filter knows it by."""
+        self.settled = False
+
+
+class Subscription:
+    """A subscription to one queue that outlives its connections.  Raises ValueError.
+
+    Messages wait in a buffer of at most `capacity`; those still in it when a connection is lost are dropped, for the
+    broker delivers them again (not with `no_ack`).  With a duplicate filter each id is handed out once (see
+    `client_lib.core.dedup`)."""
+
+    def __init__(
+        self,
+        session: SessionCore,
+        queue: str,
+        consumer_tag: str,
+        capacity: int | None,
+        no_ack: bool,
+        exclusive: bool,
+        arguments: Mapping[str, Any] | None,
+        duplicates: DuplicateFilter[Delivery] | None,
+    ) -> None:
+        """`capacity` None: no limit."""
+        self.queue, self.consumer_tag = queue, consumer_tag
+        self.no_ack, self.exclusive = no_ack, exclusive
+        self.arguments = dict(arguments or {})
+        self.duplicates = duplicates
+        self.error: MessagingError | None = None
+        self.waiting = 0
+        """How many wait in fetch."""
+        self.source = queue
+        """What it was opened with: an address, or a queue."""
+        self.node: Node | None = None
+        self.session = self._session = session
+        self._capacity = capacity
+        self._buffer: deque[Message] = deque()
+        check_capacity(capacity)
+
+    @property
+    def capacity(self) -> int:
+        """At most so many messages are fetched ahead; 65535 if there is no limit."""
+        return self._capacity or 65535
+
+    @capacity.setter
+    def capacity(self, capacity: int) -> None:
+        """The subscription is made anew; not waited for."""
+        check_capacity(capacity)
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self._session.renew_subscription(self)
+
+    @property
+    def prefetch(self) -> int:
+        """As basic.qos wants it."""
+        return min(self._capacity or 0, 65535)
+
+    def available(self) -> int:
+        """Messages that `fetch` would return without waiting."""
+        with self._session.monitor:
+            return len(self._buffer)
+
+    def build(self, method: Any, properties: Any, body: bytes) -> Message:
+        """The message of a basic.deliver, as pika decoded it."""
+        return received(method.exchange, method.routing_key, method.redelivered, properties, body)
+
+    # -- called with the session's lock held
+
+    def check(self) -> None:
+        """Raises what ended the subscription or its session, if anything did."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        self._session.check()
+
+    def take(self) -> Message | None:
+        """The next message.  Raises TransactionAborted, TransactionUnknown."""
+        transaction = self._session.transaction
+        if transaction is not None:
+            transaction.check()
+        if not self._buffer:
+            return None
+        message = self._buffer.popleft()
+        if not self.no_ack:
+            self._session.deliveries.fetched[message._delivery] = message  # type: ignore[index]
+        return message
+
+    def arrival(self) -> tuple[int, int] | None:
+        """Says which of several messages came first; None if there is none."""
+        delivery = self._buffer[0]._delivery if self._buffer else None
+        return None if delivery is None else (delivery.generation, delivery.delivery_tag)
+
+    def arrived(self, message: Message) -> None:
+        self._buffer.append(message)
+
+    def drain(self) -> list[Message]:
+        """Empties the buffer and returns what was in it."""
+        left = list(self._buffer)
+        self._buffer.clear()
+        return left
+
+
+def check_capacity(capacity: int | None) -> None:
+    if capacity is not None and capacity < 1:
+        raise ValueError(f"capacity must be at least 1, not {capacity}")

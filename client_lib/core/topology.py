@@ -1,0 +1,139 @@
+"""Queues, exchanges and bindings of a session, for both APIs: declared now and after each fail-over.
+
+A queue that is exclusive or auto-delete goes with its connection: after a fail-over it is declared again, empty.  The
+name of a queue that was declared without one is made here, so it stays the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from client_lib.core.channel_worker import ChannelWorker
+from client_lib.core.commands import Run
+from client_lib.core.declarations import Declaration
+from client_lib.core.steps import Steps
+
+Arguments = dict[str, Any]
+
+
+class Topology(ChannelWorker):
+    """The part of a session that declares.  All methods may be called from any thread."""
+
+    def start_command(self, run: Run) -> Future[Any]:
+        """`run(channel, done)` in the I/O thread, once there is a channel; again if it is lost before `done`."""
+        with self.monitor:
+            self.check()
+            return self._start_command(run)
+
+    def _start_command(self, run: Run) -> Future[Any]:
+        """Lock held; the session has not ended."""
+        future = self._commands.add(run)
+        self.wake()
+        return future
+
+    def start_declaration(self, method: str, remember: bool, **arguments: Any) -> Future[Any]:
+        """A method of pika's channel, now and, if it is to be remembered, after each fail-over."""
+        if arguments.get("arguments", 0) is None:
+            arguments["arguments"] = {}
+        declaration = Declaration(method, arguments)
+
+        def run(channel: Any, done: Callable[[Any], None]) -> None:
+            def answered(frame: Any) -> None:
+                if remember:
+                    self._remember(declaration)
+                done(frame)
+
+            getattr(channel, method)(**arguments, callback=answered)
+
+        return self.start_command(run)
+
+    def _remember(self, declaration: Declaration) -> None:
+        with self.monitor:
+            self._declarations.remember(declaration)
+
+    def forget(self, gone: Callable[[Declaration], bool]) -> None:
+        """Declarations that are not restored any more."""
+        with self.monitor:
+            self._declarations.forget(gone)
+
+    # -- steps
+
+    def declaring_queue(
+        self, queue: str, passive: bool, durable: bool, exclusive: bool, auto_delete: bool, arguments: Arguments | None
+    ) -> Steps[str]:
+        queue = queue or f"{self.name}.{uuid.uuid4().hex}"
+        yield self.start_declaration(
+            "queue_declare",
+            not passive,
+            queue=queue,
+            passive=passive,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments,
+        )
+        return queue
+
+    def declaring_exchange(
+        self,
+        exchange: str,
+        exchange_type: str,
+        passive: bool,
+        durable: bool,
+        auto_delete: bool,
+        arguments: Arguments | None,
+    ) -> Steps[None]:
+        yield self.start_declaration(
+            "exchange_declare",
+            not passive,
+            exchange=exchange,
+            exchange_type=exchange_type,
+            passive=passive,
+            durable=durable,
+            auto_delete=auto_delete,
+            arguments=arguments,
+        )
+
+    def binding_queue(
+        self, queue: str, exchange: str, routing_key: str, arguments: Arguments | None, bind: bool = True
+    ) -> Steps[None]:
+        """Binds, or unbinds."""
+        where = {"queue": queue, "exchange": exchange, "routing_key": routing_key, "arguments": arguments or {}}
+        yield from self._binding("queue_bind", "queue_unbind", bind, where)
+
+    def binding_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: Arguments | None, bind: bool = True
+    ) -> Steps[None]:
+        where = {
+            "destination": destination,
+            "source": source,
+            "routing_key": routing_key,
+            "arguments": arguments or {},
+        }
+        yield from self._binding("exchange_bind", "exchange_unbind", bind, where)
+
+    def _binding(self, method: str, inverse: str, bind: bool, where: dict[str, Any]) -> Steps[None]:
+        if not bind:
+            # Before it is done: a fail-over in between must not bring it back
+            self.forget(lambda declared: declared == Declaration(method, where))
+        yield self.start_declaration(method if bind else inverse, bind, **where)
+
+    def deleting_queue(self, queue: str, if_unused: bool, if_empty: bool) -> Steps[None]:
+        yield self.start_declaration("queue_delete", False, queue=queue, if_unused=if_unused, if_empty=if_empty)
+        self.forget(lambda declared: declared.concerns("queue", queue))
+
+    def deleting_exchange(self, exchange: str, if_unused: bool) -> Steps[None]:
+        yield self.start_declaration("exchange_delete", False, exchange=exchange, if_unused=if_unused)
+        self.forget(lambda declared: declared.concerns("exchange", exchange))
+
+    def purging_queue(self, queue: str) -> Steps[int]:
+        """How many messages were removed."""
+        frame = yield self.start_declaration("queue_purge", False, queue=queue)
+        return int(frame.method.message_count)
+
+    def fencing(self) -> Steps[None]:
+        """The broker has read everything that was written before."""
+        yield self.start_command(lambda channel, done: channel.basic_qos(callback=done))

@@ -1,0 +1,169 @@
+"""How the transaction of a session begins, ends and is lost: `client_lib.core.transaction` put to work (shell).
+
+All of a transaction is on the wire before tx.commit is written, and nothing is between them that pika would hold back.
+Rolling back is tx.rollback, then basic.recover: the broker gives back what was delivered and not settled, else
+acknowledgements that were undone would be lost for this channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from client_lib.core.deliveries import Deliveries
+from client_lib.core.monitor import Monitor
+from client_lib.core.outbox import Entry
+from client_lib.core.publishing import Publishing
+from client_lib.core.steps import answer, refuse
+from client_lib.core.transaction import Phase, Transaction, aborted, unknown
+from client_lib.errors import MessagingError
+
+Answers = list[tuple[Future[Any], Exception | None]]
+
+
+class Transacting:
+    """One per transactional session; `monitor` guards it."""
+
+    def __init__(
+        self, transaction: Transaction, publishing: Publishing, deliveries: Deliveries, monitor: Monitor
+    ) -> None:
+        self.commit: Future[None] | None = None
+        """The answer to the commit that is under way."""
+        self._rollback: Future[None] | None = None
+        self._transaction = transaction
+        self._publishing, self._deliveries, self._monitor = publishing, deliveries, monitor
+
+    # -- for the application
+
+    def start_commit(self) -> Future[None]:
+        """One commit at a time: who comes later gets the same answer.  Raises what `Transaction.commit` raises."""
+        with self._monitor:
+            if self.commit is not None:
+                return self.commit
+            self._transaction.commit()
+            future = _shared_future()
+            if self._transaction.touched or self._publishing.outbox.unsettled or self._deliveries.undecided:
+                self.commit = future
+            else:
+                self._transaction.withdraw()
+                future.set_result(None)
+        return future
+
+    def withdraw_commit(self, error: Exception) -> bool:
+        """False if tx.commit was written; else all who wait for it get `error`."""
+        with self._monitor:
+            if not self._transaction.withdraw():
+                return False
+            future, self.commit = self.commit, None
+            self._monitor.notify_all()
+        if future is not None:
+            refuse(future, error)
+        return True
+
+    def start_rollback(self) -> Future[None]:
+        """Raises TransactionError while a commit is under way."""
+        with self._monitor:
+            if self._rollback is not None:
+                return self._rollback
+            anything = self._transaction.touched or bool(self._deliveries.fetched)
+            entries = self._transaction.rollback(anything) + self._publishing.withdraw()
+            self._publishing.give_up(entries, aborted("rolled back"))
+            future = _shared_future()
+            if self._transaction.rolling_back:
+                self._deliveries.void()
+                self._rollback = future
+            else:
+                future.set_result(None)
+            self._monitor.notify_all()
+        self._publishing.report(entries)
+        return future
+
+    # -- in the I/O thread
+
+    def write(self, channel: Any, current: Callable[[], bool], wake: Callable[[], None]) -> None:
+        """Writes tx.commit or tx.rollback if it is time; nothing else may be outstanding on the channel.
+
+        `current`: is it still this channel?"""
+        with self._monitor:
+            phase = self._transaction.phase
+            if phase is Phase.COMMITTING and not self._publishing.outbox.waiting and not self._deliveries.undecided:
+                self._transaction.commit_written()
+            elif phase is Phase.ROLLING_BACK:
+                self._transaction.rollback_written()
+            else:
+                return
+
+        end = self._committed if phase is Phase.COMMITTING else self._rolled_back
+
+        def answered(_ok: Any) -> None:
+            if current():
+                end()
+                wake()  # for what was held back
+
+        if phase is Phase.COMMITTING:
+            channel.tx_commit(callback=answered)
+        else:
+            channel.tx_rollback()
+            channel.basic_recover(requeue=True, callback=answered)
+
+    def _committed(self) -> None:
+        with self._monitor:
+            entries = self._transaction.committed()
+            self._publishing.committed(entries)
+            future, self.commit = self.commit, None
+            self._monitor.notify_all()
+        self._publishing.report(entries)
+        if future is not None:
+            answer(future, None)
+
+    def _rolled_back(self) -> None:
+        with self._monitor:
+            self._transaction.rolled_back()
+            future, self._rollback = self._rollback, None
+            self._monitor.notify_all()
+        if future is not None:
+            answer(future, None)
+
+    def connection_lost(self, ready: bool) -> tuple[list[Entry], Answers]:
+        """The channel is gone, and with it what the transaction had told the broker (lock held).
+
+        Returns what is to be reported and answered without the lock.  `ready`: the channel was in use, so what waits
+        was perhaps sent, as far as the application can know."""
+        transaction = self._transaction
+        rolling_back = transaction.rolling_back
+        waiting = ready and self._publishing.outbox.waiting > 0
+        entries = transaction.lost(waiting or bool(self._deliveries.fetched))
+        if rolling_back:
+            future, self._rollback = self._rollback, None
+            return [], [(future, None)] if future is not None else []
+        if transaction.phase not in (Phase.ABORTED, Phase.UNKNOWN):
+            return [], []
+        error = aborted() if transaction.phase is Phase.ABORTED else unknown()
+        entries += self._publishing.withdraw()
+        self._publishing.give_up(entries, error)
+        future, self.commit = self.commit, None
+        return entries, [(future, error)] if future is not None else []
+
+    def end(self, error: MessagingError, closed: bool) -> Answers:
+        """The session has ended; returns what is to be answered (lock held).
+
+        `closed` by the application; if the broker has ended it, that is the answer to the commit."""
+        unanswered = closed and self._transaction.phase is Phase.COMMIT_SENT
+        answers: Answers = [(self.commit, unknown() if unanswered else error)] if self.commit is not None else []
+        if self._rollback is not None:
+            answers.append((self._rollback, error))
+        self.commit = self._rollback = None
+        return answers
+
+    @property
+    def doubtful(self) -> bool:
+        """Would it matter if the session ended now?  Who ends it with an open transaction has rolled it back."""
+        return self._transaction.phase in (Phase.COMMITTING, Phase.COMMIT_SENT)
+
+
+def _shared_future() -> Future[None]:
+    """Several may wait for it: nobody cancels it."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future

@@ -1,0 +1,174 @@
+"""The transaction of a transactional session (pure, not thread-safe by itself).
+
+Theory.  A session always has exactly one transaction.  What was sent (`published`) and decided about deliveries
+(`touched`) since the last commit or rollback belongs to it.
+
+    OPEN --commit--> COMMITTING --commit_written--> COMMIT_SENT --committed--> OPEN
+     ^ ^---withdraw------+                               |
+     |                                                   +-- lost --> UNKNOWN --told--> OPEN
+     +--lost-- ROLLING_BACK <--rollback-- OPEN
+     +--rolled_back, lost-- ROLLBACK_SENT <--rollback_written-- ROLLING_BACK
+     +--rollback-- ABORTED <-- lost, not empty -- OPEN, COMMITTING
+
+* `commit_written` is called when all of the transaction is on the wire, directly before tx.commit.  So a loss before it
+  means that nothing has happened (ABORTED), a loss after it that nobody knows (UNKNOWN).
+* An empty transaction is not aborted by a loss: it had nothing to lose.  A message that was fetched and not
+  acknowledged is something: its acknowledgement would be dropped, and what was done with it done twice.
+* While it is `ending` nothing new is published, and after `commit_written` no disposition is written: what is decided
+  then belongs to the next transaction.
+* Ids that a duplicate filter took for finished are forgotten again unless the commit was answered: the message comes
+  back, or, with an unknown outcome, may come back.
+* An outcome that nobody waited for (their time was up) is kept as UNKNOWN until commit or rollback is called.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from client_lib.core.dedup import DuplicateFilter
+from client_lib.core.outbox import Entry
+from client_lib.errors import TransactionAborted, TransactionError, TransactionUnknown
+
+Finished = list[tuple[DuplicateFilter[Any], "str | None"]]
+
+
+class Phase(Enum):
+    OPEN = "open"
+    COMMITTING = "committing"
+    COMMIT_SENT = "commit sent"
+    ROLLING_BACK = "rolling back"
+    ROLLBACK_SENT = "rollback sent"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Transaction:
+    def __init__(self) -> None:
+        self.phase = Phase.OPEN
+        self.published: list[Entry] = []
+        """On the wire, oldest first."""
+        self._touched = False
+        self._finished: Finished = []
+        self._sealed: Finished = []
+
+    @property
+    def touched(self) -> bool:
+        """Has the broker been told, or will it be told, anything?"""
+        return self._touched or bool(self.published)
+
+    @property
+    def ending(self) -> bool:
+        """Is a commit or rollback under way?"""
+        return self.phase not in (Phase.OPEN, Phase.ABORTED, Phase.UNKNOWN)
+
+    @property
+    def rolling_back(self) -> bool:
+        return self.phase in (Phase.ROLLING_BACK, Phase.ROLLBACK_SENT)
+
+    def check(self) -> None:
+        """Raises what must be known before anything else is done."""
+        if self.phase is Phase.ABORTED:
+            raise aborted()
+        if self.phase is Phase.UNKNOWN:
+            raise unknown()
+
+    # -- what belongs to it
+
+    def written(self, entries: list[Entry]) -> None:
+        self.published += entries
+
+    def disposed(self) -> None:
+        """Something was decided about a delivery."""
+        self._touched = True
+
+    def finished(self, duplicates: DuplicateFilter[Any], message_id: str | None) -> None:
+        self._finished.append((duplicates, message_id))
+
+    # -- its end
+
+    def commit(self) -> None:
+        """Raises TransactionAborted, TransactionUnknown (once), TransactionError."""
+        if self.phase is Phase.UNKNOWN:
+            self.phase = Phase.OPEN
+            raise unknown()
+        self.check()
+        if self.rolling_back:
+            raise TransactionError("the transaction is being rolled back")
+        if self.phase is Phase.OPEN:
+            self.phase = Phase.COMMITTING
+
+    def withdraw(self) -> bool:
+        """Not committing after all; False if that is too late."""
+        if self.phase is Phase.COMMITTING:
+            self.phase = Phase.OPEN
+        return self.phase is Phase.OPEN
+
+    def commit_written(self) -> None:
+        assert self.phase is Phase.COMMITTING, self.phase
+        self.phase = Phase.COMMIT_SENT
+        self._sealed, self._finished = self._finished, []
+        self._touched = False  # from now on it speaks of the next transaction
+
+    def committed(self) -> list[Entry]:
+        """tx.commit-ok.  Returns what was published."""
+        assert self.phase is Phase.COMMIT_SENT, self.phase
+        self.phase = Phase.OPEN
+        self._sealed = []
+        return self._take()
+
+    def rollback(self, anything: bool) -> list[Entry]:
+        """Returns what was published.  If `anything` was written or delivered the broker must be asked: ROLLING_BACK,
+        else there is nothing more to do.  Raises TransactionError while a commit is under way."""
+        if self.phase in (Phase.COMMITTING, Phase.COMMIT_SENT):
+            raise TransactionError("the transaction is being committed")
+        if self.phase is Phase.OPEN and anything:
+            self.phase = Phase.ROLLING_BACK
+        elif not self.rolling_back:
+            self.phase = Phase.OPEN
+        return self._undone()
+
+    def rollback_written(self) -> None:
+        assert self.phase is Phase.ROLLING_BACK, self.phase
+        self.phase = Phase.ROLLBACK_SENT
+
+    def rolled_back(self) -> None:
+        assert self.phase is Phase.ROLLBACK_SENT, self.phase
+        self.phase = Phase.OPEN
+
+    def lost(self, anything: bool) -> list[Entry]:
+        """The channel is gone; `anything` that it knew of belonged to the transaction.  Returns what was published."""
+        if self.phase is Phase.COMMIT_SENT:
+            self.phase = Phase.UNKNOWN
+        elif self.rolling_back:
+            self.phase = Phase.OPEN
+        elif self.phase in (Phase.OPEN, Phase.COMMITTING) and (anything or self.touched):
+            self.phase = Phase.ABORTED
+        else:
+            return []
+        return self._undone()
+
+    def told(self) -> None:
+        """Somebody got the unknown outcome as the answer to commit."""
+        if self.phase is Phase.UNKNOWN:
+            self.phase = Phase.OPEN
+
+    def _undone(self) -> list[Entry]:
+        for duplicates, message_id in self._finished + self._sealed:
+            duplicates.forget(message_id)
+        self._finished, self._sealed, self._touched = [], [], False
+        return self._take()
+
+    def _take(self) -> list[Entry]:
+        published, self.published = self.published, []
+        return published
+
+
+def unknown() -> TransactionUnknown:
+    return TransactionUnknown(
+        "the connection was lost after the commit had been sent: all of the transaction has happened, or nothing"
+    )
+
+
+def aborted(reason: str = "the connection was lost") -> TransactionAborted:
+    return TransactionAborted(f"{reason}: nothing of the transaction has happened; call rollback()")

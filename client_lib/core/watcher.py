@@ -1,0 +1,38 @@
+"""What a program that follows a session's life implements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from client_lib.errors import MessagingError
+
+if TYPE_CHECKING:
+    from client_lib.core.subscription import Subscription
+
+
+class Watcher(Protocol):
+    """Is told in the I/O thread, without the session's lock, what has happened; must be quick."""
+
+    def lost(self) -> None:
+        """The connection is gone."""
+
+    def ready(self) -> None:
+        """The channel is there, and everything is restored."""
+
+    def ended(self, error: MessagingError) -> None:
+        """The session cannot be used any more."""
+
+    def cancelled(self, subscription: Subscription) -> None:
+        """The broker ended a subscription."""
+
+
+class Nobody:
+    """The watcher of most sessions."""
+
+    def lost(self) -> None: ...
+
+    def ready(self) -> None: ...
+
+    def ended(self, error: MessagingError) -> None: ...
+
+    def cancelled(self, subscription: Subscription) -> None: ...

@@ -1,0 +1,175 @@
+"""The accounting of one sender, shared by the threaded and the asyncio API: what is unsettled, what failed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from client_lib.core.outbox import Entry
+from client_lib.core.subscription import check_capacity
+from client_lib.errors import InsufficientCapacity, LinkClosed, MessagingError, SendError
+from client_lib.message import Message
+
+if TYPE_CHECKING:
+    from client_lib.addresses.nodes import Node
+    from client_lib.core.session_core import SessionCore
+
+SettledCallback = Callable[[Message, str, MessagingError | None], None]
+
+
+class Window:
+    """At most `capacity` unsettled messages to one exchange and routing key.  Raises ValueError.
+
+    What the broker does not take is kept as a failure for the next call of the application; with an `on_settled`
+    callback failures go there instead (and confirms too).  In a transaction messages that are on the wire take no
+    room; they are settled with the transaction."""
+
+    def __init__(
+        self,
+        session: SessionCore,
+        routing_key: str,
+        exchange: str,
+        capacity: int,
+        mandatory: bool,
+        on_settled: SettledCallback | None,
+    ) -> None:
+        self.routing_key, self.exchange, self.mandatory = routing_key, exchange, mandatory
+        self.subject: str | None = None
+        """For messages without one."""
+        self.target = exchange or routing_key
+        """What it was opened with: an address, a queue or an exchange."""
+        self.node: Node | None = None
+        self.blocked = 0
+        """How many wait for room."""
+        self.error: MessagingError | None = None
+        self.session = self._session = session
+        self._on_settled = on_settled
+        self._pending = 0
+        self._written = 0  # of these, on the wire in a transaction
+        self._failures: deque[MessagingError] = deque()
+        self._set_capacity(capacity)
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @capacity.setter
+    def capacity(self, capacity: int) -> None:
+        with self._session.monitor:
+            self._set_capacity(capacity)
+            self._session.monitor.notify_all()
+
+    def unsettled(self) -> int:
+        """Messages without a confirm, or in a transaction that is not committed; exact."""
+        with self._session.monitor:
+            return self._pending
+
+    def available(self) -> int:
+        """Messages that can be sent without blocking."""
+        with self._session.monitor:
+            return max(0, self._capacity - self._pending + self._written)
+
+    # -- for the two senders; the session's lock is held but in `entry`
+
+    def entry(self, message: Message | bytes | str) -> Entry:
+        """The publish of a message.  Raises TypeError and ValueError of the encoder."""
+        if not isinstance(message, Message):
+            message = Message(message)
+        message_id = message.id or self._session.next_message_id()
+        routing_key = self.routing_key or (self.subject if message.subject is None else message.subject) or ""
+        return Entry(
+            message,
+            self,
+            self.exchange,
+            routing_key,
+            self.mandatory,
+            message.encode(message_id, False, routing_key, self.subject),
+            message.body,
+            message_id,
+        )
+
+    def add(self, entry: Entry) -> None:
+        self.check()  # the end of a session makes room as well
+        self._pending += 1
+        self._session.publishing.outbox.add(entry)
+
+    def check(self) -> None:
+        """Raises what ended the sender, its session or its transaction, if anything did."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        self._session.check()
+
+    def full(self) -> bool:
+        """No room now, or a commit or rollback is under way, which nothing may overtake."""
+        transaction = self._session.transaction
+        if transaction is None:
+            return self._pending >= self._capacity
+        return transaction.ending or self._pending - self._written >= self._capacity
+
+    def no_room(self) -> InsufficientCapacity:
+        """The error for a message that was not taken."""
+        transaction = self._session.transaction
+        if transaction is not None and transaction.ending:
+            return InsufficientCapacity("a commit or rollback is under way")
+        return InsufficientCapacity(f"{self._pending - self._written} messages unsettled, capacity {self._capacity}")
+
+    def roomy(self) -> bool:
+        """Enough room to wake somebody for it."""
+        transaction = self._session.transaction
+        if transaction is None:
+            return self._pending <= self._low_water
+        return not transaction.ending and self._pending - self._written <= self._low_water
+
+    def calm(self) -> bool:
+        """Nothing to wait for: all settled (in a transaction: written), or something to raise."""
+        return self._pending == self._written or bool(self._failures)
+
+    def raise_failure(self) -> None:
+        """Raises what ended the sender or its session, or the oldest failure, once."""
+        self.check()
+        if self._failures:
+            raise self._failures.popleft()
+
+    def raise_outcome(self, entry: Entry) -> None:
+        """Raises why this entry failed, if it did, so that no other call will."""
+        if entry.error is not None:
+            if entry.error in self._failures:
+                self._failures.remove(entry.error)  # type: ignore[arg-type]
+            raise entry.error
+
+    def _set_capacity(self, capacity: int) -> None:
+        check_capacity(capacity)
+        self._capacity = capacity
+        # A sender that waits for room is woken only when a quarter of the window is free: one thread switch for many
+        # messages instead of one for each.
+        self._low_water = capacity - max(1, capacity // 4)
+
+    # -- for the channel worker
+
+    def written(self, _entry: Entry) -> bool:
+        """Books an entry that went on the wire in a transaction (lock held); True if somebody waits for that."""
+        self._written += 1
+        return self._pending == self._written or (self.blocked > 0 and self.roomy())
+
+    def settled(self, entry: Entry) -> bool:
+        """Books a settled entry (lock held); True if somebody waits for the room it left."""
+        self._pending -= 1
+        if self._written:
+            self._written -= 1
+        if entry.error is not None and self._on_settled is None and isinstance(entry.error, SendError):
+            self._failures.append(entry.error)
+        return self._pending == 0 or (self.blocked > 0 and self.roomy())
+
+    def report(self, entry: Entry) -> None:
+        """Calls the application's callback (without the lock)."""
+        if self._on_settled is not None:
+            self._on_settled(entry.message, entry.message_id, entry.error)  # type: ignore[arg-type]
+
+    def end(self) -> bool:
+        """Takes no more messages (lock held); False if it was so before."""
+        if self.error is not None:
+            return False
+        self.error = LinkClosed(f"the sender to {self.target} is closed")
+        self._session.monitor.notify_all()
+        return True

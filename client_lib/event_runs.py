@@ -1,0 +1,141 @@
+"""Many events of one kind as one line that still names every message (pure; times are arguments, in microseconds).
+
+Theory.  publish, resend, confirm, deliver and ack would be several lines a message.  Consecutive events of one kind,
+queue, flag and place whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one *run*: the fields of the line are
+those of the first, `attrs.last` is the last id, `attrs.count` how many, `attrs.last_ts_mono` when the last happened.
+
+* Exact: a run stands for the ids first ... last, each once, and for no other.
+* Ordered: runs are written in the order in which they began.  A run that ends takes with it those that began earlier,
+  and whoever writes a line of another kind takes all of them first, so the order of lines (`seq`) never contradicts
+  the times in them.  A confirm is never written before the publish or the disconnect that it followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+RUN_MAX = 1000
+"""Messages of one line."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Where:
+    """The channel that messages go over; one object a channel, compared by identity."""
+
+    peer: str = ""
+    conn_id: str = ""
+    channel: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        return {"peer": self.peer or None, "conn_id": self.conn_id or None, "channel": self.channel or None}
+
+
+NOWHERE = Where()
+RunKey = tuple[str, str, str, bool, Where]
+
+
+def split_id(message_id: str) -> tuple[str, int] | None:
+    """The prefix and number of `PREFIX:n`, None for ids of another form (or with leading zeros)."""
+    prefix, colon, digits = message_id.rpartition(":")
+    if not colon or not (digits.isascii() and digits.isdigit()) or (digits[0] == "0" and digits != "0"):
+        return None
+    return prefix, int(digits)
+
+
+def flag_field(kind: str) -> str:
+    """The column that the flag of an event about a message belongs into."""
+    return "redelivered" if kind == "deliver" else "resend"
+
+
+@dataclass(slots=True)
+class Run:
+    """Messages PREFIX:first ... PREFIX:last."""
+
+    kind: str
+    queue: str
+    prefix: str
+    flag: bool
+    where: Where
+    first: int
+    last: int
+    wall: int
+    mono: int
+    last_mono: int
+
+    def follow(self, ids: Sequence[str | None], start: int, mono: int) -> int:
+        """Takes what goes on with the run, beginning at ids[start]; returns where it does not.  As `Runs.add`, fast."""
+        prefix, number, limit = f"{self.prefix}:", self.last + 1, self.first + RUN_MAX
+        index = start
+        while index < len(ids) and number < limit and ids[index] == prefix + str(number):
+            index, number = index + 1, number + 1
+        if index > start:
+            self.last, self.last_mono = number - 1, mono
+        return index
+
+    def fields(self) -> dict[str, Any]:
+        fields = {"queue": self.queue, "msg_id": f"{self.prefix}:{self.first}", **self.where.fields()}
+        if self.flag:
+            fields[flag_field(self.kind)] = True
+        if self.last != self.first:
+            fields["attrs"] = {
+                "last": f"{self.prefix}:{self.last}",
+                "count": self.last - self.first + 1,
+                "last_ts_mono": self.last_mono,
+            }
+        return fields
+
+
+class Runs:
+    """Joins events to runs."""
+
+    def __init__(self) -> None:
+        self._open: dict[RunKey, Run] = {}  # in the order in which they began
+        self._recent: dict[str, Run] = {}  # by kind; each is open
+
+    def go_on(self, kind: str, queue: str, message_id: str | None, flag: bool, mono: int, where: Where) -> bool:
+        """Does the message go on with the last run of its kind?  Then it is in it now.  As `add`, fast."""
+        run = self._recent.get(kind)
+        if run is None or run.queue != queue or run.flag is not flag or run.where is not where:
+            return False
+        number = run.last + 1
+        if message_id != f"{run.prefix}:{number}" or number - run.first >= RUN_MAX:
+            return False
+        run.last, run.last_mono = number, mono
+        return True
+
+    def add(
+        self, kind: str, queue: str, prefix: str, number: int, flag: bool, mono: int, wall: int, where: Where = NOWHERE
+    ) -> tuple[Run, list[Run]]:
+        """The run that the message is in now, and the runs that have to be written now, in their order."""
+        key = (kind, queue, prefix, flag, where)
+        run = self._open.get(key)
+        if run is None:
+            ended = []
+        elif number == run.last + 1 and number - run.first < RUN_MAX:
+            run.last, run.last_mono = number, mono
+            self._recent[kind] = run
+            return run, []
+        else:
+            ended = self._take_until(key)
+        run = self._open[key] = self._recent[kind] = Run(
+            kind, queue, prefix, flag, where, number, number, wall, mono, mono
+        )
+        return run, ended
+
+    def take(self) -> list[Run]:
+        """All open runs, in their order."""
+        runs = list(self._open.values())
+        self._open.clear()
+        self._recent.clear()
+        return runs
+
+    def _take_until(self, key: RunKey) -> list[Run]:
+        taken = []
+        self._recent.clear()
+        for found in list(self._open):
+            taken.append(self._open.pop(found))
+            if found == key:
+                break
+        return taken

@@ -1,0 +1,73 @@
+"""A consumer of `FailoverChannel`: a subscription whose messages are announced in the connection's inbox.
+
+The message itself waits in the subscription's buffer until the application's thread takes it, so what was not handed
+out when a connection is lost is forgotten there, and the announcement finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from client_lib.errors import MessagingError, TransactionError
+from client_lib.failover.content import Incoming
+from client_lib.failover.errors import translate
+from client_lib.message import Message
+from client_lib.receiver import Receiver
+
+Announce = Callable[[], None]
+
+
+class AnnouncingReceiver(Receiver):
+    """The subscription; `announce` is called for each message, in the I/O thread with the session's lock held."""
+
+    announce: Announce
+
+    def build(self, method: Any, properties: Any, body: bytes) -> Message:
+        return Incoming(method, properties, body)
+
+    def arrived(self, message: Message) -> None:
+        super().arrived(message)
+        self.announce()
+
+
+class Consumer:
+    """`on_message` is called with each message; None for the generator of `consume()`, which takes them itself."""
+
+    def __init__(self, tag: str, receiver: AnnouncingReceiver, on_message: Callable[[Incoming], None] | None) -> None:
+        self.tag, self.receiver = tag, receiver
+        self.on_message = on_message
+        self.alive = True
+        """False once it is cancelled, by either side."""
+
+    @property
+    def auto_ack(self) -> bool:
+        return self.receiver.no_ack
+
+    def take(self, timeout: float | None = 0) -> Incoming | None:
+        """The next message.  Raises pika's AMQPConnectionError if a transaction was lost."""
+        try:
+            message = self.receiver.fetch(timeout)
+        except TransactionError as error:
+            raise translate(error) from error
+        except MessagingError:  # none there, or no more will come; the channel says why
+            return None
+        assert isinstance(message, Incoming)
+        return message
+
+    def announce_again(self) -> None:
+        """For messages whose announcement came while a lost transaction was not rolled back."""
+        for _ in range(self.receiver.available()):
+            self.receiver.announce()
+
+    def left(self) -> list[Incoming]:
+        """What came before the broker answered to a cancel, if nobody will deliver it again."""
+        with self.receiver.session.monitor:
+            return [message for message in self.receiver.drain() if isinstance(message, Incoming)]
+
+    def dispatch(self) -> None:
+        """Hands out one message, if it is still there."""
+        if self.alive and self.on_message is not None:
+            message = self.take()
+            if message is not None:
+                self.on_message(message)

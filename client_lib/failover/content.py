@@ -1,0 +1,80 @@
+"""Messages in pika's own form: its property object goes out and comes in as it is, nothing is decoded or lost."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import ReturnedMessage
+
+from client_lib.core.outbox import Entry
+from client_lib.core.window import Window
+from client_lib.errors import Returned
+from client_lib.message import RESENT_HEADER, Message
+
+
+class Outgoing(Message):
+    """What was given to `basic_publish`.  The property object is the caller's: it is copied before it is changed."""
+
+    __slots__ = ("given", "mandatory", "told")
+
+    def __init__(self, exchange: str, routing_key: str, body: bytes | str, given: Any, mandatory: bool) -> None:
+        super().__init__(body.encode() if isinstance(body, str) else body)
+        self.given = pika.BasicProperties() if given is None else given
+        self.id = self.given.message_id
+        self.exchange, self.routing_key, self.mandatory = exchange, routing_key, mandatory
+        self.told = False
+        """Its return went to the program's callbacks, so nobody need raise it."""
+
+    def encode(self, message_id: str, resent: bool = False, *_: Any) -> bytes:
+        return b"".join(self.sent(message_id, resent).encode())
+
+    def sent(self, message_id: str | None, resent: bool = False) -> Any:
+        """The property object that goes over the wire."""
+        properties = copy.copy(self.given)
+        properties.message_id = message_id
+        if resent:
+            properties.headers = {**(properties.headers or {}), RESENT_HEADER: True}
+        return properties
+
+    def returned(self, reason: Returned) -> Any:
+        method = pika.spec.Basic.Return(reason.reply_code, reason.reply_text, self.exchange, self.routing_key)
+        return ReturnedMessage(method, self.sent(self.id), self.body)
+
+
+def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
+    """One publish to wherever the message says.  Raises what pika's encoder raises."""
+    message.id = message_id
+    return Entry(
+        message=message,
+        owner=window,
+        exchange=message.exchange,
+        routing_key=message.routing_key,
+        mandatory=message.mandatory,
+        payload=message.encode(message_id),
+        body=message.body,
+        message_id=message_id,
+    )
+
+
+class Incoming(Message):
+    """A delivery: `method` and `given` are pika's own objects of this delivery, nobody else has them."""
+
+    __slots__ = ("given", "method")
+
+    def __init__(self, method: Any, properties: Any, body: bytes) -> None:
+        super().__init__(body)
+        self.id = properties.message_id
+        self.redelivered = method.redelivered
+        self.exchange, self.routing_key = method.exchange, method.routing_key
+        self.method, self.given = method, properties
+
+    @property
+    def wants_answer(self) -> bool:
+        return self._delivery is not None and not self._delivery.subscription.no_ack
+
+    def numbered(self, delivery_tag: int) -> tuple[Any, Any, bytes]:
+        """What a callback gets; the broker's delivery tag is replaced by ours."""
+        self.method.delivery_tag = delivery_tag
+        return self.method, self.given, self.body

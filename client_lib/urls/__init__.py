@@ -1,0 +1,1 @@
+"""Addresses of brokers: three grammars, one result."""

@@ -1,0 +1,55 @@
+"""Messages in pika's own form."""
+
+import pika
+
+from client_lib.errors import Returned
+from client_lib.failover.content import Incoming, Outgoing, publish_entry
+
+
+def decoded(payload: bytes) -> pika.BasicProperties:
+    properties = pika.BasicProperties()
+    properties.decode(payload)
+    return properties
+
+
+def test_an_object_of_the_program_is_never_changed() -> None:
+    given = pika.BasicProperties(headers={"a": 1}, app_id="billing", type="invoice", expiration="soon")
+    before = dict(vars(given)), dict(given.headers)
+    message = Outgoing("e", "k", "text \u00e4", given, mandatory=True)
+    first, again = decoded(message.encode("id-1")), decoded(message.encode("id-1", True, "k", None))
+    assert (first.message_id, first.headers, first.app_id, first.type) == ("id-1", {"a": 1}, "billing", "invoice")
+    assert again.headers == {"a": 1, "x-resent": True}
+    assert (dict(vars(given)), given.headers) == before
+    assert message.body == "text \u00e4".encode()
+
+
+def test_no_properties_are_no_properties() -> None:
+    message = Outgoing("", "k", b"", None, mandatory=False)
+    assert message.id is None
+    assert {key: value for key, value in vars(decoded(message.encode("id-1"))).items() if value is not None} == {
+        "message_id": "id-1"
+    }
+
+
+def test_the_id_of_the_program_stays() -> None:
+    assert Outgoing("", "k", b"", pika.BasicProperties(message_id="mine"), mandatory=False).id == "mine"
+
+
+def test_a_return_as_pika_shows_it() -> None:
+    message = Outgoing("e", "k", b"body", pika.BasicProperties(type="t"), mandatory=True)
+    publish_entry(None, message, "id-1")  # type: ignore[arg-type]
+    back = message.returned(Returned(312, "NO_ROUTE", message))
+    method = back.method
+    assert (method.NAME, method.reply_code, method.reply_text) == ("Basic.Return", 312, "NO_ROUTE")
+    assert (method.exchange, method.routing_key, back.body) == ("e", "k", b"body")
+    assert (back.properties.type, back.properties.message_id) == ("t", "id-1")
+
+
+def test_a_delivery_gets_our_tag() -> None:
+    method = pika.spec.Basic.Deliver("ctag", 1, True, "e", "k")
+    properties = pika.BasicProperties(message_id="id-1", content_type="amqp/map")
+    message = Incoming(method, properties, b"not a map")
+    assert (message.id, message.redelivered, message.exchange, message.routing_key) == ("id-1", True, "e", "k")
+    shown = message.numbered(70)
+    assert shown == (method, properties, b"not a map")
+    assert shown[0].delivery_tag == 70
