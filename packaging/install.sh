@@ -21,7 +21,7 @@ python=${PYTHON:-/usr/bin/python3}
 ocf_root=/usr/lib/ocf # Pacemaker looks nowhere else
 work=$PWD/build/install
 venv=$work/tree$prefix/lib/qpidd
-programs=(qpidd qpid-ha qpid-cluster qpid-config)
+programs=(qpidd qpid-ha qpid-cluster qpid-config qpid-send qpid-receive)
 # Not as pip writes them: its own differ from version to version, and some import what costs time at each start.
 # -I: nothing in the environment or the current directory may put itself before our modules.
 read -r -d '' write_programs <<'END' || true
@@ -120,7 +120,7 @@ install_python() {
     copy_source
     rm -rf "$wheels"
     "${pip[@]}" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$wheels" "$work/source"
-    "${pip[@]}" --python "$venv/bin/python" install --quiet --no-compile "$@" "$wheels"/qpidd_py-*.whl
+    "${pip[@]}" --python "$venv/bin/python" install --quiet --no-compile "$@" "$(echo "$wheels"/qpidd_py-*.whl)[client]"
     find "$venv" -name direct_url.json -delete
     "$venv/bin/python" -I - "$prefix/lib/qpidd/bin/python" "${programs[@]}" <<<"$write_programs"
     compiled "$venv/bin/python" "$work/tree" "$venv"

@@ -72,6 +72,14 @@ def test_shipped_files_are_up_to_date() -> None:
         ("qpidd --ha-brokers", ["--ha-brokers-url"]),
         ("qpidd --config pyproj", ["pyproject.toml"]),
         ("qpidd --port ", []),
+        ("qpid-send --content-s", ["--content-string", "--content-size", "--content-stdin"]),
+        ("qpid-send -a q --event-log pyproj", ["pyproject.toml"]),
+        ("qpid-send --durable ", ["yes", "no"]),
+        ("qpid-send --durable --tt", ["--ttl"]),
+        ("qpid-receive -a ", []),
+        ("qpid-receive --print-headers ", ["yes", "no"]),
+        ("qpid-receive --log-enable w", ["warning+"]),
+        ("qpid-receive --check", ["--check-redelivered"]),
     ],
 )
 def test_bash_suggests(line: str, wanted: list[str]) -> None:
@@ -127,6 +135,8 @@ class Terminal:
         ("qpid-config add exch", "qpid-config add exchange "),
         ("qpidd --ha-brok", "qpidd --ha-brokers-url "),
         ("qpid-cluster kill --ho", "qpid-cluster kill --hold "),
+        ("qpid-receive -a q --igno", "qpid-receive -a q --ignore-duplicates "),
+        ("qpid-send -a q --log-enable not", "qpid-send -a q --log-enable notice+ "),
     ],
 )
 def test_zsh_completes(typed: str, completed: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.packaging.conftest import make
 
-PROGRAMS = ("qpidd", "qpid-ha", "qpid-config", "qpid-cluster")
+PROGRAMS = ("qpidd", "qpid-ha", "qpid-config", "qpid-cluster", "qpid-send", "qpid-receive")
 MODES = {
     "etc/init.d/qpidd": 0o755,
     "etc/init.d/qpidd-primary": 0o755,
@@ -22,11 +22,13 @@ MODES = {
     "usr/lib/sysusers.d/qpidd.conf": 0o644,
     "usr/lib/tmpfiles.d/qpidd.conf": 0o644,
     "usr/share/bash-completion/completions/qpid-ha": 0o644,
+    "usr/share/bash-completion/completions/qpid-send": 0o644,
     "usr/share/doc/qpidd/README.md": 0o644,
     "usr/share/doc/qpidd/examples/cluster.yaml": 0o644,
     "usr/share/doc/qpidd/examples/qpidd.conf": 0o644,
     "usr/share/qpidd/post-install": 0o755,
     "usr/share/zsh/vendor-completions/_qpid-ha": 0o644,
+    "usr/share/zsh/vendor-completions/_qpid-receive": 0o644,
 }
 """What must be there, with its mode; more may be."""
 
@@ -61,7 +63,7 @@ def test_nothing_leads_back_to_where_it_was_built(tree: Path) -> None:
 
 def test_holds_what_the_broker_needs_and_no_tools_for_development(tree: Path) -> None:
     packages = {path.name.partition("-")[0].lower() for path in site_packages(tree).glob("*.dist-info")}
-    assert packages == {"qpidd_py", "pamqp", "psutil", "pyyaml", "sh", "tenacity"}
+    assert packages == {"qpidd_py", "pamqp", "pika", "psutil", "pyyaml", "sh", "tenacity"}
     assert not list(site_packages(tree).glob("*.pth"))  # each would be read at each start of a tool
 
 

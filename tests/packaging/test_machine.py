@@ -27,9 +27,14 @@ print(json.dumps(sorted(used)))
 
 
 def test_programs_run_in_their_final_place(machine: Machine) -> None:
-    said = machine.run("qpidd --version; qpid-ha help; qpid-config --help; qpid-cluster --help")
+    programs = (
+        "qpid-ha help",
+        *(f"{name} --help" for name in ("qpid-config", "qpid-cluster", "qpid-send", "qpid-receive")),
+    )
+    said = machine.run(f"qpidd --version; {'; '.join(programs)}")
     assert said.startswith("qpidd-py 0.")
     assert "usage: qpid-ha <command>" in said
+    assert "usage: qpid-send [-b URL]" in said and "usage: qpid-receive [-b URL]" in said
 
 
 def test_user_directories_and_owners(machine: Machine) -> None:
@@ -72,13 +77,15 @@ def test_broker_of_the_default_configuration(machine: Machine) -> None:
         + """
         qpid-ha status
         qpid-config add queue orders
+        qpid-send -a orders --content-string sent
+        qpid-receive -a orders
         stat -c '%U' /proc/$(qpidd --check --config /etc/qpid/qpidd.conf)
         ls /var/lib/qpidd/lock /var/log/qpidd/qpidd.log
         grep -c 'Broker running on 127.0.0.1:5672' /var/log/qpidd/qpidd.log
         qpidd --quit
         """
     )
-    assert said.split() == ["standalone", "qpidd", "/var/lib/qpidd/lock", "/var/log/qpidd/qpidd.log", "1"]
+    assert said.split() == ["standalone", "sent", "qpidd", "/var/lib/qpidd/lock", "/var/log/qpidd/qpidd.log", "1"]
 
 
 def test_processor_time_of_a_ping(machine: Machine) -> None:

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from client_lib.cli import receive, send
+from client_lib.cli.values import LEVELS
 from ha import cli_parser, local_manager
 from ha.status import EXPECTATIONS
 from qpidd_py.cli import qpid_config
@@ -16,7 +18,7 @@ MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remo
 
 
 def all_programs() -> list[Program]:
-    return [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster()]
+    return [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster(), *client_tools()]
 
 
 def qpidd() -> Program:
@@ -70,3 +72,8 @@ def qpid_cluster() -> Program:
     for name, command in commands.choices.items():
         places[(name,)] = Place(options_of(command, {}), files=wants_files(command))
     return Program("qpid-cluster", places)
+
+
+def client_tools() -> list[Program]:
+    levels = {"--log-enable": [f"{level}+" for level in LEVELS]}
+    return [Program(tool.PROGRAM, {(): Place(options_of(tool.make_parser(), levels))}) for tool in (send, receive)]
