@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | fuzz | simulate | torture | pacemaker | docker | venv | build | clean
+# make demo | test | lint | bench | bench-client | fuzz | simulate | torture | soak | pacemaker | docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr
 # The first run sets everything up by itself.
 
@@ -15,6 +15,8 @@ MODE ?=
 MINUTES ?= 10
 BROKERS ?= 3
 SEED ?=
+FAILOVERS ?= 100
+STYLE ?= threaded
 DESTDIR ?=
 PREFIX ?= /usr
 # What the installed programs run with; not a person's own Python, which other users cannot read.
@@ -22,7 +24,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench fuzz simulate torture pacemaker docker venv build clean install uninstall stage package completion
+.PHONY: demo test lint unit bench bench-client fuzz simulate torture soak pacemaker docker venv build clean install uninstall stage package completion
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -44,6 +46,14 @@ lint: $(BUILT)
 
 bench: $(BUILT)
 	@$(PY) -m benchmarks $(BENCH_OPTIONS)
+
+# client_lib beside bare pika, and what its user sees of a fail-over.
+bench-client: $(BUILT)
+	@$(PY) -m benchmarks.client $(BENCH_OPTIONS)
+
+# Fail-overs under many senders and receivers of client_lib; STYLE is threaded, asyncio, pika or transacted.
+soak: $(BUILT)
+	@$(PY) -m tests.faults.soak --failovers $(FAILOVERS) --style $(STYLE) $(if $(SEED),--seed $(SEED))
 
 # Schedules of faults and clients against pure code; MODE is quorum, manager, registry or availability, default all.
 simulate: $(BUILT)

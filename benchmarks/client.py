@@ -1,0 +1,256 @@
+"""`python -m benchmarks.client`: the client library beside bare pika, and the outage that an application sees.
+
+Every run is a process of its own against the same stand-alone broker; the sides alternate, the order turning round with
+each repetition, and the table shows medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import pika
+
+from benchmarks import client_outage, load_generator
+from benchmarks.client_loads import BARE, LOADS, PATTERNS, SIDES
+from benchmarks.processes import BenchmarkError
+from benchmarks.qpidd_cluster import QpiddCluster
+from benchmarks.run import describe_machine
+from benchmarks.tables import ABSENT, number, ratio, table
+
+PARTS: Final = (*PATTERNS, "outage")
+COUNTS: Final = {"window": 100_000, "sync": 20_000, "consume": 60_000}
+QUICK: Final = 10
+"""--quick divides the counts by this."""
+RUN_LIMIT: Final = 120.0
+OURS: Final = ("threaded", "asyncio", "pika style")
+MOST_OUTAGE_MS: Final = 150.0
+LEAST_SHARE: Final = 0.9
+LEAST_RATE: Final = 15_000.0
+
+
+@dataclass
+class Results:
+    """Values of every run."""
+
+    loads: dict[tuple[str, str], dict[str, list[float]]] = field(default_factory=dict)
+    """(pattern, side) → name → one value a repetition."""
+    outages: list[dict[str, float]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, pattern: str, side: str, values: dict[str, float]) -> None:
+        cell = self.loads.setdefault((pattern, side), {})
+        for name, value in values.items():
+            cell.setdefault(name, []).append(value)
+
+    def value(self, pattern: str, side: str, name: str) -> float | None:
+        """The median; None: not measured."""
+        found = self.loads.get((pattern, side), {}).get(name)
+        return median(found) if found else None
+
+    def outage(self, name: str, choose: Callable[[list[float]], float]) -> float | None:
+        found = [values[name] for values in self.outages]
+        return choose(found) if found else None
+
+
+# ---- measuring ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def fresh_queue(port: int, queue: str) -> Iterator[None]:
+    """A durable queue, deleted with what is left in it."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0)) as connection:
+        channel = connection.channel()
+        channel.queue_declare(queue, durable=True)
+        try:
+            yield
+        finally:
+            channel.queue_delete(queue)
+
+
+def load(cluster: QpiddCluster, pattern: str, side: str, count: int, queue: str) -> dict[str, float]:
+    """One run, on a queue of its own.  Raises BenchmarkError."""
+    address = cluster.addresses()[0]
+    with fresh_queue(cluster.ports[0], queue):
+        if pattern == "consume":
+            load_generator.run("load", address=address, queue=queue, size=1024, count=count, no_consume=True)
+        words = [side, pattern, "--address", address, "--queue", queue, "--count", str(count)]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.client_loads", *words],
+                capture_output=True, text=True, timeout=RUN_LIMIT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"not done within {RUN_LIMIT:g} s") from None
+    if done.returncode:
+        raise BenchmarkError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
+    values: dict[str, float] = json.loads(done.stdout)
+    return values
+
+
+class Session:
+    """Runs what was asked for; a void run is noted and the next one is tried."""
+
+    def __init__(
+        self, parts: Sequence[str], repeat: int, outages: int, divisor: int, say: Callable[[str], None]
+    ) -> None:
+        self.parts, self.repeat, self.outages, self.divisor, self.say = parts, repeat, outages, divisor, say
+        self.results = Results()
+        self._numbers = itertools.count(1)
+
+    def run(self) -> Results:
+        patterns = [pattern for pattern in PATTERNS if pattern in self.parts]
+        if patterns:
+            self._with(QpiddCluster(1), lambda cluster: self._loads(cluster, patterns))
+        if "outage" in self.parts:
+            self._with(QpiddCluster(3), self._outages)
+        return self.results
+
+    def _with(self, cluster: QpiddCluster, work: Callable[[QpiddCluster], None]) -> None:
+        try:
+            cluster.start()
+            work(cluster)
+        finally:
+            cluster.stop()
+
+    def _loads(self, cluster: QpiddCluster, patterns: Sequence[str]) -> None:
+        for repetition in range(self.repeat):
+            for pattern in patterns:
+                sides = [side for side in SIDES if (side, pattern) in LOADS]
+                for side in sides if repetition % 2 == 0 else reversed(sides):
+                    self._load(cluster, pattern, side)
+
+    def _load(self, cluster: QpiddCluster, pattern: str, side: str) -> None:
+        count = COUNTS[pattern] // self.divisor
+        try:
+            values = load(cluster, pattern, side, count, f"bench.client.{next(self._numbers)}")
+        except BenchmarkError as error:
+            self._void(f"{pattern}, {side}", error)
+            return
+        self.results.add(pattern, side, values)
+        self.say(f"  {pattern}, {side}: {number(values['rate'])} msg/s, CPU {number(values['cpu_us'])} µs/msg")
+
+    def _outages(self, cluster: QpiddCluster) -> None:
+        for _ in range(self.outages):
+            try:
+                values = client_outage.measure(cluster, f"bench.client.{next(self._numbers)}")
+            except BenchmarkError as error:
+                self._void("outage", error)
+                continue
+            self.results.outages.append(values)
+            self.say("  outage: " + ", ".join(f"{name} {number(value)}" for name, value in values.items()))
+
+    def _void(self, what: str, error: BenchmarkError) -> None:
+        self.results.failures.append(f"{what}: {error}")
+        self.say(f"  VOID {what}: {error}")
+
+
+# ---- telling --------------------------------------------------------------------------------------------------------
+
+
+def load_table(results: Results) -> str:
+    head = ["pattern", "side", "msg/s", "of bare pika", "CPU µs/msg", "of bare pika"]
+    rows = []
+    for pattern, side in sorted(results.loads, key=lambda key: (PATTERNS.index(key[0]), SIDES.index(key[1]))):
+        row = [pattern, side]
+        for name in ("rate", "cpu_us"):
+            value, bare = (results.value(pattern, each, name) for each in (side, BARE[pattern]))
+            row += [number(value), ABSENT if side == BARE[pattern] else ratio(value, bare)]
+        rows.append(row)
+    return table(head, rows)
+
+
+def outage_table(results: Results) -> str:
+    rows = [
+        [text, number(results.outage(name, median)), number(results.outage(name, max))]
+        for text, name in (
+            ("outage of the sender, ms", "outage_ms"),
+            ("gap of the receiver, ms", "delivery_gap_ms"),
+            ("confirmed messages lost", "lost"),
+            ("received twice", "duplicates"),
+        )
+    ]
+    return table([f"kill -9, promotion at once, {len(results.outages)} times", "median", "max"], rows)
+
+
+def targets(results: Results) -> list[tuple[str, str, float | None, bool]]:
+    """Text, what is wanted, what was measured, whether that is enough."""
+    found: list[tuple[str, str, float | None, bool]] = []
+    for pattern in PATTERNS:
+        bare = results.value(pattern, BARE[pattern], "rate")
+        for side in OURS:
+            rate = results.value(pattern, side, "rate")
+            share = rate / bare if rate and bare else None
+            found.append((f"{pattern}, {side}: × {BARE[pattern]}", "≥ 0.9", share, (share or 0) >= LEAST_SHARE))
+    rate = results.value("window", "threaded", "rate")
+    found.append(("sender of 1 KiB messages, capacity 1000, msg/s", "≥ 15,000", rate, (rate or 0) >= LEAST_RATE))
+    worst = results.outage("outage_ms", max)
+    found.append(("worst outage, ms", "≤ 150", worst, worst is not None and worst <= MOST_OUTAGE_MS))
+    return [target for target in found if target[2] is not None]
+
+
+def target_table(results: Results) -> str:
+    rows = [[text, wanted, number(value), "yes" if met else "no"] for text, wanted, value, met in targets(results)]
+    return table(["target", "wanted", "measured", "met"], rows)
+
+
+def report(results: Results, machine: str) -> str:
+    parts = [f"{machine}\n"]
+    parts += [load_table(results)] if results.loads else []
+    parts += [outage_table(results)] if results.outages else []
+    parts += [target_table(results)]
+    parts += ["Void runs:\n\n" + "".join(f"- {failure}\n" for failure in results.failures)] if results.failures else []
+    return "\n".join(parts)
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.client", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one short repetition, three outages")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, metavar="NAME", help=f"one of {', '.join(PARTS)}; may be repeated"
+    )
+    parser.add_argument("--repeat", type=int, help="repetitions of the loads (5)")
+    parser.add_argument("--outages", type=int, help="how often the primary is killed (12)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0; 1 when a run was void; 2 when nothing could be measured."""
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    session = Session(
+        parts=options.only or PARTS,
+        repeat=options.repeat or (1 if options.quick else 5),
+        outages=options.outages or (3 if options.quick else 12),
+        divisor=QUICK if options.quick else 1,
+        say=lambda line: print(line, flush=True),
+    )
+    try:
+        load_generator.build()
+        results = session.run()
+    except BenchmarkError as error:
+        print(f"benchmarks.client: {error}", file=sys.stderr)
+        return 2
+    text = report(results, describe_machine())
+    print("\n" + text)
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.json:
+        loads = [{"pattern": pattern, "side": side, **values} for (pattern, side), values in results.loads.items()]
+        found = {"loads": loads, "outages": results.outages, "failures": results.failures}
+        options.json.write_text(json.dumps(found, indent=1))
+    return 1 if results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Random fail-overs under load: a few in the ordinary suite, a hundred with QPIDD_LONG=1."""
+
+import os
+import random
+
+import pytest
+
+from tests.faults.scene import QpiddScene
+from tests.faults.soak import soak
+
+
+def test_a_few_failovers(qpidd: QpiddScene) -> None:
+    soak(qpidd, 8, random.randrange(1_000_000), print)
+
+
+@pytest.mark.skipif(not os.environ.get("QPIDD_LONG"), reason="takes five minutes; QPIDD_LONG=1 runs it")
+@pytest.mark.timeout(1200)
+def test_a_hundred_failovers(qpidd: QpiddScene) -> None:
+    report = soak(qpidd, 100, random.randrange(1_000_000), print)
+    assert report.losses >= 100
+    assert report.twice_taken <= report.resent

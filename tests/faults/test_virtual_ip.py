@@ -1,0 +1,71 @@
+"""An IP address that really moves: two brokers on hosts of their own, and a third address that goes with the primary.
+
+The cable of the primary's host is pulled, so nobody resets anything; the other broker is promoted and takes the address
+over with a gratuitous ARP, as a cluster manager's resource does.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults import namespaces
+from tests.faults.load import Group, Load
+from tests.faults.namespaces import Ethernet, Host
+from tests.support.process import BrokerProcess
+from tests.support.wait import wait_for
+
+PORT = 5672
+VIRTUAL = f"{namespaces.SUBNET}100"
+GROUPS = (Group("single", drop_duplicates=True), Group("crowd", senders=2, receivers=2))
+
+
+class Broker(BrokerProcess):
+    """A member of a cluster of two, on a host of its own."""
+
+    def __init__(self, host: Host, directory: Path, peers: str) -> None:
+        options = ("--ha-cluster", "yes", "--ha-brokers-url", peers, "--ha-replicate", "all", "--auth", "no")
+        super().__init__(directory, *options, name=host.namespace, port=PORT)
+        self.host = host
+
+    def command(self) -> list[str]:
+        return self.host.command(*[word if word != "127.0.0.1" else "0.0.0.0" for word in super().command()])
+
+    def ask(self, *words: str) -> str:
+        """qpid-ha, on this host; what it prints."""
+        program = [sys.executable, "-m", "ha.cli", *words, "-b", f"127.0.0.1:{PORT}"]
+        done = subprocess.run(self.host.command(*program), capture_output=True, text=True, timeout=30)
+        return done.stdout + done.stderr
+
+    def promote(self) -> None:
+        self.ask("promote", "--cluster-manager")
+        wait_for(lambda: "active" in self.ask("status"), 20, lambda: f"active: {self.ask('status')}")
+        self.host.take(VIRTUAL)
+
+
+@pytest.fixture
+def ethernet() -> Iterator[Ethernet]:
+    if text := namespaces.problem():
+        pytest.skip(text)
+    with Ethernet(2) as found:
+        yield found
+
+
+def test_an_ip_address_that_moves(ethernet: Ethernet, tmp_path: Path) -> None:
+    peers = ",".join(f"{host.address}:{PORT}" for host in ethernet.hosts)
+    first, second = (Broker(host, tmp_path, peers) for host in ethernet.hosts)
+    with ExitStack() as stack:
+        for broker in (first, second):
+            stack.enter_context(broker)
+        first.promote()
+        wait_for(lambda: "ready" in second.ask("status"), 20, "a ready backup")
+        stack.enter_context(ethernet.clients.inside())
+        with Load(f"{VIRTUAL}:{PORT}", "vip", GROUPS) as load:
+            load.run_on(50)
+            ethernet.unplug(first.host)
+            second.promote()
+            load.run_on(100)
+            load.verdict()
