@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import itertools
 import logging
 import os
 import warnings
@@ -34,10 +33,11 @@ from client_lib.aio.session import Session
 from client_lib.connecting import parameters
 from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
 from client_lib.core.channel_worker import State
-from client_lib.errors import ConnectionClosed, MessagingError, Timeout
+from client_lib.core.handle import Handle
+from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
 from client_lib.options import connection_settings
-from client_lib.urls.url import Address, Given
+from client_lib.urls.url import Given
 
 LOGGER = logging.getLogger("client_lib")
 EXIT_CLOSE = 2.0
@@ -45,7 +45,7 @@ EXIT_CLOSE = 2.0
 _open_connections: set[Connection] = set()
 
 
-class Connection:
+class Connection(Handle[Session]):
     """`urls`: see `client_lib.urls.url`; options: see `client_lib.options.Options`.
 
         async with aio.Connection("node1,node2,node3", heartbeat=2) as connection:
@@ -55,14 +55,13 @@ class Connection:
     RuntimeError without a loop."""
 
     def __init__(self, urls: Given, **options: Any) -> None:
+        super().__init__()
         addresses, self.options = connection_settings(urls, options)
         parameters.check(addresses, self.options)
         refuse_coroutine_function("on_event", self.options.on_event)
         self._loop = _running_loop()
         self._changed = LoopMonitor()
         self.link = Link(addresses, self.options, GuardedLoop(self._loop, self._broken), self._changed)
-        self._sessions: dict[str, Session] = {}
-        self._numbers = itertools.count(1)
         self._ended: asyncio.Future[None] | None = None
         """There from the moment on in which the connection closes; done when it has."""
         self._end_watch: AsyncGenerator[None, None] | None = None
@@ -91,42 +90,6 @@ class Connection:
 
     attach = open
 
-    def opened(self) -> bool:
-        """It was opened and has not ended, be there a broker now or not."""
-        return self.link.state in (LinkState.CONNECTING, LinkState.CONNECTED)
-
-    def attached(self) -> bool:
-        """There is a broker now."""
-        return self.link.state is LinkState.CONNECTED
-
-    @property
-    def is_connected(self) -> bool:
-        return self.attached()
-
-    @property
-    def client_id(self) -> str:
-        return self.link.client_id
-
-    @property
-    def address(self) -> Address | None:
-        """Where we are connected, or were last."""
-        return self.link.address
-
-    @property
-    def failovers(self) -> int:
-        """How often an open connection was lost."""
-        return self.link.failovers
-
-    @property
-    def error(self) -> MessagingError | None:
-        """What ended the connection for good."""
-        return self.link.error
-
-    @property
-    def sessions(self) -> list[Session]:
-        """Those that are open."""
-        return list(self._sessions.values())
-
     async def session(self, name: str | None = None, transactional: bool = False) -> Session:
         """A new session, or the open one of that name; opens the connection if it is not.
 
@@ -136,21 +99,13 @@ class Connection:
             await self.open()
         if self.link.error is not None:
             raise self.link.error.with_traceback(None)
-        if name is not None and name in self._sessions:
-            return self._same(self._sessions[name], transactional)
+        known = self._known(name, transactional)
+        if known is not None:
+            return known
         session = Session(self, self.link, name or self._next_name(), transactional)
         self._sessions[session.name] = session
         self.link.post(lambda: self.link.adopt(session))
         return session
-
-    def _same(self, session: Session, transactional: bool) -> Session:
-        if session.transactional is not transactional:
-            kind = "transactional" if session.transactional else "not transactional"
-            raise ValueError(f"there is a session {session.name!r}, and it is {kind}")
-        return session
-
-    def _next_name(self) -> str:
-        return next(name for n in self._numbers if (name := f"{self.client_id}-{n}") not in self._sessions)
 
     async def close(self, timeout: float = 5.0) -> list[Message]:
         """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that are in doubt; they are

@@ -1,0 +1,73 @@
+"""What a connection of either API tells about itself, and its sessions by name."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Generic, TypeVar
+
+from client_lib.connecting.link import Link, LinkState
+from client_lib.core.session_core import SessionCore
+from client_lib.errors import MessagingError
+from client_lib.options import Options
+from client_lib.urls.url import Address
+
+S = TypeVar("S", bound=SessionCore)
+
+
+class Handle(Generic[S]):
+    """`link` is set by the connection that this is a part of."""
+
+    link: Link
+    options: Options
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, S] = {}
+        self._numbers = itertools.count(1)
+
+    def opened(self) -> bool:
+        """It was opened and has not ended, be there a broker now or not."""
+        return self.link.state in (LinkState.CONNECTING, LinkState.CONNECTED)
+
+    def attached(self) -> bool:
+        """There is a broker now."""
+        return self.link.state is LinkState.CONNECTED
+
+    @property
+    def is_connected(self) -> bool:
+        return self.attached()
+
+    @property
+    def client_id(self) -> str:
+        return self.link.client_id
+
+    @property
+    def address(self) -> Address | None:
+        """Where we are connected, or were last."""
+        return self.link.address
+
+    @property
+    def failovers(self) -> int:
+        """How often an open connection was lost."""
+        return self.link.failovers
+
+    @property
+    def error(self) -> MessagingError | None:
+        """What ended the connection for good."""
+        return self.link.error
+
+    @property
+    def sessions(self) -> list[S]:
+        """Those that are open."""
+        with self.link.monitor:
+            return list(self._sessions.values())
+
+    def _known(self, name: str | None, transactional: bool) -> S | None:
+        """The open session of that name.  Raises ValueError if it is not as transactional as wanted."""
+        session = None if name is None else self._sessions.get(name)
+        if session is not None and session.transactional is not transactional:
+            kind = "transactional" if session.transactional else "not transactional"
+            raise ValueError(f"there is a session {session.name!r}, and it is {kind}")
+        return session
+
+    def _next_name(self) -> str:
+        return next(name for n in self._numbers if (name := f"{self.client_id}-{n}") not in self._sessions)
