@@ -1,0 +1,1 @@
+"""Logs to events (pure: no Spark, no files, no clock)."""

@@ -1,0 +1,212 @@
+"""The same fact in several logs becomes one row (pure).
+
+Up to four daemons of a node tell that a peer is lost; each node tells that a fencing is done; syslog has a copy of
+pacemaker.log without what stands behind ` | `.  `per_node` leaves one row a node, `facts` one fact for the cluster.
+No evidence is lost: `evidence` gives every (file, line) of a row.
+
+Two rows of a node are one fact if their kind and key agree, their times are near (tolerance plus the coarser
+resolution of the two), no identifier contradicts (`call`, `trans`, `event`, `ring`, ..: one may lack it, because
+syslog cuts it off), and they come from different writers.  A writer is a daemon in one log; a rotated log is one log.
+A daemon tells a fact once, so its second line begins a second fact; only Kronosnet repeats its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from spark_jobs.parse.survey import stem
+from spark_jobs.schema import CLUSTER_KINDS, Event
+
+SAME = 100_000
+"""us between two copies of one call of a daemon's log function."""
+DAEMONS = 3_000_000
+"""us until the last daemon of a node has seen what the first saw (2.3 s after a start were measured)."""
+EVENT = 10_000_000
+"""us between copies of what has an identifier of its own."""
+COARSEST = 1_000_000
+"""us: no log has a coarser clock, so a group that is older by this and the tolerance is closed."""
+IDS = ("call", "trans", "action", "event", "ring", "ref", "pe", "rc", "op", "child_pid", "target_rc")
+_RANKS = {"pacemaker": 0, "corosync": 0, "text": 1, "syslog": 1, "crm_mon": 2}
+Clock = Callable[[Event], int | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`key`: columns or keys of attrs; `tolerance` in us; `repeats`: one writer may say it more than once."""
+
+    key: tuple[str, ...]
+    tolerance: int = SAME
+    repeats: bool = False
+
+
+_OPERATION = ("task", "resource", "target", "result")
+RULES = {
+    "token_warning": Rule(("ms",)),
+    "token_lost": Rule(()),
+    "membership": Rule(("ring",), EVENT),
+    "leave_missed": Rule(("nodes",)),
+    "members": Rule(("nodes",)),
+    "quorum_state": Rule(("new",)),
+    "no_links": Rule(("peer",), repeats=True),
+    "link_down": Rule(("peer", "link"), repeats=True),
+    "sched_pause": Rule(("ms",)),
+    "peer_state": Rule(("peer", "new"), DAEMONS),
+    "quorum": Rule(("new",), DAEMONS),
+    "fsa": Rule(("old", "new")),
+    "op_unexpected": Rule(("trans", "action", "op", "target")),
+    "sched_failed_op": Rule(_OPERATION),
+    "will_fence": Rule(("peer",)),
+    "plan": Rule(("task", "resource", "peer", "old", "new")),
+    "graph": Rule(("trans",)),
+    "calculated": Rule(("trans",)),
+    "initiate": Rule(("task", "op", "target")),
+    "op_request": Rule(("task", "resource", "target")),
+    "op_result": Rule(_OPERATION),
+    "op_confirmed": Rule(("trans", "action", "op", "target")),
+    "fence_request": Rule(("peer",)),
+    "fence_op_done": Rule(("peer", "fence", "result"), EVENT),
+    "fence_notify": Rule(("peer", "fence", "result"), EVENT),
+    "self_fenced": Rule(("by",)),
+    "attr": Rule(("name", "target", "old", "new")),
+    "daemon_exit": Rule(("child", "result")),
+    "abort": Rule(("trans", "by", "reason")),
+    "start": Rule(("daemon",)),
+    "stopped": Rule(("daemon",)),
+    "lines_dropped": Rule(("count", "writer", "writer_pid")),
+}
+"""Kinds that are not here (and those of brokers and clients) stay as they are."""
+
+
+@dataclass
+class _Group:
+    rows: list[Event] = field(default_factory=list)
+    writers: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact of the cluster: what several nodes tell, in the order of their (given) times."""
+
+    kind: str
+    key: tuple[str, ...]
+    rows: tuple[Event, ...]
+
+    def evidence(self) -> list[tuple[str, int]]:
+        return [place for row in self.rows for place in evidence(row)]
+
+
+def evidence(row: Event) -> list[tuple[str, int]]:
+    """Every (file, line) that says it; the row's own first."""
+    places = [(row["file"], row["line_no"])] if "file" in row else []
+    for text in (row.get("attrs") or {}).get("also", "").split("\n"):
+        name, _, number = text.rpartition(":")
+        if name:
+            places.append((name, int(number)))
+    return places
+
+
+def per_node(events: Iterable[Event]) -> list[Event]:
+    """One row for each fact and node, by time; the best log's row, with what only the others say."""
+    near: dict[tuple[str | None, ...], list[_Group]] = {}
+    groups: list[_Group] = []
+    kept: list[Event] = []
+    for event in sorted(events, key=_place):
+        rule = RULES.get(event["kind"]) if event["kind"] in CLUSTER_KINDS else None
+        if rule is None or event.get("ts_wall") is None or event.get("source") not in _RANKS:
+            kept.append(event)
+            continue
+        key = (event.get("node"), event["kind"], *(_value(event, name) for name in rule.key))
+        near[key] = [group for group in near.get(key, ()) if _is_near(event, group.rows[0], rule, COARSEST)]
+        if (group := _join(near[key], event, rule)) is not None:
+            groups.append(group)
+    kept += [_merged(group.rows) for group in groups]
+    return sorted(kept, key=_place)
+
+
+def facts(events: Iterable[Event], at: Clock = lambda event: event.get("ts_wall")) -> list[Fact]:
+    """What several nodes tell about one fencing (by its event id, else by peer and time) or one ring.
+
+    `events`: rows of `per_node`; `at`: a row's time in us on one clock, if there is a better one than its node's.
+    """
+    found: dict[tuple[str, ...], list[Event]] = {}
+    for event in sorted(events, key=lambda event: (at(event) or 0, _place(event))):
+        attrs = event.get("attrs") or {}
+        if event["kind"] == "membership" and "ring" in attrs:
+            found.setdefault((event["kind"], attrs["ring"]), []).append(event)
+        elif event["kind"] in ("fence_op_done", "fence_notify"):
+            found.setdefault(_fencing(event, at, found), []).append(event)
+    return [Fact(key[0], key[1:], tuple(rows)) for key, rows in found.items()]
+
+
+def _fencing(event: Event, at: Clock, found: dict[tuple[str, ...], list[Event]]) -> tuple[str, ...]:
+    """The key of the fencing that a row tells of: rows without an event id join the nearest in time."""
+    id_ = (event.get("attrs") or {}).get("event", "")
+    moment = at(event) or 0
+    head = (event["kind"], event.get("peer") or "")
+    for key, rows in found.items():
+        near = key[:2] == head and abs(moment - (at(rows[0]) or 0)) <= EVENT + _resolution(event, rows[0])
+        if key[:2] == head and (key[2] == id_ if key[2] and id_ else near):
+            if id_ and not key[2]:
+                found[*head, id_] = found.pop(key)
+                return (*head, id_)
+            return key
+    return (*head, id_)
+
+
+def _join(groups: list[_Group], event: Event, rule: Rule) -> _Group | None:
+    """Puts the row into the first group that it fits; the new group if there is none."""
+    writer = (_value(event, "daemon") or "", stem(event.get("file") or ""))
+    for group in groups:
+        if not _is_near(event, group.rows[0], rule):
+            continue
+        if (rule.repeats or writer not in group.writers) and not _contradicts(group.rows, event):
+            group.rows.append(event)
+            group.writers.add(writer)
+            return None
+    groups.append(_Group([event], {writer}))
+    return groups[-1]
+
+
+def _is_near(event: Event, first: Event, rule: Rule, resolution: int = 0) -> bool:
+    """Rows come in the order of time, so `first` is never later."""
+    return bool(event["ts_wall"] - first["ts_wall"] <= rule.tolerance + max(resolution, _resolution(event, first)))
+
+
+def _contradicts(rows: list[Event], event: Event) -> bool:
+    mine = event.get("attrs") or {}
+    return any(
+        name in mine and name in theirs and mine[name] != theirs[name]
+        for theirs in ((row.get("attrs") or {}) for row in rows)
+        for name in IDS
+    )
+
+
+def _merged(rows: list[Event]) -> Event:
+    if len(rows) == 1:
+        return rows[0]
+    ordered = sorted(rows, key=lambda row: (_RANKS[row["source"]], row.get("ts_res") or 1, _place(row)))
+    best = dict(ordered[0])
+    attrs = dict(best.get("attrs") or {})
+    for other in ordered[1:]:
+        best = {**{name: value for name, value in other.items() if name not in ("ts_mono", "boot_id")}, **best}
+        attrs = {**(other.get("attrs") or {}), **attrs}
+    places = sorted({place for row in rows for place in evidence(row)} - {(best.get("file"), best.get("line_no"))})
+    attrs["also"] = "\n".join(f"{name}:{number}" for name, number in places)
+    attrs["copies"] = str(len(places) + 1)
+    attrs["daemons"] = " ".join(sorted({_value(row, "daemon") or "" for row in rows} - {""}))
+    return best | {"attrs": attrs}
+
+
+def _value(event: Event, name: str) -> str | None:
+    value = event.get(name)
+    return value if isinstance(value, str) else (event.get("attrs") or {}).get(name)
+
+
+def _resolution(one: Event, other: Event) -> int:
+    return max(one.get("ts_res") or 1, other.get("ts_res") or 1)
+
+
+def _place(event: Event) -> tuple[bool, int, str, int]:
+    moment = event.get("ts_wall")
+    return (moment is None, moment or 0, event.get("file") or "", event.get("line_no") or 0)

@@ -1,0 +1,1 @@
+"""The small solvers: pure functions over rows, numpy at most."""

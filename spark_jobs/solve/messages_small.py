@@ -1,0 +1,370 @@
+"""What became of every message: the reference that the SQL of the `messages` job is compared with (pure).
+
+Jepsen's `total-queue` (checker.clj), per message id, with a attempts, e confirms and d dequeues:
+
+    ok         = D intersect A            min(d, a)
+    unexpected = D without any key of A   d                if a = 0
+    duplicated = (D minus A) - unexpected max(0, d - a)    if a > 0
+    lost       = E minus D                max(0, e - d)
+    recovered  = ok minus E               max(0, min(d, a) - e)
+
+Our rows in these terms:
+
+* attempt: the first send of an id (`publish` without `resend`).  A re-send is the client's own and would hide a
+  duplicate.
+* confirm: an id that was sent again may be confirmed again, which is the same fact: e = min(confirms, max(a, 1)).
+* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  What was delivered and
+  nobody ever attempted is unexpected, acknowledged or not.
+
+Jepsen has one complete history; logs are not.  What is missing (e > d) is
+
+* explained    a row says why: returned, rejected, expired, dropped, dead-lettered, purged, still in the queue
+* lost         all logs that could say otherwise are complete (below), and its queue was drained after the confirm
+* unaccounted  else: nobody knows
+
+The logs of a queue are complete when each process that took from it has written `drain_end` with result `ok` for it,
+`log_end`, and all numbers (`seq`) from 1 on.  A client that wrote nothing about messages counts as one that may have
+taken from any queue.  So a row that is missing turns nothing into `lost`.  In the same way a delivery that nobody
+attempted is a finding only when the log of its producer is complete (a killed client's last 100 ms are missing).
+
+A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again (both are
+allowed by at-least-once), else *unmarked*: a finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_jobs.schema import Event
+from spark_jobs.solve.runs import span
+
+Clock = Callable[[Event], int]
+EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
+"""Kinds of rows that explain why a message was not dequeued; the first of them is named as its cause."""
+FOREVER: Final = 2**62
+"""µs"""
+_TAKES: Final = frozenset({"deliver", "ack", "reject", "release"})
+_SENDS: Final = frozenset({"publish", "resend", "confirm", "nack", "return"})
+
+
+def wall(event: Event) -> int:
+    """The corrected time of a row if it has one, else as it was written; µs."""
+    return int(event.get("ts_est") or event.get("ts_wall") or 0)
+
+
+@dataclass(slots=True)
+class Counts:
+    """The rows of one message."""
+
+    attempts: int = 0
+    resends: int = 0
+    confirms: int = 0
+    refusals: int = 0
+    delivers: int = 0
+    redelivered: int = 0
+    acks: int = 0
+    confirmed_at: int | None = None
+    queues: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+
+    @property
+    def confirmed(self) -> int:
+        """e"""
+        return min(self.confirms, max(self.attempts, 1))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`verdict`: ok, recovered, duplicated, lost, unaccounted, explained, unexpected, refused (and never seen), unknown
+    (not confirmed, never seen).  `cause`: of an explained one what EXPLAINED_BY says, of a duplicate how it is marked,
+    else words.  `missing`, `duplicates`: how many."""
+
+    producer: str
+    number: int
+    verdict: str
+    cause: str
+    counts: Counts
+    missing: int = 0
+    duplicates: int = 0
+    recovered: int = 0
+
+    @property
+    def msg_id(self) -> str:
+        return f"{self.producer}:{self.number}" if self.number else self.producer
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Sums over messages.  `unlogged`: of the unexpected, those whose producer's log is incomplete; `anonymous`: rows
+    about messages without an id, which nobody can judge."""
+
+    attempts: int = 0
+    confirmed: int = 0
+    ok: int = 0
+    lost: int = 0
+    unaccounted: int = 0
+    explained: int = 0
+    unexpected: int = 0
+    unlogged: int = 0
+    duplicated: int = 0
+    redelivered: int = 0
+    resend: int = 0
+    unmarked: int = 0
+    recovered: int = 0
+    refused: int = 0
+    unknown: int = 0
+    resends: int = 0
+    anonymous: int = 0
+    causes: Mapping[str, int] = field(default_factory=dict)
+    """Of the explained."""
+
+    @property
+    def valid(self) -> bool:
+        """Jepsen's `valid?`: nothing lost, nothing unexpected; what nobody knows is not held against it."""
+        return not self.lost and self.unexpected == self.unlogged
+
+
+@dataclass
+class Process:
+    """What one process wrote, as evidence."""
+
+    seqs: set[int] = field(default_factory=set)
+    takes: set[str] = field(default_factory=set)
+    drained: dict[str, int] = field(default_factory=dict)
+    sends: bool = False
+    ended: bool = False
+    holes: bool = False  # said by somebody who has counted, instead of `seqs`
+
+    @property
+    def whole(self) -> bool:
+        """It ended in order, and no number is missing."""
+        return self.ended and not self.holes and (not self.seqs or len(self.seqs) == max(self.seqs))
+
+    def drained_at(self, queue: str) -> int | None:
+        return max((self.drained[name] for name in (queue, "") if name in self.drained), default=None)
+
+
+class Judge:
+    """Takes rows in any order, each once: all rows of the clients (those about messages alone have holes), and of the
+    brokers those of the kinds in EXPLAINED_BY.
+
+    `drained`: everything that was in the queues at the end was taken, or was not; None: as the logs say."""
+
+    def __init__(self, drained: bool | None = None, clock: Clock = wall) -> None:
+        self.messages: dict[tuple[str, int], Counts] = defaultdict(Counts)
+        self.anonymous = 0
+        self._drained = drained
+        self._clock = clock
+        self._processes: dict[str, Process] = defaultdict(Process)
+        self._senders: dict[str, set[str]] = defaultdict(set)  # producer → processes
+        self._doubts: dict[str, str] = {}  # queue → kind of a row that says of no message what it did to it
+
+    def add(self, rows: Iterable[Event]) -> Judge:
+        for row in rows:
+            if row.get("source") == "client":
+                self._client(row)
+            elif row["kind"] in EXPLAINED_BY:
+                self._broker(row)
+        return self
+
+    # ---- rows -------------------------------------------------------------------------------------------------------
+
+    def _client(self, row: Event) -> None:
+        kind, queue = row["kind"], row.get("queue") or ""
+        name = row.get("proc") or row.get("client_id") or ""
+        process = self._processes[name]
+        if row.get("seq") is not None:
+            process.seqs.add(row["seq"])
+        if kind == "log_end":
+            process.ended = True
+        elif kind == "drain_end" and row.get("result") == "ok":
+            process.drained[queue] = max(process.drained.get(queue, 0), self._clock(row))
+        if kind in _TAKES:
+            process.takes.add(queue)
+        elif kind in _SENDS:
+            process.sends = True
+        else:
+            return
+        if row.get("producer") is None:
+            self.anonymous += 1
+            return
+        if kind in _SENDS:
+            self._senders[row["producer"]].add(name)
+        self._count(row, kind, queue)
+
+    def _count(self, row: Event, kind: str, queue: str) -> None:
+        counter = _COUNTER.get("resend" if kind == "publish" and row.get("resend") else kind)
+        again = bool(row.get("redelivered"))
+        at = self._clock(row) + span(row) if kind == "confirm" else 0
+        for number in range(row["pub_first"], row["pub_last"] + 1):
+            message = self.messages[row["producer"], number]
+            if counter is not None:
+                setattr(message, counter, getattr(message, counter) + 1)
+            message.redelivered += again
+            if kind in _SENDS and queue not in message.queues:
+                message.queues += (queue,)
+            if kind == "confirm" and (message.confirmed_at is None or at < message.confirmed_at):
+                message.confirmed_at = at
+            if kind in EXPLAINED_BY and kind not in message.causes:
+                message.causes += (kind,)
+
+    def _broker(self, row: Event) -> None:
+        if row.get("producer") is None:
+            if row.get("queue"):
+                self._doubts[row["queue"]] = min(row["kind"], self._doubts.get(row["queue"], row["kind"]))
+            return
+        for number in range(row["pub_first"], row["pub_last"] + 1):
+            message = self.messages[row["producer"], number]
+            if row["kind"] not in message.causes:
+                message.causes += (row["kind"],)
+
+    # ---- verdicts ---------------------------------------------------------------------------------------------------
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Of all messages, in the order of producers and numbers."""
+        whole = Evidence(self._processes, self._drained)
+        for key in sorted(self.messages):
+            counts = self.messages[key]
+            if counts.attempts or counts.confirms or counts.delivers or counts.acks or counts.refusals:
+                yield self._verdict(key, counts, whole)
+
+    def _verdict(self, key: tuple[str, int], counts: Counts, evidence: Evidence) -> Verdict:
+        a, e, d = counts.attempts, counts.confirmed, counts.acks
+        seen = d or min(counts.delivers, 1)
+        if e > d:
+            verdict, cause = self._missing(counts, evidence)
+            return Verdict(*key, verdict, cause, counts, missing=e - d)
+        if a == 0 and seen:
+            return Verdict(*key, "unexpected", self._origin(key[0]), counts, duplicates=seen)
+        recovered, duplicates = max(0, min(d, a) - e), max(0, d - a) if a else 0
+        if duplicates:
+            return Verdict(*key, "duplicated", _mark(counts), counts, duplicates=duplicates, recovered=recovered)
+        if d:
+            return Verdict(*key, "recovered" if recovered else "ok", "", counts, recovered=recovered)
+        verdict = "refused" if counts.refusals else "unknown"
+        return Verdict(*key, verdict, "delivered, never acknowledged" if counts.delivers else "", counts)
+
+    def _origin(self, producer: str) -> str:
+        senders = self._senders.get(producer, ())
+        return "" if all(self._processes[name].whole for name in senders) else "its producer's log is incomplete"
+
+    def _missing(self, counts: Counts, evidence: Evidence) -> tuple[str, str]:
+        for cause in EXPLAINED_BY:
+            if cause in counts.causes:
+                return "explained", cause
+        doubt = next((self._doubts[queue] for queue in counts.queues if queue in self._doubts), "")
+        if doubt:
+            return "unaccounted", f"{doubt} in its queue"
+        why = evidence.against(counts)
+        if why:
+            return "unaccounted", why
+        return "lost", "delivered, never acknowledged" if counts.delivers else ""
+
+    def summary(self) -> Summary:
+        sums: Counter[str] = Counter(anonymous=self.anonymous)
+        causes: Counter[str] = Counter()
+        for verdict in self.verdicts():
+            counts = verdict.counts
+            sums["attempts"] += counts.attempts
+            sums["resends"] += counts.resends
+            sums["confirmed"] += counts.confirmed
+            sums["recovered"] += verdict.recovered
+            if counts.attempts:
+                sums["ok"] += min(counts.acks, counts.attempts)
+            if verdict.verdict == "duplicated":
+                sums[verdict.cause] += verdict.duplicates
+            if verdict.verdict == "unexpected":
+                sums["unlogged"] += verdict.duplicates if verdict.cause else 0
+            if verdict.verdict == "explained":
+                causes[verdict.cause] += verdict.missing
+            if verdict.verdict in _SUMMED:
+                sums[verdict.verdict] += verdict.missing or verdict.duplicates or 1
+        return Summary(**sums, causes=dict(sorted(causes.items())))
+
+
+def judge(rows: Iterable[Event], drained: bool | None = None, clock: Clock = wall) -> Summary:
+    """The sums over all rows; `Judge` has the messages, too."""
+    return Judge(drained, clock).add(rows).summary()
+
+
+_COUNTER: Final = {
+    "publish": "attempts",
+    "resend": "resends",
+    "confirm": "confirms",
+    "nack": "refusals",
+    "return": "refusals",
+    "deliver": "delivers",
+    "ack": "acks",
+}
+_SUMMED: Final = frozenset(
+    {"lost", "unaccounted", "explained", "unexpected", "duplicated", "refused", "unknown"}
+)  # the others have sums of their own
+
+
+class Evidence:
+    """Could a log that we do not have say that a missing message was taken?"""
+
+    def __init__(self, processes: Mapping[str, Process], drained: bool | None) -> None:
+        self._processes = processes
+        self._drained = drained
+        self._takers = sorted(name for name, process in processes.items() if process.takes or process.drained)
+        self._strangers = sorted(
+            name
+            for name, process in processes.items()
+            if not (process.takes or process.drained or process.sends or process.whole)
+        )
+        self._known: dict[str, tuple[str, int]] = {}
+
+    def against(self, counts: Counts) -> str:
+        """Why it may not be lost; empty if it is."""
+        for queue in counts.queues or ("",):
+            why, drained_at = self.of_queue(queue)
+            if why:
+                return why
+            if counts.confirmed_at is not None and counts.confirmed_at > drained_at:
+                return "confirmed after its queue was drained"
+        return ""
+
+    def of_queue(self, queue: str) -> tuple[str, int]:
+        """Why its logs are not complete, and when it was drained; µs."""
+        if self._drained is not None:
+            return "" if self._drained else "its queue was not drained", FOREVER
+        if queue not in self._known:
+            self._known[queue] = self._look(queue)
+        return self._known[queue]
+
+    def _look(self, queue: str) -> tuple[str, int]:
+        if self._strangers:
+            return f"the log of {self._strangers[0]} is incomplete", 0
+        if not self._takers:
+            return "there is no log of a consumer", 0
+        takers = [name for name in self._takers if self._touches(name, queue)]
+        moments = []
+        for name in takers or self._takers:  # whoever knows no queue of that name may have got it by an exchange
+            process = self._processes[name]
+            queues = {queue} if takers else process.takes | process.drained.keys()
+            ends = [process.drained_at(taken) for taken in queues]
+            if not process.whole:
+                return f"the log of {name} is incomplete", 0
+            if None in ends:
+                return f"{name} has not drained its queue", 0
+            moments += [end for end in ends if end is not None]
+        return "", max(moments)
+
+    def _touches(self, name: str, queue: str) -> bool:
+        process = self._processes[name]
+        return queue in process.takes or queue in process.drained
+
+
+def _mark(counts: Counts) -> str:
+    if counts.redelivered:
+        return "redelivered"
+    return "resend" if counts.resends else "unmarked"
+
+
+def as_dict(summary: Summary) -> dict[str, Any]:
+    """For JSON."""
+    return {**summary.__dict__, "causes": dict(summary.causes), "valid": summary.valid}

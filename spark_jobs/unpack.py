@@ -1,0 +1,157 @@
+"""Reading what is packed (gzip, xz, bzip2; zstd where this Python can), told by its first octets.
+
+Unlike the readers of the standard library, these give what stands before a damaged place before they raise: the torn
+end of a log is where the incident is.
+"""
+
+from __future__ import annotations
+
+import bz2
+import importlib
+import io
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final, cast
+
+NESTED_MAX: Final = 4
+"""Packings of one file."""
+DAMAGE: Final = (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
+"""What reading a damaged file raises."""
+_CHUNK: Final = 1 << 15
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+class BundleError(Exception):
+    """An input cannot be read; the message names the file and says why."""
+
+
+def unpacked(raw: BinaryIO, name: str) -> BinaryIO:
+    """What is packed in it, also if that is packed again.  Raises BundleError for zstd that this Python cannot read."""
+    file: BinaryIO = raw if hasattr(raw, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw)))
+    for _ in range(NESTED_MAX):
+        head = file.peek(6)[:6]  # type: ignore[attr-defined]
+        packing = next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")
+        if not packing:
+            break
+        file = _Nested(_opened(file, packing, name), file)
+    return file
+
+
+def _opened(file: BinaryIO, packing: str, name: str) -> io.RawIOBase:
+    if packing in _DECODERS:
+        return _Decoded(file, _DECODERS[packing])
+    for module, reader in (("compression.zstd", "ZstdFile"), ("zstandard", "open")):
+        try:
+            return _Zstd(getattr(importlib.import_module(module), reader)(file, "rb"))
+        except ImportError:
+            continue
+    file.close()
+    raise BundleError(f"{name}: packed with zstd, which this Python cannot read: install zstandard, or unpack it")
+
+
+class _Inflate:
+    """zlib's decoder of gzip, with the manners of the others."""
+
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._decoder.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._decoder.decompress(self._decoder.unconsumed_tail + data, max_length)
+
+
+_DECODERS: Final[Mapping[str, Callable[[], Any]]] = {
+    "gzip": _Inflate,
+    "xz": lzma.LZMADecompressor,
+    "bzip2": bz2.BZ2Decompressor,
+}
+
+
+class _Decoded(io.RawIOBase):
+    """The standard library's readers lose what stands before a damaged place; this one gives it first."""
+
+    def __init__(self, file: BinaryIO, make: Callable[[], Any]) -> None:
+        self._file, self._make, self._decoder = file, make, make()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while True:
+            if self._decoder.eof and not self._next():
+                return 0
+            data = self._file.read(_CHUNK) if self._decoder.needs_input else b""
+            if self._decoder.needs_input and not data:
+                raise EOFError("it ends too early")
+            found = self._decoder.decompress(data, len(buffer))
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
+
+    def _next(self) -> bool:
+        """Packed files may be appended to each other, and be filled up with zeros."""
+        rest = self._decoder.unused_data.lstrip(b"\0")
+        while not rest and (rest := self._file.read(_CHUNK)):
+            rest = rest.lstrip(b"\0")
+        if rest:
+            self._file = cast(BinaryIO, _Before(rest, self._file))
+            self._decoder = self._make()
+        return bool(rest)
+
+
+class _Before:
+    """Some octets, and then a file."""
+
+    def __init__(self, octets: bytes, file: BinaryIO) -> None:
+        self._octets, self._file = octets, file
+
+    def read(self, size: int) -> bytes:
+        if not self._octets:
+            return self._file.read(size)
+        found, self._octets = self._octets[:size], self._octets[size:]
+        return found
+
+
+class _Zstd(io.RawIOBase):
+    """Its damages are errors like those of all others."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        try:
+            found = self._file.read(len(buffer))
+        except Exception as error:  # two libraries, each with a class of its own
+            raise OSError(str(error)) from None
+        buffer[: len(found)] = found
+        return len(found)
+
+
+class _Nested(io.BufferedReader):
+    """Closes what is inside as well."""
+
+    def __init__(self, outer: io.RawIOBase, inner: BinaryIO) -> None:
+        super().__init__(outer, 1 << 16)
+        self._inner = inner
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._inner.close()
