@@ -1,0 +1,70 @@
+"""A stretch of time between two lines, and how long it was for certain (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from spark_jobs.schema import Event
+
+_UNKNOWN: Final = 1 << 60
+"""us: wider bounds are those of a clock that nobody knows."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """us; `line`: the line that says it, None if it is computed or from the clients' outages (`said`)."""
+
+    est: int
+    lo: int
+    hi: int
+    line: Event | None = None
+    said: str = ""
+
+    @staticmethod
+    def of(event: Event) -> Bound:
+        return Bound(event["ts_est"], event["ts_lo"], event["ts_hi"], event)
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    begin: Bound | None = None
+    end: Bound | None = None
+    note: str = ""
+
+    @property
+    def known(self) -> bool:
+        return self.begin is not None and self.end is not None
+
+    @property
+    def duration(self) -> int | None:
+        """us"""
+        if self.begin is None or self.end is None:
+            return None
+        near = _on_one_clock(self.begin, self.end)
+        return self.end.est - self.begin.est if near is None else near[0]
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """us: the duration is certainly between them; None if the clocks are unknown."""
+        if self.begin is None or self.end is None or self.end.hi - self.begin.lo > _UNKNOWN:
+            return None
+        near = _on_one_clock(self.begin, self.end)
+        if near is not None:
+            return max(0, near[0] - near[1]), near[0] + near[1]
+        return max(0, self.end.lo - self.begin.hi), self.end.hi - self.begin.lo
+
+
+def _on_one_clock(begin: Bound, end: Bound) -> tuple[int, int] | None:
+    """(length, error) in us by the one clock of two lines of one node; None if they have none in common."""
+    one, other = begin.line, end.line
+    if one is None or other is None or one.get("node") != other.get("node"):
+        return None
+    if one.get("boot_id") == other.get("boot_id") and None not in (one.get("ts_mono"), other.get("ts_mono")):
+        return other["ts_mono"] - one["ts_mono"], 0
+    length = int(other["ts_wall"] - one["ts_wall"])
+    error = max(one.get("ts_res") or 1, other.get("ts_res") or 1) - 1
+    # a clock that was set in between does not say how long it was
+    fits = end.lo - begin.hi <= length + error and length - error <= end.hi - begin.lo
+    return (length, error) if fits else None

@@ -1,0 +1,296 @@
+"""Of which type an incident is, and what the logs cannot say about it (pure).
+
+planned      somebody asked for it: relocation, standby, a clean stop; or an orderly demotion without any failure
+partition    two rings of one sequence; the primary went on alone, and knew it
+controller   a daemon of the cluster's software ended on the primary's node, the node itself lived
+hang         the primary stood still and came back, or its machine did not schedule it
+crash        its node was lost
+kill         its process died, the node lived
+unknown      it was replaced, and nothing here tells these apart
+false-alarm  the token was lost, and nobody left
+no-failover  somebody was lost who was not primary; or clients stood still while the primary lived
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_jobs.schema import Event
+from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, subject
+
+NEEDS_PRIMARY: Final = frozenset({"planned", "partition", "controller", "hang", "crash", "kill", "unknown"})
+_CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
+
+
+@dataclass(frozen=True)
+class Cause:
+    type: str
+    why: str = ""
+    victim: str | None = None
+    evidence: tuple[Event, ...] = ()
+
+
+UNKNOWN: Final = Cause("unknown")
+CLIENTS_ONLY: Final = Cause("no-failover", "clients stood still, and no log of the cluster says why")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a rule looks at.  `before`: rows until the first promotion; `after`: rows from then on."""
+
+    facts: Facts
+    rows: Sequence[Event]
+    before: Sequence[Event]
+    after: Sequence[Event]
+    victim: str
+    replaced: bool
+
+    def all(self, wanted: Callable[[Event], bool]) -> list[Event]:
+        return [event for event in self.rows if wanted(event)]
+
+
+def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: Sequence[Promotion]) -> Cause:
+    """`rows`: the incident's facts; `old`: who was primary when it began."""
+    victim = old.node if old else _named(rows, promotions)
+    hi = promotions[0].hi if promotions else None
+    before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
+    after = [event for event in rows if hi is not None and event["ts_lo"] > hi]
+    scene = Scene(facts, rows, before, after, victim or "", bool(promotions))
+    if not promotions and not _primary_gone(scene):
+        return _alarm(scene)
+    for rule in _RULES:
+        cause = rule(scene)
+        if cause is not None:
+            return Cause(cause.type, cause.why, victim, cause.evidence)
+    what = "was replaced" if promotions else "was lost"
+    why = f"the primary {what}, and no log tells whether its process, its node or the network failed"
+    return Cause("unknown", why, victim)
+
+
+def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None:
+    """Whom the others call the primary that is gone."""
+    new = {promotion.node for promotion in promotions}
+    for event in rows:
+        if event["kind"] == "primary_lost" and event.get("peer"):
+            return str(event["peer"])
+        if event["kind"] == "plan" and _gives_up(event) and subject(event) not in new:
+            return subject(event)
+        if event["kind"] in ("will_fence", "fence_op_done") and event.get("peer"):
+            return str(event["peer"])
+        if event["kind"] == "demote" and event.get("node"):
+            return str(event["node"])
+    return None
+
+
+def _gives_up(event: Event) -> bool:
+    """A plan that ends a primary: `Stop broker ( Promoted node2 )`, `Demote broker ( Promoted -> Unpromoted n )`."""
+    role = event.get("old") or event.get("new")
+    return attr(event, "task") in ("stop", "demote", "move", "recover") and role == "Promoted"
+
+
+def _primary_gone(scene: Scene) -> bool:
+    return bool(
+        scene.all(
+            lambda e: (
+                (e["kind"] == "primary_lost" and e.get("peer") == scene.victim)
+                or (e["kind"] in ("exit", "hung", "will_fence", "fence_op_done") and e.get("peer") == scene.victim)
+                or (e["kind"] in ("demote", "stop", "fenced_self") and e.get("node") == scene.victim)
+                or (scene.facts.is_dead_broker(e) and subject(e) == scene.victim)
+            )
+        )
+    )
+
+
+def _alarm(scene: Scene) -> Cause:
+    tokens = scene.all(lambda e: e["kind"] == "token_lost")
+    left = scene.all(lambda e: e["kind"] == "membership" and attr(e, "left") != "")
+    if tokens and not left:
+        formed = scene.all(lambda e: e["kind"] == "membership" and e["ts_est"] >= tokens[0]["ts_est"])
+        why = "the token was lost, and " + ("the same members went on" if formed else "nothing followed")
+        return Cause("false-alarm", why, None, (*tokens[:1], *formed[:1]))
+    if left:
+        return Cause("no-failover", "a node left that was not the primary's", None, tuple(left[:2]))
+    return Cause("no-failover", "the primary stayed", None, tuple(scene.rows[:1]) if not tokens else tuple(tokens[:1]))
+
+
+# ---- the rules, the most certain first ------------------------------------------------------------------------------
+
+
+def _planned(scene: Scene) -> Cause | None:
+    failed = [event for event in scene.before if _is_failure(event, scene)]
+    asked = [event for event in scene.before if event.get("planned") or _is_wish(event, scene.victim)]
+    first_failure = min((event["ts_est"] for event in failed), default=None)
+    if asked and (first_failure is None or asked[0]["ts_est"] < first_failure):
+        return Cause("planned", _wish(asked[0]), None, tuple(asked[:3]))
+    orderly = [event for event in scene.before if _is_orderly(event, scene.victim)]
+    if not failed and any(event["kind"] == "op_result" for event in orderly):
+        why = "the primary was demoted in order, and nothing had failed"
+        return Cause("planned", why, None, tuple(orderly[:2]))
+    return None
+
+
+def _is_failure(event: Event, scene: Scene) -> bool:
+    kind = event["kind"]
+    if kind in ("token_lost", "will_fence", "fence_request", "daemon_exit", "hung", "fenced_self", "self_fenced"):
+        return True
+    if kind == "exit":
+        return event.get("peer") == scene.victim and "exit code 0" not in (event.get("reason") or "")
+    return scene.facts.is_dead_broker(event) and subject(event) == scene.victim
+
+
+def _is_wish(event: Event, victim: str) -> bool:
+    kind, source = event["kind"], event.get("source")
+    if source in OWN and event.get("node") == victim:
+        relocated = kind == "demote" and (event.get("reason") or "").startswith(("relocation", "stepping", "asked"))
+        return relocated or kind == "stop" or (kind == "relocate" and event.get("result") == "begin")
+    return source == MANAGER and kind == "promoted" and "planned" in (event.get("reason") or "")
+
+
+def _wish(event: Event) -> str:
+    texts = {"relocate": f"relocation to {event.get('peer')}", "stop": f"a clean stop ({event.get('reason')})"}
+    return texts.get(event["kind"], event.get("reason") or f"{event['kind']} was asked for")
+
+
+def _is_orderly(event: Event, victim: str) -> bool:
+    if subject(event) != victim:
+        return False
+    if event["kind"] == "plan":
+        return _gives_up(event)
+    return event["kind"] == "op_result" and attr(event, "task") == "demote" and event.get("result") == "ok"
+
+
+def _partition(scene: Scene) -> Cause | None:
+    rings: dict[str, list[Event]] = {}
+    for event in scene.all(lambda e: e["kind"] == "membership" and attr(e, "ring_seq") != ""):
+        for other in rings.setdefault(attr(event, "ring_seq"), []):
+            both = attr(other, "left") and attr(event, "left")
+            if both and attr(other, "rep") != attr(event, "rep"):
+                why = f"two rings of one number: {attr(other, 'ring')} and {attr(event, 'ring')}"
+                return Cause("partition", why, None, (other, event))
+        rings[attr(event, "ring_seq")].append(event)
+    alone = scene.all(
+        lambda e: (
+            e.get("node") == scene.victim
+            and (
+                (e["kind"] == "isolated" and e.get("result") != "ended")
+                or (e["kind"] in ("quorum_state", "quorum") and e.get("new") in ("non-primary", "lost"))
+            )
+        )
+    )
+    if alone:
+        return Cause("partition", f"{scene.victim} was in a minority and lived", None, tuple(alone[:2]))
+    lost = [e for e in scene.before if e["kind"] == "backup_lost" and e.get("node") == scene.victim]
+    others = [e for e in scene.before if e["kind"] == "primary_lost" and e.get("peer") == scene.victim]
+    silent = [e for e in (*lost, *others) if not _CLOSED.search(e.get("reason") or "")]
+    if lost and others and silent:
+        return Cause(
+            "partition", f"{scene.victim} and the others lost each other, and both went on", None, (lost[0], others[0])
+        )
+    return None
+
+
+def _controller(scene: Scene) -> Cause | None:
+    exits = [e for e in scene.before if e["kind"] == "daemon_exit" and e.get("node") == scene.victim]
+    gone = [e for e in scene.before if e["kind"] == "will_fence" and "peer process" in (e.get("reason") or "")]
+    found = [*exits, *(event for event in gone if event.get("peer") == scene.victim)]
+    if not found:
+        return None
+    what = f"{attr(found[0], 'child')}: {found[0].get('result')}" if exits else found[0].get("reason")
+    return Cause("controller", f"the cluster's software failed on {scene.victim} ({what})", None, tuple(found[:3]))
+
+
+def _hang(scene: Scene) -> Cause | None:
+    hung = scene.all(
+        lambda e: (
+            (e["kind"] == "hung" and e.get("peer") == scene.victim)
+            or (e["kind"] == "sched_pause" and e.get("node") == scene.victim)
+        )
+    )
+    if hung:
+        what = hung[0].get("reason") or (f"not scheduled for {attr(hung[0], 'ms')} ms" if attr(hung[0], "ms") else "")
+        return Cause("hang", f"{scene.victim} stood still" + (f": {what}" if what else ""), None, tuple(hung[:2]))
+    back = [e for e in scene.after if e["kind"] == "demote" and e.get("node") == scene.victim]
+    if not back:
+        return None
+    own = scene.facts.own.get(scene.victim, [])
+    same = [e for e in own if e.get("proc") == back[0].get("proc") and e["ts_est"] < back[0]["ts_est"]]
+    signs = [e for e in scene.before if e["kind"] in ("primary_lost", "token_lost", "hung")]
+    if same and signs and same[-1]["ts_hi"] <= signs[0]["ts_lo"]:
+        why = f"{scene.victim} wrote nothing from before it was missed until it came back, and had not been restarted"
+        return Cause("hang", why, None, (same[-1], signs[0], back[0]))
+    return None
+
+
+def _crash(scene: Scene) -> Cause | None:
+    left = [e for e in scene.before if e["kind"] == "membership" and attr(e, "left")]
+    lost = [e for e in scene.before if e["kind"] in ("will_fence", "fence_op_done") and e.get("peer") == scene.victim]
+    lost += [
+        e
+        for e in scene.before
+        if e["kind"] == "peer_state" and e.get("peer") == scene.victim and e.get("new") == "lost"
+    ]
+    if left and lost:
+        return Cause("crash", f"the node of {scene.victim} was lost", None, (left[0], lost[0]))
+    if left and any(e["kind"] == "token_lost" for e in scene.before):
+        return Cause("crash", f"a node was lost while {scene.victim} was primary", None, (left[0],))
+    return None
+
+
+def _kill(scene: Scene) -> Cause | None:
+    dead = [e for e in scene.before if scene.facts.is_dead_broker(e) and subject(e) == scene.victim]
+    exits = [e for e in scene.before if e["kind"] == "exit" and e.get("peer") == scene.victim]
+    links = [e for e in scene.before if e["kind"] == "primary_lost" and _CLOSED.search(e.get("reason") or "")]
+    token = any(e["kind"] == "token_lost" for e in scene.before)
+    found = [*exits, *dead, *([] if token else links)]
+    if not found:
+        return None
+    what = found[0].get("reason") or found[0].get("result") or ""
+    return Cause("kill", f"the process of {scene.victim} died ({what})", None, tuple(found[:3]))
+
+
+def _total(scene: Scene) -> Cause | None:
+    """The new primary says that everybody had died."""
+    said = scene.all(lambda e: e["kind"] == "promoted" and attr(e, "total_failure").lower() == "true")
+    starts = [e for e in scene.before if e["kind"] == "start" and e.get("source") in OWN]
+    if not said:
+        return None
+    return Cause("crash", "every member of the in-sync set had died or been restarted", None, (*starts[:2], said[0]))
+
+
+_RULES: Final = (_planned, _total, _partition, _hang, _controller, _crash, _kill)
+
+
+# ---- what cannot be known -------------------------------------------------------------------------------------------
+
+
+def gaps(facts: Facts, rows: Sequence[Event], cause: Cause, clients: bool) -> list[str]:
+    """In words: missing logs, lost lines, coarse clocks."""
+    found = []
+    written = facts.written
+    for node in sorted({*facts.brokers, *([cause.victim] if cause.victim else [])} - written):
+        found.append(f"no log of {node}: only what others say of it is known")
+    if facts.own:
+        missing = [node for node in facts.brokers if node in written and node not in facts.own]
+        found += [f"no log of the broker on {node}" for node in missing]
+    else:
+        found.append("no log of any broker: states, redundancy and confirms are not known")
+    if not clients and not facts.clients:
+        found.append("no log of any client: whether anybody noticed is not known")
+    torn = [f"{name} is torn at its end" for name in facts.torn]
+    return found + torn + _lost_lines(rows) + _coarse(rows)
+
+
+def _lost_lines(rows: Iterable[Event]) -> list[str]:
+    return [
+        f"{event.get('node')}: {attr(event, 'count') or 'some'} lines were dropped by the system log"
+        for event in rows
+        if event["kind"] == "lines_dropped"
+    ]
+
+
+def _coarse(rows: Iterable[Event]) -> list[str]:
+    nodes = sorted({str(e.get("node")) for e in rows if (e.get("ts_res") or 1) >= 1_000_000})
+    return [f"{node}: times are to the second" for node in nodes]

@@ -1,0 +1,278 @@
+"""Incidents of one cluster, from its facts and the outages of its clients (pure).
+
+A *seed* is a fact that an incident is made of: a token lost, a daemon or broker gone, a fencing, the promotion of
+another broker, a primary that steps down.  Seeds with less than GAP between them are one incident, unless it had
+*settled* before: the new primary is active (and Pacemaker's DC is idle again), and then a primary of now fails.  What
+comes of the old one later (its late fencing, its return) belongs to the incident in which it was replaced.
+
+Plans are no seeds: a cleanup and a re-probe print `Promote`, and nothing happens.  The first promotion of a new cluster
+and the stop of all brokers in order are no incidents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+from spark_jobs.schema import Event
+from spark_jobs.solve import causes
+from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, SECOND, Facts, Promotion, attr, place
+
+GAP: Final = 120 * SECOND
+NEAR: Final = SECOND
+"""us: an outage that is further from an incident is none of it, and within GAP none of its own."""
+_SIGNS: Final = frozenset(
+    {"demote", "primary_lost", "isolated", "fenced_self", "relocate", "stop", "exit", "hung"},
+)
+Row = dict[str, Any]
+
+
+@dataclass
+class Incident:
+    """`seeds`: by time; `begin`, `end`: us; `end` is None if it had not settled when the logs ended; `others`: outages
+    not far from it that do not touch it."""
+
+    cluster: str
+    seeds: list[Event] = field(default_factory=list)
+    outages: list[Mapping[str, Any]] = field(default_factory=list)
+    others: list[Mapping[str, Any]] = field(default_factory=list)
+    promotions: list[Promotion] = field(default_factory=list)
+    old: Promotion | None = None
+    settled: int | None = None
+    since: int | None = None
+    until: int | None = None
+    cause: causes.Cause = causes.UNKNOWN
+
+    @property
+    def begin(self) -> int:
+        first = [event["ts_est"] for event in self.seeds[:1]] + [outage["begin"] for outage in self.outages]
+        return int(min(first))
+
+    @property
+    def last(self) -> int:
+        return int(max(event["ts_est"] for event in self.seeds)) if self.seeds else self.begin
+
+    @property
+    def end(self) -> int | None:
+        ends = [outage["end"] for outage in self.outages]
+        if None in ends or (self.settled is None and (self.promotions or self.cause.type in causes.NEEDS_PRIMARY)):
+            return None
+        return int(max([self.last, *([self.settled] if self.settled else []), *ends]))
+
+    @property
+    def victim(self) -> str | None:
+        """Who was primary, as far as anybody says so."""
+        return self.cause.victim
+
+    @property
+    def id(self) -> str:
+        """The same in each run, however the files were split or named."""
+        first: Mapping[str, Any] = self.seeds[0] if self.seeds else _by_begin(self.outages)[0]
+        parts = [
+            self.cluster,
+            *(first.get(name) for name in ("node", "source", "kind", "ts_wall", "client_id", "begin")),
+        ]
+        return sha256("\0".join(map(str, parts)).encode()).hexdigest()[:12]
+
+    def facts(self, facts: Facts) -> Sequence[Event]:
+        """Everything from when the one before had settled until the next one."""
+        if self.settled is None or self.promotions:
+            return facts.between(self.since, self.until)
+        return facts.between(self.since, min(self.settled + 1, self.until or self.settled + 1))
+
+
+def find(facts: Facts, outages: Iterable[Mapping[str, Any]] = (), cluster: str = "") -> list[Incident]:
+    """By time.  `outages`: client (or client_id), begin, end (None, or `censored`: it never came back), us."""
+    groups = _groups(facts, cluster)
+    alone = _attach(groups, outages, cluster)
+    for incident in groups:
+        incident.cause = causes.of(facts, incident.facts(facts), incident.old, incident.promotions)
+    found = [incident for incident in groups if not _is_routine(incident, facts)]
+    for incident in alone:
+        incident.cause = causes.CLIENTS_ONLY
+    return sorted([*found, *alone], key=lambda incident: (incident.begin, incident.id))
+
+
+def rows(incidents: Iterable[Incident], facts: Facts) -> list[Row]:
+    """As the table `incidents` has them."""
+    return [_row(incident, facts) for incident in incidents]
+
+
+def _row(incident: Incident, facts: Facts) -> Row:
+    new = incident.promotions[-1] if incident.promotions else None
+    first = incident.seeds[0] if incident.seeds else {}
+    file, line = place(first) if first else ("", 0)
+    cause = incident.cause
+    return {
+        "cluster": incident.cluster,
+        "incident": incident.id,
+        "begin": incident.begin,
+        "end": incident.end,
+        "type": cause.type,
+        "planned": cause.type == "planned",
+        "failover": bool(incident.promotions),
+        "old_primary": cause.victim,
+        "new_primary": new.node if new else None,
+        "term": new.term if new else None,
+        "promotions": len(incident.promotions),
+        "why": cause.why,
+        "evidence": [f"{name}:{number}" for name, number in map(place, cause.evidence)],
+        "unknown": causes.gaps(facts, incident.facts(facts), cause, bool(incident.outages)),
+        "seeds": len(incident.seeds),
+        "outages": len(incident.outages),
+        "other_outages": len(incident.others),
+        "file": file,
+        "line_no": line,
+    }
+
+
+# ---- grouping -------------------------------------------------------------------------------------------------------
+
+
+def _groups(facts: Facts, cluster: str) -> list[Incident]:
+    groups: list[Incident] = []
+    for event, fresh in _seeds(facts):
+        at = event["ts_est"]
+        group = groups[-1] if groups else None
+        if group is not None:
+            group.settled = _settled(facts, group, at)
+        if group is None or at - group.last > GAP or (fresh and group.settled is not None and group.settled < at):
+            group = Incident(cluster)
+            groups.append(group)
+        group.seeds.append(event)
+        group.promotions = _promotions(facts, group)
+    for number, group in enumerate(groups):
+        group.until = groups[number + 1].begin if number + 1 < len(groups) else None
+        group.settled = _settled(facts, group, group.until)
+        group.old = facts.primary_at(group.begin)
+        before = groups[number - 1] if number else None
+        group.since = max(group.begin - GAP, 0 if before is None else before.settled or before.last + 1)
+    return groups
+
+
+def _seeds(facts: Facts) -> list[tuple[Event, bool]]:
+    """(fact, can a new incident begin with it although there was one just now?)"""
+    promoted = {id(promotion.done) for promotion in facts.promotions}
+    found = []
+    for event in facts.rows:
+        fresh = True if id(event) in promoted else _freshness(event, facts)
+        if fresh is not None:
+            found.append((event, fresh))
+    return found
+
+
+def _freshness(event: Event, facts: Facts) -> bool | None:
+    """None: no seed."""
+    kind, source = event["kind"], event.get("source")
+    if source in CLUSTER:
+        return _of_cluster(event, facts)
+    if kind not in _SIGNS:
+        return None
+    primary = facts.primary_at(event["ts_est"])
+    current = primary.node if primary else None
+    if source in OWN and kind in ("demote", "primary_lost", "isolated", "fenced_self", "relocate", "stop"):
+        if (kind, event.get("result")) in (("isolated", "ended"), ("relocate", "done")):
+            return None
+        about = event.get("peer") if kind == "primary_lost" else event.get("node")
+        return about == current if kind != "stop" or about == current else None
+    if source == MANAGER and kind in ("exit", "hung"):
+        return True if event.get("peer") == current else None
+    return None
+
+
+def _of_cluster(event: Event, facts: Facts) -> bool | None:
+    kind = event["kind"]
+    if kind in ("will_fence", "fence_request", "fence_op_done"):
+        return False
+    if kind in ("token_lost", "daemon_exit", "self_fenced"):
+        return True
+    if kind == "initiate" and attr(event, "task") == "demote":
+        return True
+    return True if facts.is_dead_broker(event) else None
+
+
+def _promotions(facts: Facts, group: Incident) -> list[Promotion]:
+    seeds = {id(event) for event in group.seeds}
+    return [promotion for promotion in facts.promotions if id(promotion.done) in seeds]
+
+
+def _settled(facts: Facts, group: Incident, until: int | None) -> int | None:
+    """When the new primary is active and the DC idle, whichever of them has a log here."""
+    since = max([group.seeds[-1]["ts_est"] if not group.promotions else 0, *(p.at for p in group.promotions)])
+    dead = [event["ts_est"] for event in group.seeds if _is_death(event, facts)]
+    since = max([since, *dead])
+    after = facts.between(since, until)
+    moments: list[int | None] = []
+    if group.promotions:
+        node = group.promotions[-1].node
+        if node in facts.own:
+            moments.append(_at(event for event in after if _is_active(event, node)))
+    if any(event["kind"] == "fsa" for event in facts.between(group.begin - GAP, until)):
+        moments.append(_at(event for event in after if event["kind"] == "fsa" and event.get("new") == "S_IDLE"))
+    known = [moment for moment in moments if moment is not None]
+    return max(known) if known and len(known) == len(moments) else None
+
+
+def _is_death(event: Event, facts: Facts) -> bool:
+    """A sign that somebody fails just now."""
+    return event["kind"] in ("token_lost", "daemon_exit", "hung", "exit") or facts.is_dead_broker(event)
+
+
+def _is_active(event: Event, node: str) -> bool:
+    return (
+        event.get("source") in OWN
+        and event.get("node") == node
+        and event["kind"] == "state"
+        and event.get("new") == "active"
+    )
+
+
+def _at(events: Iterable[Event]) -> int | None:
+    return next((event["ts_est"] for event in events), None)
+
+
+def _is_routine(incident: Incident, facts: Facts) -> bool:
+    """A new cluster is brought up, or all of it is stopped in order."""
+    if incident.promotions and incident.old is None:
+        first = incident.promotions[0]
+        started = facts.first(lambda e: e["kind"] == "start" and e.get("source") != MANAGER, None, first.at)
+        return (first.term == 1 or (first.term is None and started is not None)) and len(incident.promotions) == 1
+    if incident.promotions or incident.outages:
+        return False
+    stopped = {event.get("node") for event in incident.facts(facts) if event["kind"] == "stop"}
+    return bool(stopped) and stopped >= set(facts.own)
+
+
+# ---- clients --------------------------------------------------------------------------------------------------------
+
+
+def _by_begin(outages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(outages, key=lambda outage: (outage["begin"], str(outage.get("client"))))
+
+
+def _named(outage: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of the table `outages`, whose `end` is that of the log if the client never came back."""
+    end = None if outage.get("censored") else outage["end"]
+    return {**outage, "client": outage.get("client") or outage.get("client_id"), "end": end}
+
+
+def _attach(groups: list[Incident], outages: Iterable[Mapping[str, Any]], cluster: str) -> list[Incident]:
+    """Gives each outage to its incident; those of none are incidents of clients alone."""
+    spans = [(group.seeds[0]["ts_est"], group.settled or group.last) for group in groups]
+    alone: list[Incident] = []
+    for outage in _by_begin(map(_named, outages)):
+        # apart from it by that much; of those that it overlaps, the first
+        near = [
+            (max(0, outage["begin"] - end, 0 if outage["end"] is None else begin - outage["end"]), number)
+            for number, (begin, end) in enumerate(spans)
+        ]
+        apart, number = min(near, default=(GAP + 1, 0))
+        if apart <= GAP:
+            (groups[number].outages if apart <= NEAR else groups[number].others).append(outage)
+        elif alone and outage["begin"] - max(o["end"] or o["begin"] for o in alone[-1].outages) <= GAP:
+            alone[-1].outages.append(outage)
+        else:
+            alone.append(Incident(cluster, outages=[outage], since=outage["begin"] - GAP))
+    return alone

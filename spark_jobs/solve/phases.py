@@ -1,0 +1,315 @@
+"""The phases of one incident, each between two lines with their errors (pure).
+
+    fault        last sign of life .. first sign of death: the failure itself is somewhere in it
+    detection    first sign of death .. known: a ring without the node, a failed monitor, the manager's verdict
+    decision     known .. decided: the plan to fence or promote, the manager's request
+    fencing      asked for .. done, by pacemaker-fenced (the controller's own notice comes late)
+    promotion    asked for .. done, by the broker's own line if there is one
+    recovering   promoted .. active, by the broker
+    path         promoted .. a resource started on the new primary's node (virtual IP)
+    first_client, all_clients    promoted .. the first, the last client that stood still goes on
+    redundancy   promoted .. every known broker is ready again
+
+Times are us.  A bound has the time (est), its lower and upper limit, and the line.  A phase without lines has `known`
+false and says in `note` what is missing.  Nothing is taken from the order of phases: they may overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from spark_jobs.schema import Event
+from spark_jobs.solve.bounds import Bound, Phase
+from spark_jobs.solve.incidents import Incident
+from spark_jobs.solve.signs import OWN, Facts, Promotion, attr, place, subject
+
+NAMES: Final = (
+    *("fault", "detection", "decision", "fencing", "promotion", "recovering", "path"),
+    *("first_client", "all_clients", "redundancy"),
+)
+Row = dict[str, Any]
+
+
+def find(incident: Incident, facts: Facts) -> list[Phase]:
+    """All of NAMES, in this order."""
+    scene = _Scene(incident, facts)
+    return [scene.fault(), *scene.cluster(), *scene.service(), *scene.clients(), scene.redundancy()]
+
+
+def rows(found: Iterable[Phase], incident: Incident) -> list[Row]:
+    """As the table `phases` has them."""
+    return [_row(number, phase, incident) for number, phase in enumerate(found)]
+
+
+def _row(number: int, phase: Phase, incident: Incident) -> Row:
+    limits = phase.limits
+    row: Row = {"cluster": incident.cluster, "incident": incident.id, "number": number, "phase": phase.name}
+    for name, bound in (("begin", phase.begin), ("end", phase.end)):
+        file, line = place(bound.line) if bound and bound.line else ("", 0)
+        row |= {
+            name: bound.est if bound else None,
+            f"{name}_lo": bound.lo if bound else None,
+            f"{name}_hi": bound.hi if bound else None,
+            f"{name}_what": (bound.line["kind"] if bound.line else bound.said) if bound else None,
+            f"{name}_node": bound.line.get("node") if bound and bound.line else None,
+            f"{name}_file": file,
+            f"{name}_line": line,
+        }
+    row |= {"known": phase.known, "duration_us": phase.duration, "note": phase.note}
+    return row | {"duration_lo_us": limits[0] if limits else None, "duration_hi_us": limits[1] if limits else None}
+
+
+class _Scene:
+    """One incident's facts and what its phases share."""
+
+    def __init__(self, incident: Incident, facts: Facts) -> None:
+        self.incident, self.facts = incident, facts
+        self.rows = incident.facts(facts)
+        self.victim = incident.victim or ""
+        self.new: Promotion | None = incident.promotions[-1] if incident.promotions else None
+        self.limit = self.new.at if self.new else None
+        self.death = self._first(self._is_death)
+
+    def _first(
+        self, wanted: Callable[[Event], bool], since: int | None = None, until: int | None = None
+    ) -> Event | None:
+        return next(
+            (
+                event
+                for event in self.rows
+                if (since is None or event["ts_est"] >= since)
+                and (until is None or event["ts_est"] <= until)
+                and wanted(event)
+            ),
+            None,
+        )
+
+    # ---- what happened -----------------------------------------------------------------------------------------------
+
+    def _is_death(self, event: Event) -> bool:
+        kind = event["kind"]
+        if self.incident.cause.type == "planned":
+            return bool(event.get("planned")) or any(event is line for line in self.incident.cause.evidence[:1])
+        if kind in ("token_lost", "daemon_exit"):
+            return not (kind == "daemon_exit" and event.get("node") != self.victim)
+        if kind in ("exit", "hung"):
+            return event.get("peer") == self.victim
+        if kind == "start" and event.get("source") in OWN:
+            return event.get("node") == self.victim
+        if kind == "primary_lost":
+            return event.get("peer") == self.victim or not event.get("peer")
+        return self.facts.is_dead_broker(event) and subject(event) == self.victim
+
+    def fault(self) -> Phase:
+        if self.death is None:
+            return Phase("fault", note="no line says that anything had failed")
+        end = Bound.of(self.death)
+        if self.incident.cause.type == "planned":
+            return Phase("fault", end, end, "it was asked for")
+        begin = self._last_life(end)
+        if begin is None:
+            return Phase("fault", None, end, f"no sign of life of {self.victim or 'the primary'} before it")
+        return Phase("fault", begin, end, "it failed between the two")
+
+    def _lives(self, event: Event) -> bool:
+        """Where only the process died, a line of its node's other daemons says nothing."""
+        if self.incident.cause.type in ("crash", "controller"):
+            return True
+        return event.get("source") in OWN
+
+    def _last_life(self, death: Bound) -> Bound | None:
+        """The latest of: what it wrote itself, and the token that was still there before it was missed."""
+        found: list[Bound] = []
+        own = [e for e in self.facts.between(None, death.est) if e.get("node") == self.victim and self._lives(e)]
+        if own and self.incident.cause.type != "partition":
+            found.append(Bound.of(own[-1]))
+        if death.line is not None and death.line["kind"] == "token_lost" and attr(death.line, "token").isdigit():
+            token = int(attr(death.line, "token")) * 1000
+            found.append(
+                Bound(death.est - token, death.lo - token, death.hi - token, None, f"token {token // 1000} ms")
+            )
+        every = interval(death.line)
+        if every:
+            said = f"monitor every {every // 1000} ms"
+            found.append(Bound(death.est - every, death.lo - every, death.hi - every, None, said))
+        return max(found, key=lambda bound: bound.est, default=None)
+
+    # ---- detection, decision, fencing, promotion ---------------------------------------------------------------------
+
+    def cluster(self) -> list[Phase]:
+        if self.incident.cause.type == "planned":
+            asked = self.new.asked if self.new else None
+            decision = self._phase("decision", self.death, asked, "nothing says when the promotion was asked for")
+            return [Phase("detection", note="it was asked for"), decision, self._fencing(), self._promotion()]
+        known = self._known()
+        decided = self._decided(known)
+        detection = self._phase("detection", self.death, known, "nothing says when it was known")
+        decision = self._phase("decision", known, decided, "no plan and no request of a manager")
+        return [detection, decision, self._fencing(), self._promotion()]
+
+    def _phase(self, name: str, begin: Event | None, end: Event | None, missing: str) -> Phase:
+        if begin is None or end is None:
+            return Phase(name, Bound.of(begin) if begin else None, Bound.of(end) if end else None, missing)
+        return Phase(name, Bound.of(begin), Bound.of(end))
+
+    def _known(self) -> Event | None:
+        if self.death is None:
+            return None
+        since = self.death["ts_est"]
+        if self.death["kind"] == "token_lost":
+            ring = self._first(lambda e: e["kind"] == "membership" and bool(attr(e, "left")), since, self.limit)
+            return ring or self._first(lambda e: e["kind"] == "membership", since, self.limit)
+        if self.death["kind"] == "daemon_exit":
+            ring = self._first(lambda e: e["kind"] == "membership" and bool(attr(e, "left")), since, self.limit)
+            return ring or self._first(lambda e: e["kind"] == "fsa" and e.get("new") == "S_POLICY_ENGINE", since)
+        return self._first(lambda e: e["kind"] in ("election", "hung"), since, self.limit) or self.death
+
+    def _decided(self, known: Event | None) -> Event | None:
+        if known is None:
+            return None
+        return self._first(_is_decision, known["ts_est"], self.limit)
+
+    def _fencing(self) -> Phase:
+        since = self.death["ts_est"] if self.death else None
+        asked = self._first(lambda e: e["kind"] == "fence_request", since)
+        if asked is None:
+            done = self._first(lambda e: e["kind"] == "fence_op_done", since)
+            return Phase("fencing", None, Bound.of(done) if done else None, "no fencing was asked for")
+        told = [e for e in self.rows if e["kind"] == "fence_op_done" and e["ts_est"] >= asked["ts_est"]]
+        told = [e for e in told if e.get("peer") == asked.get("peer") and e.get("result") == "OK"]
+        # on the node that asked, there is no error of clocks in it
+        done = next((e for e in told if e.get("node") == asked.get("node")), told[0] if told else None)
+        return self._phase("fencing", asked, done, f"{asked.get('peer')} was never reported as fenced")
+
+    def _promotion(self) -> Phase:
+        if self.new is None:
+            return Phase("promotion", note="nobody was promoted")
+        note = "nothing says when it was asked for"
+        lines = self.new.lines
+        # the agent's result is the end for Pacemaker; else the broker's own line
+        told = [line for line in lines if line["kind"] == "op_result"]
+        return self._phase("promotion", self.new.asked, told[0] if told else self.new.done, note)
+
+    # ---- service -----------------------------------------------------------------------------------------------------
+
+    def service(self) -> list[Phase]:
+        if self.new is None:
+            return [Phase(name, note="nobody was promoted") for name in ("recovering", "path")]
+        return [self._recovering(self.new), self._path(self.new)]
+
+    def _recovering(self, new: Promotion) -> Phase:
+        active = self._first(lambda e: _is_state(e, new.node, "active"), new.at)
+        if new.node not in self.facts.own:
+            return Phase("recovering", note=f"no log of the broker on {new.node}")
+        begin = self._first(lambda e: _is_state(e, new.node, "recovering"), new.at - 1_000_000) or new.done
+        return self._phase("recovering", begin, active, f"{new.node} did not become active")
+
+    def _path(self, new: Promotion) -> Phase:
+        done = next((line for line in new.lines if line["kind"] == "op_result"), new.done)
+        started = self._first(lambda e: _is_start(e, new.node), done["ts_est"])
+        if started is None:
+            return Phase("path", None, None, f"no resource was started on {new.node}")
+        return Phase("path", Bound.of(done), Bound.of(started), f"{attr(started, 'resource')} on {new.node}")
+
+    # ---- clients -----------------------------------------------------------------------------------------------------
+
+    def clients(self) -> list[Phase]:
+        outages = self.incident.outages
+        names = ("first_client", "all_clients")
+        if not outages:
+            return [Phase(name, note="no client is known to have stood still") for name in names]
+        begin = Bound.of(self.new.done) if self.new else None
+        never = sorted({str(outage.get("client")) for outage in outages if outage["end"] is None})
+        since = self.new.done["ts_lo"] if self.new else None
+        back = [o for o in outages if o["end"] is not None and (since is None or o["end"] >= since)]
+        if not back:
+            return [Phase(name, begin, None, f"never back: {', '.join(never)}") for name in names]
+        first, last = min(back, key=_back), max(back, key=_back)
+        if never:
+            return [
+                Phase(names[0], begin, _gone_on(first)),
+                Phase(names[1], begin, None, f"never back: {', '.join(never)}"),
+            ]
+        return [Phase(names[0], begin, _gone_on(first)), Phase(names[1], begin, _gone_on(last))]
+
+    # ---- redundancy --------------------------------------------------------------------------------------------------
+
+    def redundancy(self) -> Phase:
+        new = self.new
+        if new is None:
+            return Phase("redundancy", note="nobody was promoted")
+        begin = Bound.of(new.done)
+        if not self.facts.own:
+            return Phase("redundancy", begin, None, "no log of any broker")
+        missing = {node for node in self.facts.brokers if node != new.node}
+        if not missing:
+            return Phase("redundancy", begin, None, "no backup is known")
+        for event in self.rows:
+            peer, ready = _listed(event, new) if event["ts_est"] >= new.at else ("", False)
+            missing = missing - {peer} if ready else missing | ({peer} - {""})
+            if not missing:
+                return Phase("redundancy", begin, Bound.of(event), f"last: {peer}")
+        return Phase("redundancy", begin, None, f"not ready again: {', '.join(sorted(missing))}")
+
+
+def _listed(event: Event, new: Promotion) -> tuple[str, bool]:
+    """(backup, is it ready now?) as the new primary says it, or the backup of itself; ("", False) if neither."""
+    if event.get("source") not in OWN:
+        return "", False
+    if event["kind"] == "membership" and event.get("node") == new.node and event.get("peer"):
+        return str(event["peer"]), event.get("result") == "ready"
+    node = str(event.get("node") or "")
+    return (node, True) if node != new.node and _is_state(event, node, "ready") else ("", False)
+
+
+def _is_decision(event: Event) -> bool:
+    if event["kind"] == "plan":
+        return attr(event, "task") in ("fence", "promote") and event.get("old") != "Stopped"
+    if event["kind"] == "promote_request":
+        return event.get("result") != "refused"
+    return bool(event["kind"] == "will_fence")
+
+
+def _is_state(event: Event, node: str, new: str) -> bool:
+    return (
+        event["kind"] == "state"
+        and event.get("source") in OWN
+        and event.get("node") == node
+        and event.get("new") == new
+    )
+
+
+def _is_start(event: Event, node: str) -> bool:
+    return (
+        event["kind"] == "op_result"
+        and attr(event, "task") == "start"
+        and event.get("result") == "ok"
+        and subject(event) == node
+    )
+
+
+def interval(event: Event | None) -> int | None:
+    """us between two monitors, from the operation's key `broker_monitor_1000`."""
+    if event is None or event["kind"] not in ("op_unexpected", "op_result"):
+        return None
+    milliseconds = attr(event, "op").rpartition("_")[2]
+    return int(milliseconds) * 1000 if milliseconds.isdigit() and int(milliseconds) else None
+
+
+def _back(outage: Mapping[str, Any]) -> tuple[int, str]:
+    return outage["end"], str(outage.get("client"))
+
+
+def _gone_on(outage: Mapping[str, Any]) -> Bound:
+    error = int(outage.get("error") or 0)
+    return Bound(outage["end"], outage["end"] - error, outage["end"] + error, None, f"client {outage.get('client')}")
+
+
+def total(found: Iterable[Phase]) -> int | None:
+    """us from the first sign of death until the service was there again for new connections; None if it never was."""
+    by_name = {phase.name: phase for phase in found}
+    death = by_name["fault"].end
+    ends = [by_name[name].end for name in ("promotion", "recovering", "path")]
+    known = [bound.est for bound in ends if bound is not None]
+    return max(known) - death.est if known and death is not None else None

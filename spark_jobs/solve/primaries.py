@@ -1,0 +1,329 @@
+"""Who was primary from when to when, and whether two could confirm at once (pure).
+
+A span is [from_lo, from_hi, to_lo, to_hi] in us for each promotion: it began between the first two, and ended between
+the others.  The end is what comes first of
+
+    its own line (demote, stop)                          a moment, known as well as the line's time
+    a fencing done, an exit, `not running`, a restart    it had ended by then; it lived at its last line before
+
+to_hi is None if nothing says that it ended: then nothing is excluded.  A sign of death is not believed if the broker
+goes on writing after it.
+
+Two spans of two nodes:
+    roles     excluded: the one had ended before the other began, by bounds or because one node's clock saw both in this
+              order (fencing done, then promotion asked for); certain: both held the role for some time; else possible
+    verdict   what could be confirmed: excluded as the roles; certain if both held the role and the old one certainly
+              confirmed after the new one was promoted; else possible
+
+    margin_ms     from the old one's end to the new one's begin, as best known; negative: so long did they overlap
+    error_ms      of the clocks and the logs' resolution in it
+    margin_lo_ms, margin_hi_ms    what is certain
+
+Confirms: a broker's `confirm_sent` samples how far it has confirmed, so two samples with a difference are a confirm
+between them; one with first_pos is a confirm.  No confirm seen proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from spark_jobs.schema import Event
+from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, place, subject
+
+EXCLUDED, POSSIBLE, CERTAIN = "excluded", "possible", "certain"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Span:
+    """`ends`: every line that says it had ended, the first one first; `last_sign`: the last line it wrote before."""
+
+    promotion: Promotion
+    to_lo: int | None
+    to_hi: int | None
+    to_est: int | None
+    end: Event | None
+    ends: tuple[Event, ...]
+    last_sign: Event | None
+    confirms: tuple[tuple[int, int, Event], ...] = field(default=(), repr=False)
+
+    @property
+    def node(self) -> str:
+        return self.promotion.node
+
+    @property
+    def term(self) -> int | None:
+        return self.promotion.term
+
+
+def spans(facts: Facts) -> list[Span]:
+    """By time; one for each promotion."""
+    return [_span(facts, number) for number in range(len(facts.promotions))]
+
+
+def span_rows(found: Iterable[Span], cluster: str = "") -> list[Row]:
+    """As the table `primary_spans` has them."""
+    return [_span_row(span, cluster) for span in found]
+
+
+def _span_row(span: Span, cluster: str) -> Row:
+    begin, end = place(span.promotion.done), place(span.end) if span.end else ("", 0)
+    return {
+        "cluster": cluster,
+        "node": span.node,
+        "term": span.term,
+        "from_lo": span.promotion.lo,
+        "from_est": span.promotion.at,
+        "from_hi": span.promotion.hi,
+        "to_lo": span.to_lo,
+        "to_est": span.to_est,
+        "to_hi": span.to_hi,
+        "from_kind": span.promotion.done["kind"],
+        "from_file": begin[0],
+        "from_line": begin[1],
+        "to_kind": span.end["kind"] if span.end else None,
+        "to_file": end[0],
+        "to_line": end[1],
+        "confirms": len(span.confirms),
+        "first_confirm": span.confirms[0][0] if span.confirms else None,
+        "last_confirm": span.confirms[-1][1] if span.confirms else None,
+    }
+
+
+# ---- one span -------------------------------------------------------------------------------------------------------
+
+
+def _span(facts: Facts, number: int) -> Span:
+    promotion = facts.promotions[number]
+    again = next((other.at for other in facts.promotions[number + 1 :] if other.node == promotion.node), None)
+    floor = _floor(promotion)
+    rows = [row for row in facts.between(promotion.at, again) if row["ts_lo"] > floor]
+    ends = _believed([row for row in rows if _ends(row, promotion, facts)], rows, promotion.node)
+    confirms = tuple(_confirms(rows, promotion))
+    if not ends:
+        signs = _signs(rows, promotion.node, None)
+        return Span(promotion, _lived(promotion, signs), None, None, None, (), signs[-1] if signs else None, confirms)
+    end = ends[0]
+    signs = _signs(rows, promotion.node, end)
+    exact = end.get("node") == promotion.node and end["kind"] in ("demote", "stop", "log_end", "state")
+    to_lo = end["ts_lo"] if exact and end.get("source") in OWN else min(_lived(promotion, signs), end["ts_hi"])
+    last = signs[-1] if signs else None
+    return Span(promotion, to_lo, end["ts_hi"], end["ts_est"], end, tuple(ends), last, confirms)
+
+
+def _floor(promotion: Promotion) -> int:
+    """Lines of before it (of the life before this promotion) say nothing about its end."""
+    return promotion.lo if promotion.lo is not None else promotion.at
+
+
+def _ends(event: Event, promotion: Promotion, facts: Facts) -> bool:
+    """Does it say that the node is not primary any more?"""
+    kind, source, node = event["kind"], event.get("source"), promotion.node
+    if source in OWN:
+        stepped = kind == "state" and event.get("old") in ("active", "recovering") and event.get("new") == "joining"
+        return event.get("node") == node and (kind in ("demote", "stop", "log_end", "start", "fenced_self") or stepped)
+    if source == MANAGER:
+        return event.get("peer") == node and kind in ("exit", "start")
+    if kind == "fence_op_done":
+        return event.get("peer") == node and event.get("result") == "OK"
+    return _ended_by_agent(event, node, facts)
+
+
+def _ended_by_agent(event: Event, node: str, facts: Facts) -> bool:
+    if subject(event) != node:
+        return False
+    if event["kind"] in ("op_result", "op_confirmed") and attr(event, "task") in ("demote", "stop"):
+        return event.get("result") in ("ok", "not running") and _is_role(event)
+    return facts.is_dead_broker(event) and event.get("result") == "not running"
+
+
+def _is_role(event: Event) -> bool:
+    """`demote` is only there for the broker; a `stop` may be that of any resource, so it does not count."""
+    return attr(event, "task") == "demote"
+
+
+def _believed(ends: Sequence[Event], rows: Sequence[Event], node: str) -> list[Event]:
+    """Without those after which the broker still wrote: that fencing was none."""
+    return [end for end in ends if end.get("source") in OWN or not _lives_after(end, rows, node)]
+
+
+def _lives_after(end: Event, rows: Sequence[Event], node: str) -> bool:
+    for row in rows:
+        if row.get("source") not in OWN or row.get("node") != node:
+            continue
+        if row["kind"] == "start":
+            return False
+        if row["ts_lo"] > end["ts_hi"]:
+            return True
+    return False
+
+
+def _signs(rows: Iterable[Event], node: str, end: Event | None) -> list[Event]:
+    """What the broker wrote as this primary, certainly before the end."""
+    own = [row for row in rows if row.get("source") in OWN and row.get("node") == node]
+    return [row for row in own if end is None or row["ts_hi"] <= end["ts_hi"]]
+
+
+def _lived(promotion: Promotion, signs: Sequence[Event]) -> int:
+    return int(max([promotion.done["ts_lo"], *(row["ts_lo"] for row in signs)]))
+
+
+def _confirms(rows: Iterable[Event], promotion: Promotion) -> Iterable[tuple[int, int, Event]]:
+    """(earliest, latest, line) of what it certainly confirmed."""
+    own = [
+        row
+        for row in rows
+        if row["kind"] == "confirm_sent"
+        and row.get("node") == promotion.node
+        and row.get("last_pos") is not None
+        and promotion.term in (None, row.get("term"))
+    ]
+    for row in own[:1]:
+        if row.get("first_pos") is not None:
+            yield row["ts_lo"], row["ts_hi"], row
+    for before, row in pairwise(own):
+        if row.get("first_pos") is not None:
+            yield row["ts_lo"], row["ts_hi"], row
+        elif row["last_pos"] > before["last_pos"]:
+            yield before["ts_lo"], row["ts_hi"], row
+
+
+# ---- two spans ------------------------------------------------------------------------------------------------------
+
+
+def duals(found: Sequence[Span], facts: Facts, cluster: str = "") -> list[Row]:
+    """As the table `dual` has them: each span with the one before it, and all pairs that are not excluded."""
+    rows = []
+    for number, new in enumerate(found):
+        for index, old in enumerate(found[:number]):
+            if old.node == new.node:
+                continue
+            row = _dual(old, new, facts, cluster)
+            if index == number - 1 or row["roles"] != EXCLUDED:
+                rows.append(row)
+    return rows
+
+
+def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
+    order = _seen_in_order(old, new, facts)
+    roles = _roles(old, new, order is not None)
+    late = [confirm for confirm in old.confirms if confirm[0] > new.promotion.hi]
+    evidence = [*(order or ()), *(event for event in (old.end, new.promotion.done) if event)]
+    if roles != EXCLUDED:
+        evidence += [event for _, _, event in late[:3]]
+    verdict = CERTAIN if roles == CERTAIN and late else EXCLUDED if roles == EXCLUDED else POSSIBLE
+    return {
+        "cluster": cluster,
+        "old_node": old.node,
+        "old_term": old.term,
+        "new_node": new.node,
+        "new_term": new.term,
+        "at": new.promotion.at,
+        "roles": roles,
+        "verdict": verdict,
+        **_margins(old, new),
+        "why": _why(old, new, roles, order, late),
+        "confirms_by_old": len(late) if roles != EXCLUDED else 0,
+        "confirms_by_new": _confirms_beside(old, new) if roles != EXCLUDED else 0,
+        "signs": _independent(old, new, facts),
+        "evidence": list(dict.fromkeys(f"{name}:{number}" for name, number in map(place, evidence))),
+    }
+
+
+def _confirms_beside(old: Span, new: Span) -> int:
+    return sum(old.to_lo is not None and latest <= old.to_lo for _, latest, _ in new.confirms)
+
+
+def _roles(old: Span, new: Span, in_order: bool) -> str:
+    begin = new.promotion.lo
+    if in_order or (old.to_hi is not None and begin is not None and old.to_hi <= begin):
+        return EXCLUDED
+    if old.to_lo is not None and old.to_lo > new.promotion.hi:
+        return CERTAIN
+    return POSSIBLE
+
+
+def _seen_in_order(old: Span, new: Span, facts: Facts) -> tuple[Event, Event] | None:
+    """One node's clock saw the old one's end before the new one's promotion was asked for: no error of clocks in it."""
+    asked = new.promotion.asked
+    if asked is None:
+        return None
+    for end in old.ends:
+        same = end.get("node") == asked.get("node") and end["ts_wall"] < asked["ts_wall"]
+        # a clock that was set back in between would show them in the wrong order
+        if same and not _set_between(end, asked):
+            return end, asked
+    return None
+
+
+def _set_between(first: Event, second: Event) -> bool:
+    if first.get("boot_id") != second.get("boot_id") or None in (first.get("ts_mono"), second.get("ts_mono")):
+        return False
+    return bool(first["ts_mono"] >= second["ts_mono"])
+
+
+def _margins(old: Span, new: Span) -> Row:
+    begin = new.promotion
+    if old.to_est is None or old.to_hi is None or old.end is None:
+        return dict.fromkeys(("margin_ms", "error_ms", "margin_lo_ms", "margin_hi_ms"))
+    error = (begin.done["ts_hi"] - begin.done["ts_lo"] + old.end["ts_hi"] - old.end["ts_lo"]) / 2
+    return {
+        "margin_ms": (begin.at - old.to_est) / 1000,
+        "error_ms": error / 1000,
+        "margin_lo_ms": None if begin.lo is None else (begin.lo - old.to_hi) / 1000,
+        "margin_hi_ms": None if old.to_lo is None else (begin.hi - old.to_lo) / 1000,
+    }
+
+
+def _why(
+    old: Span, new: Span, roles: str, order: tuple[Event, Event] | None, late: Sequence[tuple[int, int, Event]]
+) -> str:
+    if order is not None:
+        return f"{order[0].get('node')} saw {_called(order[0])} before it asked for the promotion of {new.node}"
+    if old.end is None:
+        return f"nothing says when {old.node} ended"
+    if roles == EXCLUDED:
+        return f"{_called(old.end)} before {new.node} was promoted"
+    if roles == CERTAIN:
+        both = "and confirmed meanwhile" if late else "no confirm of it is seen meanwhile"
+        return f"{old.node} held the role until {_called(old.end)}, {both}"
+    if new.promotion.lo is None:
+        return f"nothing says since when {new.node} was primary"
+    return "the bounds of the two times overlap"
+
+
+def _called(event: Event) -> str:
+    about = subject(event)
+    names = {
+        "fence_op_done": f"{about} was fenced",
+        "exit": f"{about} had ended",
+        "op_unexpected": f"{about} was not running",
+        "op_confirmed": f"{about} was demoted",
+        "op_result": f"{about} was demoted",
+        "start": f"{about} was started anew",
+        "demote": f"{about} stepped down",
+    }
+    return names.get(event["kind"], f"{about}: {event['kind']}")
+
+
+def _independent(old: Span, new: Span, facts: Facts) -> list[str]:
+    """Signs of two primaries that need no times."""
+    found = []
+    if old.term is not None and old.term == new.term:
+        found.append(f"term {old.term} on {old.node} and {new.node}")
+    rings: dict[str, set[str]] = {}
+    begin = old.promotion.at
+    for event in facts.between(max(begin, new.promotion.at - 120_000_000), new.promotion.at + 1):
+        if event["kind"] == "membership" and attr(event, "left") and attr(event, "ring_seq"):
+            rings.setdefault(attr(event, "ring_seq"), set()).add(attr(event, "ring"))
+    found += [f"rings {' and '.join(sorted(names))}" for names in rings.values() if len(names) > 1]
+    return found
+
+
+def worst(rows: Iterable[Row]) -> str | None:
+    """The verdict over several pairs; None without any."""
+    ranks = {EXCLUDED: 0, POSSIBLE: 1, CERTAIN: 2}
+    return max((row["verdict"] for row in rows), key=ranks.__getitem__, default=None)

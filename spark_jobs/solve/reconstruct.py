@@ -1,0 +1,82 @@
+"""All small tables of one cluster from its facts (pure): what the jobs `incidents` to `hints` write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from spark_jobs.schema import Event
+from spark_jobs.solve import budget, hints, incidents, near_misses, phases, primaries
+from spark_jobs.solve.signs import Facts
+
+Row = dict[str, Any]
+_TEXT, _LONG, _YES, _REAL, _TEXTS = "string", "bigint", "boolean", "double", "array<string>"
+
+
+def _columns(**names: str) -> dict[str, str]:
+    """Column -> type, of names grouped by type."""
+    return {name: type_ for group, type_ in _TYPES.items() for name in names.get(group, "").split()}
+
+
+_TYPES: Final = {"text": _TEXT, "long": _LONG, "yes": _YES, "real": _REAL, "texts": _TEXTS}
+_BOUND: Final = "{0} {0}_lo {0}_hi {0}_line"
+_WHERE: Final = "{0}_what {0}_node {0}_file"
+TABLES: Final = {
+    "incidents": _columns(
+        text="cluster incident type old_primary new_primary why file dual",
+        long="begin end term promotions seeds outages other_outages line_no total_us",
+        yes="planned failover",
+        texts="evidence unknown",
+    ),
+    "phases": _columns(
+        text=f"cluster incident phase note {_WHERE.format('begin')} {_WHERE.format('end')}",
+        long=f"number {_BOUND.format('begin')} {_BOUND.format('end')} duration_us duration_lo_us duration_hi_us",
+        yes="known",
+    ),
+    "budget": _columns(text="incident phase setting", long="duration_us setting_us", real="share"),
+    "primary_spans": _columns(
+        text="cluster node from_kind from_file to_kind to_file",
+        long="term from_lo from_est from_hi to_lo to_est to_hi from_line to_line confirms first_confirm last_confirm",
+    ),
+    "dual": _columns(
+        text="cluster incident old_node new_node roles verdict why",
+        long="old_term new_term at confirms_by_old confirms_by_new",
+        real="margin_ms error_ms margin_lo_ms margin_hi_ms",
+        texts="signs evidence",
+    ),
+    "near_misses": _columns(text="cluster incident kind node text", long="at", texts="evidence"),
+    "hints": _columns(text="cluster incident rule text confidence", texts="evidence"),
+}
+"""Table -> column -> type in words of Spark's SQL; NULL where it is not known."""
+
+
+def tables(
+    events: Iterable[Event], outages: Iterable[Mapping[str, Any]] = (), cluster: str = ""
+) -> dict[str, list[Row]]:
+    """Rows of each of TABLES, in an order that depends on nothing but the events.
+
+    `events`: facts of one cluster with ts_est, ts_lo, ts_hi (others are ignored), collapsed by `parse.collapse`;
+    `outages`: client, begin, end (None if it never came back), us on the common axis.
+    """
+    facts = Facts.of(events)
+    found = incidents.find(facts, outages, cluster)
+    spans = primaries.spans(facts)
+    dual = [{**row, "incident": _incident(found, row["at"])} for row in primaries.duals(spans, facts, cluster)]
+    near = [{**row, "incident": _incident(found, row["at"])} for row in near_misses.rows(spans, facts, cluster)]
+    made: dict[str, list[Row]] = {name: [] for name in TABLES}
+    made["incidents"] = incidents.rows(found, facts)
+    for incident, row in zip(found, made["incidents"], strict=True):
+        here = phases.find(incident, facts)
+        mine = [miss for miss in near if miss["incident"] == incident.id]
+        row["total_us"] = phases.total(here)
+        row["dual"] = primaries.worst(pair for pair in dual if pair["incident"] == incident.id)
+        made["phases"] += phases.rows(here, incident)
+        made["budget"] += budget.rows(here, incident, facts)
+        made["hints"] += hints.find(incident, facts, here, mine, found)
+    return made | {"primary_spans": primaries.span_rows(spans, cluster), "dual": dual, "near_misses": near}
+
+
+def _incident(found: Iterable[incidents.Incident], at: int) -> str | None:
+    """That in which it happened, or which came next; None for what was long before all of them (a bring-up)."""
+    inside = [incident.id for incident in found if (incident.since or incident.begin) <= at]
+    return inside[-1] if inside else None

@@ -1,0 +1,256 @@
+"""What the facts of brokers, their manager, Pacemaker and Corosync are signs of (pure).
+
+A fact is an event that is about no message, with `ts_est`, `ts_lo`, `ts_hi` (us) from the clock solver.  Whatever is
+compared between two nodes is compared by these bounds; two lines of one node by what its own clock says.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from spark_jobs.schema import MESSAGE_KINDS, Event
+
+OWN: Final = ("broker", "text")
+"""Sources in which a broker speaks of itself."""
+MANAGER: Final = "qpid-cluster"
+CLUSTER: Final = ("pacemaker", "corosync", "syslog")
+SECOND: Final = 1_000_000
+MERGE: Final = 10 * SECOND
+"""us between what a broker, its manager and Pacemaker say about one promotion, at most."""
+_SEQUENCE: Final = (1 << 48) - 1
+_SAMPLES: Final = frozenset({"repl_send", "repl_recv", "confirm_sent", "clock"})
+
+
+def timed(event: Event) -> Event:
+    """The event with bounds from its resolution alone: for one clock, or where nobody can solve the clocks."""
+    wall, resolution = event["ts_wall"], max(event.get("ts_res") or 1, 1)
+    return {**event, "ts_est": wall, "ts_lo": wall, "ts_hi": wall + resolution - 1}
+
+
+def place(event: Event) -> tuple[str, int]:
+    """(file, line)"""
+    return event.get("file") or "", event.get("line_no") or 0
+
+
+def key(event: Event) -> tuple[Any, ...]:
+    """An order that does not depend on that of the files."""
+    return (
+        event["ts_est"],
+        event.get("node") or "",
+        event.get("seq") or 0,
+        event.get("line_no") or 0,
+        event.get("source") or "",
+        event["kind"],
+        event.get("file") or "",
+    )
+
+
+def attr(event: Event, name: str, default: str = "") -> str:
+    return str((event.get("attrs") or {}).get(name, default))
+
+
+def sequence(event: Event) -> int | None:
+    """A position without its epoch: it goes on from one primary to the next."""
+    return None if event.get("last_pos") is None else event["last_pos"] & _SEQUENCE
+
+
+def is_failed_monitor(event: Event) -> bool:
+    """The manager looked, and the resource is not there or does not answer."""
+    if event["kind"] not in ("op_unexpected", "op_result") or attr(event, "task") != "monitor":
+        return False
+    # a probe (interval 0) expects nothing, and finds what runs: no failure
+    if attr(event, "op").endswith("_0"):
+        return False
+    return (event.get("result") or "").lower() not in ("", "ok", "promoted", "cancelled")
+
+
+def subject(event: Event) -> str:
+    """The node that a fact is about."""
+    if event["kind"] in ("op_result", "op_unexpected", "op_confirmed", "initiate", "op_request", "plan"):
+        return attr(event, "target") or event.get("peer") or event.get("node") or ""
+    if event.get("source") == MANAGER or event["kind"] in ("will_fence", "fence_request", "fence_op_done"):
+        return event.get("peer") or ""
+    return event.get("node") or ""
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """`done`: the best line that says it; `asked`: that somebody asked for it; `lines`: all that say it.
+
+    `lo`, `hi`: us; `lo` is None if nothing says since when at the earliest."""
+
+    node: str
+    term: int | None
+    asked: Event | None
+    done: Event
+    lines: tuple[Event, ...]
+
+    @property
+    def at(self) -> int:
+        return int(self.done["ts_est"])
+
+    @property
+    def hi(self) -> int:
+        return int(self.done["ts_hi"])
+
+    @property
+    def lo(self) -> int | None:
+        own = [event["ts_lo"] for event in self.lines if (_rank(event) or 0) < _RANK_TOLD]
+        if own:
+            return int(min(own))
+        return None if self.asked is None else int(self.asked["ts_lo"])
+
+
+_RANK_TOLD: Final = 2
+
+
+def _rank(event: Event) -> int | None:
+    """How well a line says that its subject has been promoted; None if it does not."""
+    kind, source = event["kind"], event.get("source")
+    if source in OWN and (kind == "promoted" or (kind == "state" and event.get("new") == "recovering")):
+        return (0 if kind == "promoted" else 1) if source == "broker" else _RANK_TOLD + (kind != "promoted")
+    if kind == "op_result" and attr(event, "task") == "promote" and event.get("result") == "ok":
+        return 4
+    if source == MANAGER and kind == "promoted":
+        return 5
+    if source in OWN and kind == "state" and event.get("new") == "active":
+        return 6
+    return None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All facts of one cluster, in order, and what is read from them."""
+
+    rows: tuple[Event, ...]
+    times: tuple[int, ...] = field(repr=False)
+    torn: tuple[str, ...] = ()
+    """Files whose last line has no end."""
+
+    @staticmethod
+    def of(events: Iterable[Event]) -> Facts:
+        given = list(events)
+        timely = (e for e in given if e["kind"] not in MESSAGE_KINDS and e.get("ts_wall") is not None and "ts_est" in e)
+        rows = tuple(sorted(timely, key=key))
+        torn = tuple(sorted({str(event.get("file")) for event in given if event["kind"] == "torn"}))
+        return Facts(rows, tuple(event["ts_est"] for event in rows), torn)
+
+    def between(self, begin: int | None, end: int | None) -> Sequence[Event]:
+        """With ts_est in [begin, end)."""
+        low = 0 if begin is None else bisect_right(self.times, begin - 1)
+        high = len(self.rows) if end is None else bisect_right(self.times, end - 1)
+        return self.rows[low:high]
+
+    @cached_property
+    def kinds(self) -> dict[str, list[Event]]:
+        found: dict[str, list[Event]] = defaultdict(list)
+        for event in self.rows:
+            found[event["kind"]].append(event)
+        return dict(found)
+
+    def of_kind(self, *kinds: str) -> list[Event]:
+        return sorted((event for kind in kinds for event in self.kinds.get(kind, ())), key=key)
+
+    @cached_property
+    def own(self) -> dict[str, list[Event]]:
+        """Node -> what its broker wrote."""
+        found: dict[str, list[Event]] = defaultdict(list)
+        for event in self.rows:
+            if event.get("source") in OWN:
+                found[event.get("node") or ""].append(event)
+        return dict(found)
+
+    @cached_property
+    def written(self) -> set[str]:
+        """Nodes of which there is a log, of a broker or of the cluster's software."""
+        return {event.get("node") or "" for event in self.rows if event.get("source") in (*OWN, *CLUSTER)}
+
+    @cached_property
+    def clients(self) -> bool:
+        """Is there any log of a client?"""
+        return any(event.get("source") == "client" for event in self.rows)
+
+    @cached_property
+    def promotions(self) -> list[Promotion]:
+        """By time; what several logs say about one is one."""
+        groups: list[list[Event]] = []
+        last: dict[str, list[Event]] = {}
+        for event in self.rows:
+            if _rank(event) is None:
+                continue
+            node = subject(event)
+            group = last.get(node)
+            if group is not None and groups[-1] is group and _same(group, event):
+                group.append(event)
+            elif event["kind"] != "state" or event.get("new") != "active" or not self._promoted_before(last, event):
+                last[node] = [event]
+                groups.append(last[node])
+        return [self._promotion(group) for group in groups]
+
+    def _promoted_before(self, last: dict[str, list[Event]], event: Event) -> bool:
+        """Is an `active` long after its own promotion no promotion of its own?"""
+        group = last.get(subject(event))
+        return group is not None and (event.get("term") in {row.get("term") for row in group} or not event.get("term"))
+
+    def _promotion(self, group: list[Event]) -> Promotion:
+        done = min(group, key=lambda event: (_rank(event), key(event)))
+        terms = [event["term"] for event in group if event.get("term") and event.get("source") in OWN]
+        return Promotion(subject(done), max(terms, default=None), self._asked(done, group), done, tuple(group))
+
+    def _asked(self, done: Event, group: list[Event]) -> Event | None:
+        """The last request before it, of those who ask: DC, target, manager, the broker itself."""
+        node, first = subject(done), min(event["ts_hi"] for event in group)
+        asked = [
+            event
+            for event in self.between(first - 5 * 60 * SECOND, first + 1)
+            if subject(event) == node and _asks(event)
+        ]
+        begins = [event for event in asked if event["kind"] == "initiate"]
+        return begins[-1] if begins else asked[-1] if asked else None
+
+    def primary_at(self, moment: int) -> Promotion | None:
+        """Whom the last promotion before that moment made primary."""
+        before = [promotion for promotion in self.promotions if promotion.at < moment]
+        return before[-1] if before else None
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """Of Pacemaker: those that can be promoted."""
+        named = [e for e in self.rows if attr(e, "task") in ("promote", "demote") and attr(e, "resource")]
+        return frozenset(attr(event, "resource").partition(":")[0] for event in named)
+
+    def is_dead_broker(self, event: Event) -> bool:
+        """A failed monitor of the broker's own resource, as far as one can tell."""
+        return is_failed_monitor(event) and (
+            not self.resources or attr(event, "resource").partition(":")[0] in self.resources
+        )
+
+    @cached_property
+    def brokers(self) -> list[str]:
+        names = set(self.own) | {promotion.node for promotion in self.promotions}
+        for event in self.rows:
+            if event.get("source") == MANAGER and event["kind"] == "start" and event.get("peer"):
+                names.add(event["peer"])
+            elif event["kind"] in ("backup_connected", "membership") and event.get("source") in OWN:
+                names.add(event.get("peer") or "")
+        return sorted(names - {""})
+
+    def first(self, wanted: Callable[[Event], bool], begin: int | None = None, end: int | None = None) -> Event | None:
+        """The first one in [begin, end) that is wanted."""
+        return next((event for event in self.between(begin, end) if wanted(event)), None)
+
+
+def _asks(event: Event) -> bool:
+    if event["kind"] in ("initiate", "op_request"):
+        return attr(event, "task") == "promote"
+    return event["kind"] == "promote_request" and event.get("result") != "refused"
+
+
+def _same(group: list[Event], event: Event) -> bool:
+    terms = {row["term"] for row in [*group, event] if row.get("term") and row.get("source") in OWN}
+    return len(terms) <= 1 and event["ts_lo"] - group[0]["ts_hi"] <= MERGE
