@@ -103,7 +103,7 @@ fuzz: $(BUILT)
 $(INSTALLED): setup.cfg pyproject.toml setup.py
 	@bash tools/need_system_packages.sh $(PYTHON)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,client]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,client,spark]'
 	@touch $@
 
 # Installing has just built the core, too.

@@ -1,0 +1,1 @@
+"""Where the big queries run: Spark, or DuckDB on one machine."""

@@ -1,0 +1,90 @@
+"""What the jobs ask of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from spark_jobs.sql.dialect import Dialect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, Any]
+ROWS_MAX: Final = 1_000_000
+"""More rows than this are no small result: whoever asks for them has made a mistake."""
+CORRUPT: Final = "_corrupt_record"
+"""Column of a JSON line that is none."""
+
+
+class TooManyRows(RuntimeError):
+    """A query for a small result gave a big one."""
+
+
+class Engine(Protocol):
+    """Names of views are plain words.  Paths are local ones or s3a://.  An error in a query is the engine's own."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def exists(self, path: str) -> bool:
+        """Is there a table?"""
+
+    def load(self, name: str, path: str) -> None:
+        """A view of a Parquet table; raises FileNotFoundError."""
+
+    def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
+        """Write what a query gives as Parquet (zstd), in place of what was there; `partitions`: columns."""
+
+    def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
+        """A view of files of JSON lines.  `columns` in Spark's DDL, a bigint or text that is none is NULL; a line that
+        is no JSON has only the column CORRUPT."""
+
+    def view(self, name: str, query: str) -> None:
+        """Give a query a name; it runs each time that it is used."""
+
+    def table(self, name: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """A view of rows of ours; `columns` in Spark's DDL."""
+
+    def rows(self, query: str, limit: int = ROWS_MAX) -> list[Row]:
+        """A small result; raises TooManyRows beyond `limit`."""
+
+    def close(self) -> None:
+        """Views end; a Spark session that was given stays."""
+
+
+def checked(rows: list[Row], limit: int, query: str) -> list[Row]:
+    """Raises TooManyRows."""
+    if len(rows) > limit:
+        raise TooManyRows(f"more than {limit} rows, wanted a small result, of: {' '.join(query.split())[:200]}")
+    return rows
+
+
+def columns_of(ddl: str) -> list[tuple[str, str]]:
+    """(name, type) of a DDL, in lower case: `a bigint, b map<string,string>`."""
+    found: list[tuple[str, str]] = []
+    for part in ddl.replace("map<string,string>", "texts").split(","):
+        name, kind = part.split()
+        found.append((name, "map<string,string>" if kind == "texts" else kind.lower()))
+    return found
+
+
+def arrow(columns: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows as an Arrow table; what a row lacks is NULL, what no column has is left out."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(), "double": pa.float64(),
+        "map<string,string>": pa.map_(pa.string(), pa.string()),
+    }  # fmt: skip
+    listed = list(rows)
+    named = [(name, types[kind]) for name, kind in columns_of(columns)]
+    arrays = {name: pa.array([_plain(row.get(name)) for row in listed], kind) for name, kind in named}
+    return pa.table(arrays, schema=pa.schema(named))
+
+
+def _plain(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, dict) else value

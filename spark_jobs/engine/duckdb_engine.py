@@ -1,0 +1,117 @@
+"""DuckDB: one machine, no JVM."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked, columns_of
+from spark_jobs.sql.dialect import DUCKDB, Dialect
+
+_TYPES = {"string": "varchar", "map<string,string>": "map(varchar, varchar)"}
+
+
+class DuckEngine:
+    """`threads`: None is one for each core.  `memory`: as `4GB`; what does not fit goes to `scratch`."""
+
+    def __init__(self, threads: int | None = None, memory: str | None = None, scratch: Path | None = None) -> None:
+        import duckdb
+
+        self._connection = duckdb.connect()
+        wanted = {"threads": threads, "memory_limit": memory, "temp_directory": scratch and str(scratch)}
+        for name, value in wanted.items():
+            if value is not None:
+                self._connection.execute(f"set {name} = {_text(value)}")
+        self._connection.execute("set preserve_insertion_order = false")
+
+    @property
+    def name(self) -> str:
+        return "duckdb"
+
+    @property
+    def dialect(self) -> Dialect:
+        return DUCKDB
+
+    def exists(self, path: str) -> bool:
+        return bool(self._connection.execute(f"select 1 from glob({_text(_files(path))}) limit 1").fetchall())
+
+    def load(self, name: str, path: str) -> None:
+        if not self.exists(path):
+            raise FileNotFoundError(f"{path}: no such table")
+        found = f"read_parquet({_text(_files(path))}, hive_partitioning = true, union_by_name = true)"
+        self.view(name, f"select * from {found}")
+
+    def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
+        """Written beside and renamed, so that a reader sees the old table or the new one."""
+        if "://" in path:
+            self._copy(query, path, partitions, "overwrite_or_ignore true")
+            return
+        place = Path(path)
+        beside = place.with_name(f".{place.name}.new")
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        self._copy(query, str(beside), partitions, "")
+        if place.is_dir():
+            shutil.rmtree(place)
+        elif place.exists():
+            place.unlink()
+        beside.rename(place)
+
+    def _copy(self, query: str, path: str, partitions: Sequence[str], more: str) -> None:
+        options = ["format parquet", "compression zstd", *([more] if more else [])]
+        if partitions:
+            options.append(f"partition_by ({', '.join(partitions)})")
+        else:
+            path = f"{path}/part-0.parquet"
+        self._connection.execute(f"copy ({query}) to {_text(path)} ({', '.join(options)})")
+
+    def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
+        """Lines as text first: `read_json` has no word for a line that is none."""
+        listed = ", ".join(map(_text, paths))
+        lines = f"read_csv([{listed}], columns = {{'line': 'varchar'}}, header = false, delim = '\\x01'"
+        lines += ", quote = '', escape = '', auto_detect = false, strict_mode = false, null_padding = true)"
+        fields = ", ".join(_field(column, kind) for column, kind in columns_of(columns))
+        self.view(
+            name,
+            f"select {fields}, case when json is null then line end as {CORRUPT} from "
+            f"(select line, case when json_valid(line) then cast(line as json) end as json from {lines} "
+            "where trim(line) <> '')",
+        )
+
+    def view(self, name: str, query: str) -> None:
+        self._connection.execute(f"create or replace temp view {name} as {query}")
+
+    def table(self, name: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._connection.register("rows_of_ours", arrow(columns, rows))
+        self._connection.execute(f"create or replace temp table {name}_rows as select * from rows_of_ours")
+        self._connection.unregister("rows_of_ours")
+        self.view(name, f"select * from {name}_rows")
+
+    def rows(self, query: str, limit: int = ROWS_MAX) -> list[Row]:
+        found = self._connection.sql(f"select * from ({query}) limit {limit + 1}")
+        return checked(found.to_arrow_table().to_pylist() if found is not None else [], limit, query)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _files(path: str) -> str:
+    return path if path.endswith(".parquet") else f"{path}/**/*.parquet"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int):
+        return str(value)
+    quoted = str(value).replace("'", "''")
+    return f"'{quoted}'"
+
+
+def _field(name: str, kind: str) -> str:
+    path = f"$.{name}"
+    if kind == "string":
+        return f"json ->> '{path}' as {name}"
+    if kind == "boolean":
+        return f"case json ->> '{path}' when 'true' then true when 'false' then false end as {name}"
+    return f"try_cast(json -> '{path}' as {_TYPES.get(kind, kind)}) as {name}"

@@ -1,0 +1,49 @@
+"""The reduced tables that several jobs read: `activity`, `takings` and `message_lives`; each one pass over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_jobs.engine.base import Engine
+from spark_jobs.jobs.options import Options
+from spark_jobs.sql import messages, windows
+from spark_jobs.workspace import Workspace
+
+SPANS = "incident string, cluster string, ts_begin bigint, ts_end bigint"
+FOREVER = 2**62
+
+
+def run(engine: Engine, workspace: Workspace, options: Options) -> None:
+    """events_raw → activity, takings, message_lives."""
+    events, clock = "events_raw", options.clock
+    wanted: dict[str, Callable[[], str]] = {
+        "takings": lambda: messages.takings(events, clock),
+        "activity": lambda: windows.activity(engine.dialect, events, clock),
+        "message_lives": lambda: messages.lives(engine.dialect, events, clock),
+    }
+    for table, query in wanted.items():
+        need(engine, workspace, table, query, options)
+
+
+def need(engine: Engine, workspace: Workspace, table: str, query: Callable[[], str], options: Options) -> None:
+    """A view of the table, which is computed if it is not there."""
+    if options.redo or not workspace.has(engine, table):
+        workspace.load(engine, "events_raw")
+        workspace.save(engine, table, query())
+    else:
+        workspace.load(engine, table)
+
+
+def takings(engine: Engine, workspace: Workspace, options: Options) -> None:
+    need(engine, workspace, "takings", lambda: messages.takings("events_raw", options.clock), options)
+
+
+def spans(engine: Engine, workspace: Workspace) -> None:
+    """The view `spans`: when each incident was; without the table `incidents` each cluster is one, named ''."""
+    if workspace.has(engine, "incidents"):
+        workspace.load(engine, "incidents")
+        engine.view("spans", "select incident, coalesce(cluster, '') as cluster, ts_begin, ts_end from incidents")
+        return
+    clusters = engine.rows("select distinct cluster from takings")
+    rows = [{"incident": "", "cluster": row["cluster"], "ts_begin": 0, "ts_end": FOREVER} for row in clusters]
+    engine.table("spans", SPANS, rows)

@@ -1,0 +1,20 @@
+"""What the jobs over big tables are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.solve.windows_small import SHORTEST
+
+
+@dataclass(frozen=True)
+class Options:
+    """`shortest`: outages below it are left out, µs.  `drained`: all queues were taken empty at the end, or not; None:
+    as the logs say.  `end` of the observation, µs; None: the last row.  `clock`: SQL expression of a row's time, µs.
+    `redo`: compute tables that are there already."""
+
+    shortest: int = SHORTEST
+    drained: bool | None = None
+    end: int | None = None
+    clock: str = "ts_wall"
+    redo: bool = False

@@ -1,0 +1,47 @@
+"""One Spark session for all tests of a process: beginning one costs seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from spark_jobs.engine.base import Engine
+from spark_jobs.engine.duckdb_engine import DuckEngine
+from spark_jobs.engine.session import session
+from spark_jobs.engine.spark import SparkEngine
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """local[2]; ends with its JVM.  Without generated code: compiling it takes longer than our few rows."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no Java: Spark is not tested")
+    found = session("local[2]", shuffle=4, memory="2g", options={"spark.sql.codegen.wholeStage": "false"})
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def spark(spark_session: Any) -> Iterator[SparkEngine]:
+    engine = SparkEngine(spark_session)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def duck() -> Iterator[DuckEngine]:
+    engine = DuckEngine(threads=2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(params=["spark", "duck"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(request.param)
+    return found
