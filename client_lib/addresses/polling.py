@@ -20,7 +20,6 @@ from client_lib.errors import MessagingError, ReceiverError
 if TYPE_CHECKING:
     from client_lib.core.session_core import SessionCore
 
-CallLater = Callable[[float, Callable[[], None]], object]
 LOGGER = logging.getLogger("client_lib")
 
 

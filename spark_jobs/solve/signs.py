@@ -23,7 +23,6 @@ SECOND: Final = 1_000_000
 MERGE: Final = 10 * SECOND
 """us between what a broker, its manager and Pacemaker say about one promotion, at most."""
 _SEQUENCE: Final = (1 << 48) - 1
-_SAMPLES: Final = frozenset({"repl_send", "repl_recv", "confirm_sent", "clock"})
 
 
 def timed(event: Event) -> Event:
@@ -152,9 +151,6 @@ class Facts:
         for event in self.rows:
             found[event["kind"]].append(event)
         return dict(found)
-
-    def of_kind(self, *kinds: str) -> list[Event]:
-        return sorted((event for kind in kinds for event in self.kinds.get(kind, ())), key=key)
 
     @cached_property
     def own(self) -> dict[str, list[Event]]:

@@ -20,7 +20,6 @@ _B2: Final = 1 << 40
 SHAKY: Final = "its producer's log is incomplete"
 _LATE: Final = "confirmed after its queue was drained"
 _HELD: Final = "delivered, never acknowledged"
-_MISSING: Final = "('lost', 'unaccounted', 'explained')"
 
 
 def lives(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall") -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.rabbitmq import find_server
 from tests.faults.scene import QpiddScene, RabbitScene, qpidd_scene, rabbit_scene
 
 
@@ -16,7 +15,5 @@ def qpidd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QpiddScene]:
 
 @pytest.fixture(scope="package")
 def rabbit() -> Iterator[RabbitScene]:
-    if find_server() is None:
-        pytest.skip("rabbitmq-server is not installed")
     with rabbit_scene() as scene:
         yield scene

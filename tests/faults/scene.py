@@ -13,6 +13,7 @@ from benchmarks.rabbitmq import RabbitCluster
 from demo.cluster import Cluster
 from ha.local_manager import settled
 from tests.support.fault_proxy import FaultProxy
+from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 
@@ -143,10 +144,5 @@ class RabbitScene:
 
 @contextlib.contextmanager
 def rabbit_scene() -> Iterator[RabbitScene]:
-    cluster = RabbitCluster(3)
-    try:
-        cluster.start()
-        with contextlib.ExitStack() as stack:
-            yield RabbitScene(cluster, stack)
-    finally:
-        cluster.stop()
+    with rabbit_cluster(3) as cluster, contextlib.ExitStack() as stack:
+        yield RabbitScene(cluster, stack)

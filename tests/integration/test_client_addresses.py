@@ -11,7 +11,6 @@ from typing import Any
 import pika
 import pytest
 
-from benchmarks.rabbitmq import RabbitCluster, find_server
 from client_lib import (
     AssertionFailed,
     Connection,
@@ -28,6 +27,7 @@ from demo.cluster import Cluster
 from ha.local_manager import settled
 from tests.support.fault_proxy import FaultProxy
 from tests.support.process import BrokerProcess
+from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 
@@ -43,14 +43,8 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with BrokerProcess(tmp_path_factory.mktemp("addresses")) as process:
             yield Broker(process.address, True)
         return
-    if find_server() is None:
-        pytest.skip("rabbitmq-server is not installed")
-    rabbit = RabbitCluster(1)
-    try:
-        rabbit.start()
+    with rabbit_cluster() as rabbit:
         yield Broker(rabbit.addresses()[0], False)
-    finally:
-        rabbit.stop()
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from benchmarks.rabbitmq import RabbitCluster, find_server
 from client_lib import Connection, Session, TransactionAborted, TransactionUnknown
 from demo.cluster import Cluster
 from tests.integration.test_client_lib import cluster, promoted, whole
 from tests.support.fault_proxy import FaultProxy, Way
 from tests.support.process import BrokerProcess
+from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 __all__ = ["cluster"]  # a fixture
@@ -28,14 +28,8 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with BrokerProcess(tmp_path_factory.mktemp("transactions")) as process:
             yield process.port
         return
-    if find_server() is None:
-        pytest.skip("rabbitmq-server is not installed")
-    rabbit = RabbitCluster(1)
-    try:
-        rabbit.start()
+    with rabbit_cluster() as rabbit:
         yield rabbit.ports[0]
-    finally:
-        rabbit.stop()
 
 
 @pytest.fixture

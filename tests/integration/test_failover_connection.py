@@ -8,12 +8,12 @@ import pika
 import pika.exceptions
 import pytest
 
-from benchmarks.rabbitmq import RabbitCluster, find_server
 from client_lib import Failover, FailoverConnection, TransactionAborted
 from demo.cluster import Cluster
 from ha.local_manager import settled
 from tests.support.pika_programs import PROGRAMS
 from tests.support.process import BrokerProcess
+from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 
@@ -29,14 +29,8 @@ def port(request):
     if request.param == "qpidd":
         yield request.getfixturevalue("broker").port
         return
-    if find_server() is None:
-        pytest.skip("rabbitmq-server is not installed")
-    rabbit = RabbitCluster(1)
-    try:
-        rabbit.start()
+    with rabbit_cluster() as rabbit:
         yield rabbit.ports[0]
-    finally:
-        rabbit.stop()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.__name__ for program in PROGRAMS])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rabbitmq import RabbitCluster, find_server
 from client_lib.events import ALWAYS, FIELDS, KINDS
 from demo.cluster import Cluster
 from demo.events import read
 from demo.history import History
 from ha.local_manager import settled
 from tests.support.process import BrokerProcess
+from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 QUICK = "{heartbeat:1,connect-timeout:1}"
@@ -155,11 +155,8 @@ def test_transactions(start) -> None:
     assert receiver.wait() == 0 and receiver.report()["received"] == 4
 
 
-@pytest.mark.skipif(find_server() is None, reason="rabbitmq-server is not installed")
 def test_against_rabbitmq(tmp_path: Path) -> None:
-    rabbit = RabbitCluster(1)
-    try:
-        rabbit.start()
+    with rabbit_cluster() as rabbit:
 
         def run(name: str, *words: str) -> Tool:
             tool = Tool(name, rabbit.addresses()[0], "-a", "q; {create: always}", *words, directory=tmp_path)
@@ -174,8 +171,6 @@ def test_against_rabbitmq(tmp_path: Path) -> None:
         assert shown.count("x") == shown.count("Redelivered: true") == 50 and any("half:0.5" in line for line in shown)
         assert run("receive", "--tx", "3").printed == ["x"] * 5
         assert run("receive").printed == []
-    finally:
-        rabbit.stop()
 
 
 @pytest.mark.parametrize("name", ["send", "receive"])

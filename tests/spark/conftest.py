@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark")
-
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.session import session

@@ -1,0 +1,21 @@
+"""A RabbitMQ cluster for tests, where the server is installed."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.rabbitmq import RabbitCluster, find_server
+
+
+@contextlib.contextmanager
+def rabbit_cluster(nodes: int = 1) -> Iterator[RabbitCluster]:
+    """Running; stopped whatever happens.  Skips the test where there is no server."""
+    if find_server() is None:
+        pytest.skip("rabbitmq-server is not installed")
+    cluster = RabbitCluster(nodes)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
