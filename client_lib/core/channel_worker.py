@@ -318,11 +318,15 @@ class ChannelWorker:
     # -- work on a ready channel
 
     def flush(self) -> bool:
-        """Acknowledgements, commands, messages.  True if there is more to do at once."""
+        """Acknowledgements, commands, messages.  True if there is more to do at once.
+
+        What was decided before a command was given goes before it, also when both came while this ran: a basic.get
+        after a release wants the message back, and a fence vouches for the acknowledgements before it."""
         if self.state is not State.READY or self._channel is None or not self._channel.is_open:
             return False
         self._send_settlements()
         while self._commands.waiting and self.state is State.READY:
+            self._send_settlements()
             self._commands.start(self._channel, self._answered)
         more = self._send_messages()
         if self.transaction is not None and self.transaction.ending:
