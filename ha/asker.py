@@ -1,9 +1,10 @@
 """Admin connections to the other brokers, kept open, for the questions of promotion and of the shrink rule.    Shell.
 
 A connection is opened by the first request and used by all that follow, so that a promotion needs one round trip and
-not a handshake.  Requests that were written when the connection breaks are sent once more over a fresh one: only its
-refusal tells that the broker is gone for certain.  A request without answer in its time closes the connection, since
-what comes later belongs to nobody.
+not a handshake.  Requests that were written when the connection breaks are sent again over a fresh one: only its
+refusal tells that the broker is gone for certain.  A process that is being killed may still take connections for some
+milliseconds and break them, so this goes on for the request's time, unless the other broker says why it hangs up.  A
+request without answer in its time closes the connection, since what comes later belongs to nobody.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ha.environment import Answer, Json, Outcome
 from qpidd_py.amqp import management_client
@@ -21,6 +23,10 @@ from qpidd_py.amqp.management_client import ManagementClient
 from qpidd_py.errors import AmqpError
 
 log = logging.getLogger("ha")
+AGAIN: Final = 0.01
+"""Seconds between connections that break, from the second on."""
+_BROKEN: Final = (errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN, errno.EPIPE)
+"""Somebody was there."""
 
 
 @dataclass(eq=False)
@@ -28,7 +34,7 @@ class _Request:
     method: str
     arguments: Json
     done: Callable[[Answer], None]
-    retried: bool = False
+    breaks: int = 0
     finished: bool = False
 
     def finish(self, answer: Answer) -> None:
@@ -88,8 +94,8 @@ class _Conversation(asyncio.Protocol):
             request.finish(Answer(Outcome.ANSWERED, result if event.ok else {}, event.error))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over = True
-        self._asker.lost(self, self.waiting)
+        hung_up, self._over = self._over, True
+        self._asker.lost(self, self.waiting, hung_up)
 
     def _end(self) -> None:
         self._flush()
@@ -129,18 +135,22 @@ class Asker:
             self._complaint = text
             log.warning("%s:%d closes our admin connection: %s", self._host, self._port, text)
 
-    def lost(self, conversation: _Conversation, requests: list[_Request]) -> None:
-        """A connection has ended with these requests unanswered."""
+    def lost(self, conversation: _Conversation, requests: list[_Request], hung_up: bool) -> None:
+        """A connection has ended with these requests unanswered; `hung_up`: because of what was said."""
         if self._conversation is conversation:
             self._conversation = None
         for request in requests:
-            if request.retried:
+            request.breaks += 1
+            if hung_up and request.breaks > 1:
                 request.finish(Answer(Outcome.SILENT))
-            else:
-                request.retried = True
+            elif request.breaks == 1:
                 self._send(request)
+            else:
+                self._loop.call_later(AGAIN, self._send, request)
 
     def _send(self, request: _Request) -> None:
+        if request.finished:
+            return
         if self._conversation is not None:
             self._conversation.send(request)
         elif self._connecting is not None:
@@ -154,26 +164,30 @@ class Asker:
         try:
             await self._loop.create_connection(lambda: conversation, self._host, self._port)
         except OSError as error:
-            self._failed(Outcome.REFUSED if error.errno == errno.ECONNREFUSED else Outcome.SILENT)
+            requests, self._connecting = self._connecting or [], None
+            if error.errno in _BROKEN:
+                self.lost(conversation, requests, hung_up=False)
+            else:
+                _finish(requests, Outcome.REFUSED if error.errno == errno.ECONNREFUSED else Outcome.SILENT)
             return
         self._conversation = conversation
         requests, self._connecting = self._connecting or [], None
         for request in requests:
             conversation.send(request)
 
-    def _failed(self, outcome: Outcome) -> None:
-        requests, self._connecting = self._connecting or [], None
-        for request in requests:
-            request.finish(Answer(outcome))
-
     def _expire(self, request: _Request) -> None:
         if request.finished:
             return
-        request.retried = True
         request.finish(Answer(Outcome.SILENT))
         if self._conversation is not None:
             self._conversation.abort()
             self._conversation = None
         elif self._task is not None and self._connecting is not None:
             self._task.cancel()
-            self._failed(Outcome.SILENT)
+            requests, self._connecting = self._connecting, None
+            _finish(requests, Outcome.SILENT)
+
+
+def _finish(requests: list[_Request], outcome: Outcome) -> None:
+    for request in requests:
+        request.finish(Answer(outcome))

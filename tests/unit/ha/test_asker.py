@@ -1,0 +1,48 @@
+"""The questions of a promotion, to a broker that is dying."""
+
+import asyncio
+import socket
+import struct
+import threading
+
+import pytest
+
+from ha.asker import Asker
+from ha.environment import Outcome
+from qpidd_py.amqp.client import Login
+
+RESET = struct.pack("ii", 1, 0)
+
+
+def dying(listener: socket.socket, connections: int) -> None:
+    """Takes some more connections and breaks each, as a process that is being killed does; then it is gone."""
+    for _ in range(connections):
+        taken, _address = listener.accept()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        taken.close()
+    listener.close()
+
+
+async def outcome(port: int, timeout: float) -> Outcome:
+    loop = asyncio.get_running_loop()
+    answered = loop.create_future()
+    asker = Asker(loop, "127.0.0.1", port, Login("guest", "guest", "PLAIN"))
+    asker.ask("ha.query", {}, timeout, answered.set_result)
+    found = await answered
+    asker.close()
+    return found.outcome
+
+
+@pytest.mark.parametrize("connections", [0, 1, 2, 5])
+def test_a_broker_that_breaks_connections_is_asked_until_it_is_known_to_be_gone(connections):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=dying, args=(listener, connections), daemon=True)
+        thread.start()
+        assert asyncio.run(outcome(port, 10.0)) is Outcome.REFUSED
+        thread.join(10.0)
+
+
+def test_one_that_says_nothing_is_silent_when_the_time_is_over():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert asyncio.run(outcome(listener.getsockname()[1], 0.05)) is Outcome.SILENT
