@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from ha.asker import Asker
-from ha.environment import Outcome
+from ha.environment import Answer, Outcome
 from qpidd_py.amqp.client import Login
 
 RESET = struct.pack("ii", 1, 0)
@@ -28,7 +28,7 @@ async def outcome(port: int, timeout: float) -> Outcome:
     answered = loop.create_future()
     asker = Asker(loop, "127.0.0.1", port, Login("guest", "guest", "PLAIN"))
     asker.ask("ha.query", {}, timeout, answered.set_result)
-    found = await answered
+    found: Answer = await answered
     asker.close()
     return found.outcome
 
