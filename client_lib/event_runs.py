@@ -1,7 +1,7 @@
 """Many events of one kind as one line that still names every message (pure; times are arguments, in microseconds).
 
 Theory.  publish, resend, confirm, deliver and ack would be several lines a message.  Consecutive events of one kind,
-queue, flag and place whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one *run*: the fields of the line are
+queue, flags and place whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one *run*: the fields of the line are
 those of the first, `attrs.last` is the last id, `attrs.count` how many, `attrs.last_ts_mono` when the last happened.
 
 * Exact: a run stands for the ids first ... last, each once, and for no other.
@@ -33,7 +33,9 @@ class Where:
 
 
 NOWHERE = Where()
-RunKey = tuple[str, str, str, bool, Where]
+RunKey = tuple[str, str, str, int, Where]
+REDELIVERED, RESENT = 1, 2
+"""Flags of a delivery; of all other kinds there is one, True: it was sent again."""
 
 
 def split_id(message_id: str) -> tuple[str, int] | None:
@@ -44,9 +46,12 @@ def split_id(message_id: str) -> tuple[str, int] | None:
     return prefix, int(digits)
 
 
-def flag_field(kind: str) -> str:
-    """The column that the flag of an event about a message belongs into."""
-    return "redelivered" if kind == "deliver" else "resend"
+def flag_fields(kind: str, flags: int) -> dict[str, bool]:
+    """The columns that the flags of an event about a message belong into."""
+    if kind != "deliver":
+        return {"resend": True} if flags else {}
+    found = {"redelivered": flags & REDELIVERED, "resend": flags & RESENT}
+    return {name: True for name, is_set in found.items() if is_set}
 
 
 @dataclass(slots=True)
@@ -56,7 +61,7 @@ class Run:
     kind: str
     queue: str
     prefix: str
-    flag: bool
+    flags: int
     where: Where
     first: int
     last: int
@@ -76,8 +81,8 @@ class Run:
 
     def fields(self) -> dict[str, Any]:
         fields = {"queue": self.queue, "msg_id": f"{self.prefix}:{self.first}", **self.where.fields()}
-        if self.flag:
-            fields[flag_field(self.kind)] = True
+        if self.flags:
+            fields.update(flag_fields(self.kind, self.flags))
         if self.last != self.first:
             fields["attrs"] = {
                 "last": f"{self.prefix}:{self.last}",
@@ -94,10 +99,10 @@ class Runs:
         self._open: dict[RunKey, Run] = {}  # in the order in which they began
         self._recent: dict[str, Run] = {}  # by kind; each is open
 
-    def go_on(self, kind: str, queue: str, message_id: str | None, flag: bool, mono: int, where: Where) -> bool:
+    def go_on(self, kind: str, queue: str, message_id: str | None, flags: int, mono: int, where: Where) -> bool:
         """Does the message go on with the last run of its kind?  Then it is in it now.  As `add`, fast."""
         run = self._recent.get(kind)
-        if run is None or run.queue != queue or run.flag is not flag or run.where is not where:
+        if run is None or run.queue != queue or run.flags != flags or run.where is not where:
             return False
         number = run.last + 1
         if message_id != f"{run.prefix}:{number}" or number - run.first >= RUN_MAX:
@@ -106,10 +111,10 @@ class Runs:
         return True
 
     def add(
-        self, kind: str, queue: str, prefix: str, number: int, flag: bool, mono: int, wall: int, where: Where = NOWHERE
+        self, kind: str, queue: str, prefix: str, number: int, flags: int, mono: int, wall: int, where: Where = NOWHERE
     ) -> tuple[Run, list[Run]]:
         """The run that the message is in now, and the runs that have to be written now, in their order."""
-        key = (kind, queue, prefix, flag, where)
+        key = (kind, queue, prefix, flags, where)
         run = self._open.get(key)
         if run is None:
             ended = []
@@ -120,7 +125,7 @@ class Runs:
         else:
             ended = self._take_until(key)
         run = self._open[key] = self._recent[kind] = Run(
-            kind, queue, prefix, flag, where, number, number, wall, mono, mono
+            kind, queue, prefix, flags, where, number, number, wall, mono, mono
         )
         return run, ended
 

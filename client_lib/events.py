@@ -6,10 +6,12 @@ CLOCK_MONOTONIC; `ts_res` is their resolution.  `boot_id` is the machine's, new 
 clocks of two processes can be compared when they share it.  `proc` names this log and no other; its `seq` counts from 1
 without gaps, so a missing number is a lost line and the last line of a log that ended in order is `log_end`.
 
-Kinds: connect (an attempt begins), connect_refused (it failed: `result`, `reason`), connected (after a fail-over
-`attrs.outage_us`), disconnected, recovered (the last message that was sent again is confirmed: `attrs.resent`,
-`attrs.outage_us` since the loss), publish, resend, confirm, nack, return, deliver, ack, reject (without requeue),
-release (back to the queue), blocked and unblocked (the broker asks to pause), drain_begin, drain_end, log_end.
+Kinds: connect (an attempt begins), connect_refused (it failed: `result`, `reason`), connected (`attrs.broker`: its
+name; `attrs.peer_wall`: what its clock shows at this moment at least, by what it has said while we connected; after a
+fail-over `attrs.outage_us`), disconnected, recovered (the last message that was sent again is confirmed:
+`attrs.resent`, `attrs.outage_us` since the loss), publish, resend, confirm, nack, return, deliver (`resend`: it may be
+a second copy, says the message), ack, reject (without requeue), release (back to the queue), blocked and unblocked (the
+broker asks to pause), drain_begin, drain_end, log_end.
 
 Events about messages may share a line, which names them all: see `client_lib.event_runs`.  They are in the file at
 the latest RUN_SECONDS after they happened, all other events at once; so a process that is killed may lose the last
@@ -30,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from client_lib.event_runs import NOWHERE, Run, Runs, Where, flag_field, split_id
+from client_lib.event_runs import NOWHERE, Run, Runs, Where, flag_fields, split_id
 from client_lib.event_sink import Target, open_sink
 
 __all__ = ["ALWAYS", "FIELDS", "KINDS", "RUN_SECONDS", "EventLog", "Where"]
@@ -128,21 +130,19 @@ class EventLog:
             self._fact(kind, fields)
         self._deliver()
 
-    def message(
-        self, kind: str, queue: str, message_id: str | None, flag: bool = False, where: Where = NOWHERE
-    ) -> None:
-        """One event about one message; `flag`: it was redelivered (deliver), or sent again (all other kinds)."""
+    def message(self, kind: str, queue: str, message_id: str | None, flags: int = 0, where: Where = NOWHERE) -> None:
+        """One event about one message; `flags`: REDELIVERED and RESENT of a delivery, else: was it sent again?"""
         if not self.enabled or self._closed:
             return
         with self._lock:
             mono = time.monotonic_ns() // 1000
-            if not self._runs.go_on(kind, queue, message_id, flag, mono, where):
-                self._message(kind, queue, message_id, flag, where, mono, time.time_ns() // 1000)
+            if not self._runs.go_on(kind, queue, message_id, flags, mono, where):
+                self._message(kind, queue, message_id, flags, where, mono, time.time_ns() // 1000)
         if self._undelivered:
             self._deliver()
 
     def messages(
-        self, kind: str, queue: str, ids: Sequence[str | None], flag: bool = False, where: Where = NOWHERE
+        self, kind: str, queue: str, ids: Sequence[str | None], flags: int = 0, where: Where = NOWHERE
     ) -> None:
         """The same for several that happened together: cheaper."""
         if not self.enabled or self._closed:
@@ -151,7 +151,7 @@ class EventLog:
             mono, wall = _now()
             index = 0
             while index < len(ids):
-                run = self._message(kind, queue, ids[index], flag, where, mono, wall)
+                run = self._message(kind, queue, ids[index], flags, where, mono, wall)
                 index = index + 1 if run is None else run.follow(ids, index + 1, mono)
         if self._undelivered:
             self._deliver()
@@ -185,16 +185,16 @@ class EventLog:
         self._flush()
 
     def _message(
-        self, kind: str, queue: str, message_id: str | None, flag: bool, where: Where, mono: int, wall: int
+        self, kind: str, queue: str, message_id: str | None, flags: int, where: Where, mono: int, wall: int
     ) -> Run | None:
         """The run that it is in; None if its line is written already."""
         parts = split_id(message_id) if message_id else None
         if parts is not None:
-            run, ended = self._runs.add(kind, queue, *parts, flag, mono, wall, where)
+            run, ended = self._runs.add(kind, queue, *parts, flags, mono, wall, where)
             self._write_runs(ended)
             return run
         self._write_runs(self._runs.take())
-        fields = {"queue": queue, "msg_id": message_id, flag_field(kind): flag or None, **where.fields()}
+        fields = {"queue": queue, "msg_id": message_id, **flag_fields(kind, flags), **where.fields()}
         self._write(kind, mono, wall, fields)
         return None
 

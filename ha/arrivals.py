@@ -60,6 +60,8 @@ class Arrivals:
         lineage = lineage_to_json(node.lineage)
         welcome = {**node.member.to_json(), "epoch": node.epoch, "version": VERSION, "lineage": lineage}
         self.control(peer, "welcome", **welcome)
+        if peer.link is not None:
+            self._primary.heartbeat(peer.link, peer)
         self._env.event("backup_connected", peer=str(peer.member), old=peer.state, attrs={"whole": peer.whole})
 
     def _check_hello(self, peer: Peer, fields: Json) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ha.clock_readings import ClockReadings
 from ha.environment import Json, Link, Outcome
 from ha.finder import Finder, Stage
 from ha.joining import Joining, Step
@@ -52,6 +53,7 @@ class Backup(Role):
         self._finder = Finder(node, self._found)
         self._joining: Joining | None = None
         self._pulse = Pulse(now, now)
+        self._readings = ClockReadings()
         self._position: int = self.engine.position
         self._aside: Known = {}
         self._doubt = doubt
@@ -166,7 +168,7 @@ class Backup(Role):
 
     def _found(self, link: Link) -> None:
         now = self.env.now()
-        self._pulse, self._hushed = Pulse(now, now), ""
+        self._pulse, self._readings, self._hushed = Pulse(now, now), ClockReadings(), ""
         self._joining = Joining(self.node, link, self, self._position, self._aside)
         self._joining.start()
 
@@ -176,16 +178,18 @@ class Backup(Role):
         if joining is None or link is not joining.link:
             return
         if kind == Kind.HEARTBEAT:
-            self._on_heartbeat(joining, position)
+            self._on_heartbeat(joining, position, body)
         elif kind == Kind.CONTROL:
             self._on_control(joining, body)
         else:
             joining.on_frame(kind, position, body)
 
-    def _on_heartbeat(self, joining: Joining, position: int) -> None:
+    def _on_heartbeat(self, joining: Joining, position: int, body: bytes) -> None:
         """The primary says up to where it has sent the log; frames keep their order, so we must be there."""
         if joining.step is Step.FOLLOWING and position > joining.live:
             raise LinkError(f"the log has a gap: at {text(joining.live)}, the primary has sent {text(position)}")
+        if joining.primary:
+            self.note_clock(joining.primary, self._readings, body)
 
     def _on_control(self, joining: Joining, body: bytes) -> None:
         op, fields = decode_control(body)
@@ -233,6 +237,8 @@ class Backup(Role):
         if self.node.state is State.JOINING:
             self.node.set_state(State.CATCHUP)
         self.env.log("notice", f"connected to primary {leader}")
+        if self._joining is not None:
+            self._heartbeat(self._joining)
 
     def salvaged(self) -> None:
         self.trouble = ""
@@ -303,8 +309,11 @@ class Backup(Role):
         if silence > self.settings.dead_after:
             joining.link.close()
             self.lost(f"silent for {silence:.3f} s", silent=True)
-        elif self._pulse.must_speak(joining.link, now, self.settings.heartbeat / 2):
-            joining.send(Kind.HEARTBEAT, b"")
+        elif self._pulse.must_speak(joining.link, now, self.settings.heartbeat / 2) or self._readings.due(now):
+            self._heartbeat(joining)
+
+    def _heartbeat(self, joining: Joining) -> None:
+        joining.send(Kind.HEARTBEAT, self._readings.say(self.env.now(), self.env.wall()))
 
     def _stood_still(self, pause: float) -> None:
         """The primary may have given us up, and it may be we who did not hear it.  Ask whether we still count: it

@@ -1,4 +1,4 @@
-"""The commands of `qpid-ha` that change a cluster: who is primary, who is a member.
+"""The commands of `qpid-ha` for a cluster as a whole: who is primary, who is a member, what is in the queues.
 
 Those that only a primary can carry out go there by themselves, from any member.
 """
@@ -31,6 +31,17 @@ def demote(options: Options, target: Target, deadline: Deadline) -> int:
     result = ask(target, deadline, "ha.demote")
     if options.json:
         print_json(result)
+    return 0
+
+
+def dump(options: Options, target: Target, deadline: Deadline) -> int:
+    result = ask(primary_of(target, deadline), deadline, "ha.dump")
+    if options.json:
+        print_json(result)
+    else:
+        unnamed = result.get("unnamed")
+        rest = f", {unnamed} of them without their ids" if unnamed else ""
+        print(f"{result.get('messages')} messages in {result.get('queues')} queues{rest}")
     return 0
 
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "relocate": Command("hand over from the primary to a backup, as planned", CLUSTER, patience=20.0),
     "member": Command("list the members of the cluster, add one, remove one", CLUSTER),
     "salvage": Command("what a broker held and its cluster lacks: list, show, restore", "ha.cli_salvage"),
+    "dump": Command("write what is in the durable queues into the primary's event log", CLUSTER),
     "replicate": Command("let a stand-alone broker follow a queue of another one", "ha.cli_replicate"),
 }
 

@@ -162,6 +162,10 @@ class Environment(Protocol):
         """Monotonic seconds.  Runs on while the process is stopped (SIGSTOP): that is how a pause is noticed."""
         ...
 
+    def wall(self) -> int:
+        """Microseconds since 1970, for the reports only: this clock may be wrong, and may be set at any time."""
+        ...
+
     def after(self, delay: float, call: Callable[[], None]) -> None:
         """Call once, `delay` seconds from now."""
         ...

@@ -2,11 +2,22 @@
 
 One flat object for each fact.  Always there: node, source, proc, boot_id, seq (of this process, without gaps), ts_wall
 (µs since 1970, UTC), ts_mono (µs of CLOCK_MONOTONIC), ts_res (µs), kind, term (the epoch).  As the fact needs:
-peer, queue, first_pos, last_pos, old, new, reason, result, attrs (a map of strings).
+peer, queue, first_pos, last_pos, msg_id, client_id, conn_id, old, new, reason, result, attrs (a map of strings).
 
-Segments are `NODE-BOOT-NNNN.jsonl` in `DATA_DIR/events`; the one that is being written ends in `.open` and is renamed
-when it is full or the process ends cleanly (then its last line is `log_end`).  Lines are written when they happen and
-not synced: a crash of the process loses none.  A failing disk costs events, never the broker.            Shell.
+Kinds, beside those that are named after what has happened to this broker (state, promoted, backup_lost, ...):
+
+    start           attrs: broker_id, address, version, and the options that say how long a fail-over may take
+    clock           peer, attrs.peer_wall: what its clock showed when it sent what has just come (`clock_readings.py`)
+    client_open     peer (HOST:PORT), client_id, conn_id as the client calls itself, attrs user, product, peer_wall
+                    (what its clock shows by now at least); or attrs.left_out: so many have no row (`client_rows.py`)
+    client_close    peer, client_id, conn_id, reason
+    expire, drop, dead_letter, purge     messages that nobody consumed, in runs of ids (`removals.py`)
+    queue_dump      what is in a durable queue (`queue_dump.py`)
+
+`proc` names this life of the process and no other.  Segments are `NODE-BOOT-NNNN.jsonl` in `DATA_DIR/events`; the one
+that is being written ends in `.open` and is renamed when it is full or the process ends cleanly (then its last line is
+`log_end`).  Lines are written when they happen and not synced: a crash of the process loses none.  A failing disk costs
+events, never the broker.  The oldest segments go when all together are larger than a limit.                     Shell.
 """
 
 from __future__ import annotations
@@ -16,6 +27,7 @@ import logging
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
@@ -23,7 +35,10 @@ from typing import IO, Any, Final
 SEGMENT_SIZE: Final = 8 << 20
 """Octets after which a new segment is begun."""
 
-_FIELDS: Final = ("peer", "queue", "first_pos", "last_pos", "old", "new", "reason", "result")
+_FIELDS: Final = (
+    *("peer", "queue", "first_pos", "last_pos", "msg_id", "client_id", "conn_id"),
+    *("old", "new", "reason", "result"),
+)
 _OPEN: Final = ".open"
 
 log = logging.getLogger("ha")
@@ -40,15 +55,19 @@ def boot_id() -> str:
 class EventLog:
     """Writes the events of one process; without a directory it only counts them."""
 
-    def __init__(self, directory: Path | None, node: str, term: Callable[[], int], cluster: str = "") -> None:
+    def __init__(
+        self, directory: Path | None, node: str, term: Callable[[], int], cluster: str = "", limit: int = 0
+    ) -> None:
+        """`limit`: octets that closed segments may take, beyond which the oldest go; 0 = none ever does."""
         self._directory = directory
         self._term = term
+        self._limit = limit
         self._boot_id = boot_id()
         self._common = {
             "cluster": cluster,
             "node": node,
             "source": "broker",
-            "proc": f"qpidd:{os.getpid()}",
+            "proc": f"qpidd:{os.getpid()}:{uuid.uuid4().hex[:8]}",
             "boot_id": self._boot_id,
         }
         self._prefix = f"{re.sub(r'[^A-Za-z0-9.]+', '_', node)}-{self._boot_id[:8]}"
@@ -100,6 +119,18 @@ class EventLog:
         self._path = self._directory / f"{self._prefix}-{max(numbers, default=0) + 1:04}.jsonl{_OPEN}"
         self._file = self._path.open("ab", buffering=0)
         self._size = 0
+        if self._limit:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        assert self._directory is not None
+        closed = [(path.stat(), path) for path in self._directory.glob("*.jsonl")]
+        total = sum(found.st_size for found, _ in closed)
+        for found, path in sorted(closed, key=lambda item: (item[0].st_mtime_ns, item[1])):
+            if total <= self._limit:
+                break
+            path.unlink()
+            total -= found.st_size
 
     def _end_segment(self) -> None:
         if self._file is not None:

@@ -104,8 +104,8 @@ class Joining:
         self.step = Step.GREETING
         self.live = 0
         """The last position up to which live batches have come."""
-        self._primary = ""
-        """Its name."""
+        self.primary = ""
+        """Its name, once it has welcomed us."""
         self._lineage: Lineage = {}
         """Of the primary."""
         self._cut = 0
@@ -183,7 +183,7 @@ class Joining:
             raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {node.epoch}")
         self._lineage = lineage_from_json(fields.get("lineage"))
         node.persist(epoch=ballot[0], leader=ballot[1])
-        self._primary = str(leader)
+        self.primary = str(leader)
         self._joiner.welcomed(leader)
         self._salvage(leader)
 
@@ -249,7 +249,7 @@ class Joining:
             self._staging.all()
             self.link.hold_batches(False)
         self._staging.add(lambda: self._engine.set_position(cut))
-        self._env.event("catchup_begin", peer=self._primary, last_pos=cut)
+        self._env.event("catchup_begin", peer=self.primary, last_pos=cut)
 
     def _on_snapshot(self, body: bytes) -> None:
         self._need_syncing()
@@ -313,7 +313,7 @@ class Joining:
         self._joiner.joined(self.live)
         self.control("complete")
         attrs = {"slices": self._slices, "seconds": round(self._env.now() - self._started, 6)}
-        self._env.event("catchup_end", peer=self._primary, last_pos=self._cut, attrs=attrs)
+        self._env.event("catchup_end", peer=self.primary, last_pos=self._cut, attrs=attrs)
 
     def _take_rest(self) -> bool:
         try:
@@ -330,6 +330,6 @@ class Joining:
 
     def _spoiled(self, error: LinkError) -> None:
         """Half of something was applied."""
-        self._env.log("error", f"what {self._primary} has sent cannot be applied: {error}")
+        self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
         self._staging.forget()
         self._joiner.not_listed()

@@ -79,6 +79,9 @@ class ClusterEnvironment:
     def now(self) -> float:
         return time.monotonic()
 
+    def wall(self) -> int:
+        return time.time_ns() // 1000
+
     def after(self, delay: float, call: Callable[[], None]) -> None:
         if delay > 0:
             self._loop.call_later(delay, self._run, call)

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ha.catchup import Plan
+from ha.clock_readings import ClockReadings
 from ha.environment import Link
 from ha.membership import Member
 
@@ -71,6 +72,7 @@ class Peer:
 
     member: Member
     pulse: Pulse
+    readings: ClockReadings = field(default_factory=ClockReadings)
     link: Link | None = None
     phase: Phase = Phase.HELLO
     state: str = ""

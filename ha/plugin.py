@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ha.connection_guard import BACKUP, admit
+from ha.cluster_hooks import ClusterHooks
 from ha.connector import split_address
-from ha.core_link import IncomingLink
 from ha.events import EventLog
 from ha.link import ClusterEnvironment
 from ha.membership import HaState
 from ha.node import Node
 from ha.public_url import SERVER_PROPERTY
+from ha.queue_dump import dump, dump_on_request
 from ha.registry_file import FileRegistry
 from ha.registry_pacemaker import PacemakerRegistry
 from ha.registry_worker import RegistryWorker, Store
@@ -32,7 +32,7 @@ from ha.state_file import FileDirectory, StateFileError, stored
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
-from qpidd_py.config import Address, LinkSettings
+from qpidd_py.config import Address, LinkSettings, Settings
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
 from qpidd_py.hooks import Refusal
@@ -119,43 +119,6 @@ class StandaloneHooks(Standalone):
         pass
 
 
-class ClusterHooks:
-    """A member of a cluster."""
-
-    def __init__(self, node: Node, replication: QueueReplication | None = None) -> None:
-        self._node = node
-        self._replication = replication
-        node.requests.add("ha.replicate", self._no_replica)
-
-    @staticmethod
-    def _no_replica(arguments: dict[str, Any], user: str) -> dict[str, Any]:
-        raise LinkError("a member of a cluster follows its primary only; single queues are for brokers outside")
-
-    def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
-        rejection = admit(self._node, properties, session.user)
-        return None if rejection is None else Refusal(rejection.code, rejection.text)
-
-    def opened(self, session: Session) -> bool:
-        if BACKUP not in session.client_properties:
-            return self._replication is not None and self._replication.opened(session)
-        link = IncomingLink(self._node, session)
-        session.link = link
-        session.connection.switch_to_link(False)
-        self._node.link_accepted(link, dict(session.client_properties))
-        return True
-
-    def session_closed(self, session: Session) -> None:
-        pass
-
-    def request(
-        self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str
-    ) -> bool:
-        return self._node.request(method, arguments, reply, user)
-
-    def tick(self, now: float) -> None:
-        """The node has timers of its own."""
-
-
 class HaPlugin:
     """What the composition root loads (`qpidd_py.plugins.Plugin`)."""
 
@@ -168,6 +131,7 @@ class HaPlugin:
         self._env: ClusterEnvironment | None = None
         self._replication: QueueReplication | None = None
         self._salvage_door: SalvageDoor | None = None
+        self._hooks: ClusterHooks | None = None
 
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
         """Clients are kept out from here on, before the first port is open.  Raises ConfigError."""
@@ -190,15 +154,18 @@ class HaPlugin:
         if (store := registry_store(options)) is not None:
             env.registry = RegistryWorker(host.loop, store)
         directory = host.data_dir / "events" if host.data_dir is not None else None
-        env.events = EventLog(directory, host.name, lambda: node.epoch, options.ha_cluster_name)
+        limit = options.ha_events_limit
+        env.events = EventLog(directory, host.name, lambda: node.epoch, options.ha_cluster_name, limit)
         if state_file is not None and not state_file.exists():
             env.persist(node.persisted)
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
         self._salvage_door = self._open_salvage(host, options, node, env, login)
+        node.requests.add("ha.dump", lambda arguments, user: dump_on_request(node, durable_queues(host.broker)))
         self._node, self._env = node, env
         self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: standing(node))
-        return ClusterHooks(node, self._replication)
+        self._hooks = ClusterHooks(node, self._replication)
+        return self._hooks
 
     @staticmethod
     def _open_salvage(
@@ -226,7 +193,8 @@ class HaPlugin:
         if node is None or env is None or host is None:
             return
         node.set_address(own_address(node.settings.brokers, host.addresses))
-        env.event("start", attrs={"broker_id": node.id, "address": node.settings.address})
+        version = str(host.broker.server_properties["version"])
+        env.event("start", attrs={"version": version, **started(node), **configured(host.settings)})
         node.candidacy.news = lambda: host.tell(notice(node))
         node.start()
         host.tell(notice(node))
@@ -246,11 +214,39 @@ class HaPlugin:
             return
         if self._salvage_door is not None:
             self._salvage_door.stop()
+        if self._node.state.is_primary and self._host is not None:
+            dump(self._env, durable_queues(self._host.broker), "stop")
         self._node.stop()
+        if self._hooks is not None:
+            self._hooks.clients.count()
         self._env.event("stop", reason=reason, last_pos=self._node.role.position)
         self._env.stop()
         if self._env.events is not None:
             self._env.events.close()
+
+
+def durable_queues(broker: Broker) -> list[Queue]:
+    return [queue.core for queue in broker.vhost.queues.values() if queue.durable]
+
+
+def started(node: Node) -> dict[str, object]:
+    """Who we are; for the event `start`."""
+    return {"broker_id": node.id, "address": node.settings.address, "brokers": len(node.settings.brokers)}
+
+
+def configured(settings: Settings) -> dict[str, object]:
+    """Options that say how long a fail-over may take, in seconds; for the event `start`."""
+    options, links = settings[HaSettings], settings[LinkSettings]
+    return {
+        "ha-safety": options.ha_safety,
+        "ha-registry": options.ha_registry,
+        "ha-backup-timeout": options.ha_backup_timeout,
+        "ha-promote-timeout": options.ha_promote_timeout,
+        "ha-isolation-wait": options.ha_isolation_wait,
+        "ha-isolation-timeout": options.ha_isolation_timeout,
+        "link-heartbeat-interval": links.link_heartbeat_interval,
+        "link-maintenance-interval": links.link_maintenance_interval,
+    }
 
 
 def notice(node: Node) -> dict[str, str]:

@@ -24,6 +24,7 @@ from ha.membership import Member
 from ha.peer import Peer, Phase, Pulse
 from ha.position import epoch_of, text
 from ha.protocol import Kind
+from ha.removals import Removals
 from ha.role import Role
 from ha.roster import Roster
 from ha.slow import SlowBackups
@@ -54,6 +55,7 @@ class Primary(Role):
         self._losses = Losses(node, self.roster.remove)
         self._lags = Lags(self.env, self.engine)
         self._observer = Observer(self)
+        self._removals = Removals(self.env, self.engine)
         self._slow = SlowBackups(node, BACKLOG_HIGH, BACKLOG_LOW, self._drop_slow)
         self._looked = now
         self._last_tick = now
@@ -65,7 +67,7 @@ class Primary(Role):
             Kind.CREDIT: self._arrivals.on_credit,
             Kind.HELD: self._arrivals.on_held,
             Kind.LACK: self._arrivals.on_lack,
-            Kind.HEARTBEAT: lambda peer, position, body: None,
+            Kind.HEARTBEAT: self._on_heartbeat,
         }
 
     # ---- begin and end --------------------------------------------------------------------------------------------
@@ -83,6 +85,7 @@ class Primary(Role):
         self.frozen = self.stopped = True
         self.roster.stop()
         self._losses.stop()
+        self._removals.stop()
         if self._throttled:
             self._throttle("")
         for link in list(self._links):
@@ -138,6 +141,10 @@ class Primary(Role):
         peer.received = position
         if peer.phase is Phase.COMPLETE:
             self.complete_to(peer, position)
+
+    def _on_heartbeat(self, peer: Peer, position: int, body: bytes) -> None:
+        if peer.phase is not Phase.HELLO:
+            self.note_clock(str(peer.member), peer.readings, body)
 
     def complete_to(self, peer: Peer, position: int) -> None:
         peer.acked = max(peer.acked, position)
@@ -277,6 +284,7 @@ class Primary(Role):
             self.roster.record.watch()
         self.update_safe()
         self._observer.look(now)
+        self._removals.tick(now)
 
     def _tick_link(self, link: Link, peer: Peer, now: float) -> None:
         silence = peer.pulse.look(link, now)
@@ -287,9 +295,13 @@ class Primary(Role):
             return
         if silence > interval and peer in self.roster.counting:
             self._losses.suspect(peer)
-        if peer.pulse.must_speak(link, now, interval / 2):
-            link.send_frame(Kind.HEARTBEAT, self._sealed if link in self._live else 0, b"")
+        if peer.pulse.must_speak(link, now, interval / 2) or peer.readings.due(now):
+            self.heartbeat(link, peer)
         self._arrivals.pump(peer)
+
+    def heartbeat(self, link: Link, peer: Peer) -> None:
+        body = peer.readings.say(self.env.now(), self.env.wall())
+        link.send_frame(Kind.HEARTBEAT, self._sealed if link in self._live else 0, body)
 
     def _resumed(self) -> None:
         """We did not run for longer than a link may be silent: others may have gone on without us.  Confirm nothing

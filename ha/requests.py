@@ -35,6 +35,7 @@ STEERING: Final[dict[str, frozenset[str]]] = {
     "ha.relocate": frozenset(),
     "ha.claim": frozenset(),
     "ha.replicate": frozenset(),
+    "ha.dump": frozenset(),
     "ha.member": frozenset({"add", "remove"}),
     "ha.salvage": frozenset({"restore", "restored", "discard"}),
 }

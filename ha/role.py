@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from ha.clock_readings import ClockReadings
 from ha.environment import Environment, Json, Link
 from ha.score import Outlook
 from ha.settings import NodeSettings
@@ -41,6 +42,12 @@ class Role(ABC):
 
     @abstractmethod
     def stop(self) -> None: ...
+
+    def note_clock(self, peer: str, readings: ClockReadings, body: bytes) -> None:
+        """A heartbeat of the broker `peer` has come."""
+        reading = readings.hear(body, self.env.now(), self.env.wall())
+        if reading is not None:
+            self.env.event("clock", peer=peer, attrs={"peer_wall": reading})
 
     @property
     @abstractmethod

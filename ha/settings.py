@@ -63,6 +63,7 @@ class HaSettings:
     ha_salvage_limit: int = option(
         size, 1 << 30, "most that salvage files may take; 0 = keep nothing of what an unsafe promotion has lost"
     )
+    ha_events_limit: int = option(size, 1 << 30, "most that event logs may take, the oldest go then; 0 = all are kept")
     ha_slice_size: int = option(size, 128 * 1024, "largest piece of the difference sent between two live batches")
 
     def __post_init__(self) -> None:

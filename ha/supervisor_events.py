@@ -3,7 +3,6 @@
 `peer` is the node that an event is about, `attrs.text` the line of the log.  Shell.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ class SupervisorEvents(EventLog):
     def __init__(self, directory: Path, cluster: str) -> None:
         super().__init__(directory / "events", "supervisor", lambda: self._epoch, cluster)
         self._epoch = 0  # the highest that a broker named
-        self._common.update(source="qpid-cluster", proc=f"qpid-cluster:{os.getpid()}")
+        self._common.update(source="qpid-cluster", proc=self._common["proc"].replace("qpidd", "qpid-cluster"))
 
     def note(self, note: Note) -> None:
         self._epoch = max(self._epoch, int(note.attrs.get("term", 0)))

@@ -40,7 +40,8 @@ class HaHooks(Protocol):
         `session.connection.switch_to_link()` was called."""
 
     def session_closed(self, session: "Session") -> None:
-        """The connection of an opened session is gone (for links `session.link.closed` is called as well)."""
+        """The connection of an opened session is gone; `session.end_reason` says why.  (For links
+        `session.link.closed` is called as well.)"""
 
     def request(
         self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str

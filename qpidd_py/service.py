@@ -238,4 +238,5 @@ def _make_broker(settings: Settings, address: str, users: Users, version: str) -
         heartbeat=limits.heartbeat,
         version=version,
         engine=engine,
+        clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000),
     )

@@ -16,7 +16,18 @@ from client_lib.connecting import tls
 from client_lib.connecting.lookup import Resolver
 from client_lib.connecting.parameters import connection_parameters
 from client_lib.connecting.retry import Abandon, Action, Attempt, GiveUp, LookUp, Planner, Start, Wait
-from client_lib.connecting.transport import Aborted, Listener, Loop, Target, Timer, Transport, describe, root
+from client_lib.connecting.transport import (
+    CLIENT_ID,
+    CONN_ID,
+    Aborted,
+    Listener,
+    Loop,
+    Target,
+    Timer,
+    Transport,
+    describe,
+    root,
+)
 from client_lib.errors import AuthenticationFailure, ConnectError
 from client_lib.events import EventLog
 from client_lib.options import Options
@@ -135,7 +146,9 @@ class Dialer:
         self._fact("connect", attempt, attrs={"delay_s": attempt.pause, "ip": attempt.ip})
         listener = Listener(self._opened, self._failed, self._lost, self._reached, self._owner.blocked)
         try:
-            target = Target(connection_parameters(attempt.address, self._options), attempt.ip, attempt.address.port)
+            parameters = connection_parameters(attempt.address, self._options)
+            identity = {CLIENT_ID: self._client_id, CONN_ID: self.conn_id(attempt)}
+            target = Target(parameters, attempt.ip, attempt.address.port, identity)
             self._attempts[self._loop.connect(target, listener)] = attempt
         except Exception as error:
             if not isinstance(error, (ConnectError, ValueError)):  # a defect; the planner must hear of it

@@ -200,8 +200,13 @@ class Link:
         now = time.monotonic()
         self._transport, self.address, self.conn_id = transport, attempt.address, self._dialer.conn_id(attempt)
         outage, self._lost_at = None if self._lost_at is None else now - self._lost_at, None
-        attrs = {} if outage is None else {"outage_us": int(outage * 1e6)}
-        self.events.fact("connected", peer=str(self.address), conn_id=self.conn_id, attrs=attrs or None)
+        attrs = {
+            "broker": transport.broker or None,
+            "peer_wall": transport.broker_wall(),
+            "outage_us": None if outage is None else int(outage * 1e6),
+        }
+        said = {name: value for name, value in attrs.items() if value is not None}
+        self.events.fact("connected", peer=str(self.address), conn_id=self.conn_id, attrs=said or None)
         LOGGER.info("%s: connected to %s", self.client_id, self.address)
         self._set_state(LinkState.CONNECTED)
         self._begin_watch(transport)

@@ -28,8 +28,9 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pika
@@ -55,6 +56,10 @@ FRAME_HEAD = struct.Struct(">BHI")
 HEADER_FRAME = 2
 BODY_SIZE = struct.Struct(">xxxxQ")
 BASIC_CLASS = 60
+CLIENT_ID, CONN_ID = "qpid.client_id", "qpid.conn_id"
+"""In the properties of start-ok: as in our own log."""
+TIME = "qpid.time"
+"""In the properties of connection.start and start-ok: µs since 1970 by the sender's clock, when it sent it."""
 _RECEIVE_SIZE = 16384
 
 # A reconnecting client makes pika log each failed attempt as several errors with a traceback; we report them as
@@ -78,6 +83,8 @@ class Target:
     parameters: Any
     ip: str
     port: int
+    identity: Mapping[str, str] = field(default_factory=dict)
+    """Client properties that say which connection this is in our own log."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,7 @@ class Transport(BaseConnection):  # type: ignore[misc]
         """Seconds, what the broker proposed; 0 = none."""
         self.cause: BaseException | None = None
         """What ended the stream; pika keeps only a repr of it."""
+        self._started = 0
         self._target = target
         self._listener = listener
         self._ended = False
@@ -163,6 +171,28 @@ class Transport(BaseConnection):  # type: ignore[misc]
     def _on_connection_close_from_broker(self, method_frame: Any) -> None:
         self.refusal = (method_frame.method.reply_code, method_frame.method.reply_text)
         super()._on_connection_close_from_broker(method_frame)
+
+    # -- who we are, and what the clocks show
+
+    @property
+    def _client_properties(self) -> dict[str, Any]:
+        """pika asks when it writes start-ok."""
+        return {**super()._client_properties, **self._target.identity, TIME: time.time_ns() // 1000}
+
+    def _set_server_information(self, method_frame: Any) -> None:
+        self._started = time.monotonic_ns() // 1000
+        super()._set_server_information(method_frame)
+
+    @property
+    def broker(self) -> str:
+        """Its name, as it calls itself in its log; empty if it does not say."""
+        return str((self.server_properties or {}).get("cluster_name", ""))
+
+    def broker_wall(self) -> int | None:
+        """What the broker's clock must show by now at least, µs since 1970: what it showed when it sent
+        connection.start, and the time since that came.  None if it did not say."""
+        said = (self.server_properties or {}).get(TIME)
+        return int(said) + time.monotonic_ns() // 1000 - self._started if isinstance(said, int) and said > 0 else None
 
     @property
     def nearly_open(self) -> bool:

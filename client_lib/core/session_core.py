@@ -32,6 +32,7 @@ from client_lib.errors import (
     TransactionError,
     TransactionUnknown,
 )
+from client_lib.event_runs import REDELIVERED, RESENT
 from client_lib.message import Message
 
 S = TypeVar("S", bound=Subscription)
@@ -269,9 +270,10 @@ class SessionCore(Topology):
     def note_fetched(self, subscription: Subscription, message: Message) -> None:
         """Events for a message that the application gets now (without the lock)."""
         if self.events.enabled:
-            self.events.message("deliver", subscription.queue, message.id, message.redelivered, self.where)
+            flags = (REDELIVERED if message.redelivered else 0) | (RESENT if message.resent else 0)
+            self.events.message("deliver", subscription.queue, message.id, flags, self.where)
             if subscription.no_ack:
-                self.events.message("ack", subscription.queue, message.id, False, self.where)
+                self.events.message("ack", subscription.queue, message.id, 0, self.where)
 
     def _got(self, source: Subscription, method: Any, message: Message) -> Message:
         with self.monitor:
@@ -298,7 +300,7 @@ class SessionCore(Topology):
             self.check()
             alive = self.deliveries.settle(delivery, disposition)
         if alive and self.events.enabled:
-            self.events.message(SETTLED[disposition], delivery.subscription.queue, message.id, False, self.where)
+            self.events.message(SETTLED[disposition], delivery.subscription.queue, message.id, 0, self.where)
 
     def settle_all(self, disposition: Disposition) -> None:
         """Decides about everything that was fetched in this session."""

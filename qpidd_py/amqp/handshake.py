@@ -16,7 +16,7 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import ids
-from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER
+from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER, TIME
 from qpidd_py.amqp.sasl import MECHANISMS, Authenticate
 from qpidd_py.errors import ConnectionException, ReplyCode
 
@@ -54,13 +54,14 @@ class Handshake:
         capabilities = self.client_properties.get("capabilities")
         return isinstance(capabilities, dict) and capabilities.get(name) is True
 
-    def protocol_header(self, header: bytes) -> Frame | None:
-        """`connection.start`, or None if the peer speaks another protocol or version."""
+    def protocol_header(self, header: bytes, wall: int = 0) -> Frame | None:
+        """`connection.start`, or None if the peer speaks another protocol or version; `wall`: µs since 1970, 0 = the
+        peer is not told."""
         if header != PROTOCOL_HEADER:
             return None
         self.state = State.START
         start = commands.Connection.Start(mechanisms=" ".join(MECHANISMS), locales="en_US")
-        start.server_properties = dict(self.server_properties)
+        start.server_properties = {**self.server_properties, TIME: wall} if wall else dict(self.server_properties)
         return start
 
     def receive(self, command: Frame) -> Frame | None:

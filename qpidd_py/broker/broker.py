@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 ManagementDoor = Callable[[Session, int, bytes, bytes, bytes], None]
 """(session, channel, routing key, content header, body); answers with `session.answer`.  May raise `AmqpError`."""
 
+Clocks = Callable[[], tuple[int, int]]
+"""(µs since 1970, µs of the monotonic clock): told to clients and written down, never decided by."""
+NO_CLOCKS: Clocks = lambda: (0, 0)  # noqa: E731
+
 CAPABILITIES = (
     "publisher_confirms",
     "basic.nack",
@@ -41,8 +45,10 @@ class Broker:
         version: str = "0",
         rng: random.Random | None = None,
         engine: Engine | None = None,
+        clocks: Clocks = NO_CLOCKS,
     ) -> None:
         self.name = name
+        self.clocks = clocks
         self.authenticate = authenticate
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()

@@ -82,6 +82,8 @@ class Session:
         self.channels: dict[int, ChannelSession] = {}
         self.link: LinkHandler | None = None
         self.was_opened = False
+        self.started = 0  # when start-ok came, µs of `broker.clocks`
+        self.end_reason = ""
         self._told_blocked = False
         self._late: list[int] | None = None
         self._clock = _Clock()
@@ -120,7 +122,7 @@ class Session:
     # ------------------------------------------------------------ from the core
 
     def protocol_header(self, header: bytes) -> None:
-        start = self.handshake.protocol_header(header)
+        start = self.handshake.protocol_header(header, self.broker.clocks()[0])
         if start is None:
             self.connection.write(PROTOCOL_HEADER)  # specification 4.2.2: says what we speak, then closes
             self._finish(f"protocol header {header!r}")
@@ -201,6 +203,8 @@ class Session:
             self._finish("closed by the broker")
 
     def _handshake(self, command: Frame) -> None:
+        if self.handshake.state is HandshakeState.START:
+            self.started = self.broker.clocks()[1]
         answer = self.handshake.receive(command)
         if answer is not None:
             self._send(0, answer)
@@ -373,7 +377,7 @@ class Session:
             return
         log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None
-        self.state = State.FINISHED
+        self.state, self.end_reason = State.FINISHED, reason
         self.channels.clear()
         self.broker.sessions.discard(self)
         queues = self.connection.close()

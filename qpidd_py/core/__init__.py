@@ -1,13 +1,15 @@
 """The data path, in Cython: scan, route by cache, store, deliver, acknowledge, confirm.
 
-`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `engine` the
-connections, channels and the turn, `reactor` the sockets.  `README.md` beside this file has the whole picture.
+`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `runs` ids of many of
+them, `engine` the connections, channels and the turn, `reactor` the sockets.  `README.md` beside this file has the
+whole picture.
 """
 
 from qpidd_py.core.batch import Batch, crc32c, link_frame, records
 from qpidd_py.core.engine import Catchup, Channel, Connection, Consumer, Engine, Route
 from qpidd_py.core.queue import Queue, decode_ids, encode_ids
 from qpidd_py.core.reactor import Reactor
+from qpidd_py.core.runs import IdRuns
 from qpidd_py.core.wire import scan
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Connection",
     "Consumer",
     "Engine",
+    "IdRuns",
     "Queue",
     "Reactor",
     "Route",

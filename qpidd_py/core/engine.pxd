@@ -2,6 +2,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport Batch, LogWriter, Pool, Segment
 from qpidd_py.core.queue cimport Queue, Ranges
+from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport Frame
 
 cdef enum:                      # what a connection expects next
@@ -184,6 +185,12 @@ cdef class Engine:
     cdef public object on_batch
     cdef public object on_config
     cdef public object on_membership
+    cdef public object on_removed           # see removals.pxi
+    cdef dict removals                      # (queue, reason, dead) -> IdRuns
+    cdef IdRuns noted                       # the last ones, and whose they are
+    cdef Queue noted_queue
+    cdef str noted_reason
+    cdef bint noted_dead
     cdef public object schedule
     cdef readonly dict queues
     cdef uint64_t generation                # of routes

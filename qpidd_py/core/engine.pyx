@@ -14,7 +14,7 @@ one ring in order of position; those of a channel are chained.  `safe` releases 
 one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
 
 Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
-letters.pxi (messages that leave a queue for another).
+removals.pxi (which messages nobody consumed), letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 
@@ -28,8 +28,9 @@ from qpidd_py.core.batch cimport (
     OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record,
     lengths_of, route_of)
 from qpidd_py.core.queue cimport (
-    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, ranges_add,
-    ranges_decode, ranges_encode, ring_after, ring_at)
+    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, name_entry,
+    ranges_add, ranges_decode, ranges_encode, ring_after, ring_at)
+from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport (
     FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32,
     be64, begin_frame, frame_at, le16, le32, le64, put16, put32, put64, putle16, putle32, putle64)
@@ -48,6 +49,7 @@ cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 include "channel.pxi"
 include "connection.pxi"
 include "catchup.pxi"
+include "removals.pxi"
 include "letters.pxi"
 
 
@@ -72,6 +74,7 @@ cdef class Engine:
         self.sweeping = []
         self.expiring = []
         self.letters = deque()
+        self.removals = {}
         self.refused = deque()
         self.publishers = set()
         self.generation = 1
@@ -115,6 +118,8 @@ cdef class Engine:
             c.channel.cancel(c.tag)
         del self.queues[queue.number]
         self.last_queue = None
+        if self.on_removed is not None:
+            note_all(self, queue, "deleted", True)
         queue.clear()
         queue.deleted = True
         for level in queue.levels or ():
@@ -125,6 +130,8 @@ cdef class Engine:
     def purge(self, Queue queue):
         """Drops what is ready; answers how many messages that were."""
         cdef uint64_t i
+        if self.on_removed is not None and queue.parent is None:
+            note_all(self, queue, "purged", False)
         if queue.levels is not None:
             return sum([self.purge(level) for level in queue.levels])
         if self.safe < self.position and queue.replicated:
@@ -272,6 +279,8 @@ cdef class Engine:
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1:
         """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
         if queue.dead_letter is None or queue.deleted:
+            if self.on_removed is not None:
+                note_removal(self, queue, ring_at(&level.main, index), reason, False)
             return self.dequeue(level, index)
         self.letters.append((queue, level, ring_at(&level.main, index).id, index, reason))
         self.want_turn()
@@ -597,8 +606,21 @@ cdef class Engine:
         self.replicate()
         return self.position
 
+    def removed(self):
+        """What left unconsumed since the last call: (queue, reason, goes on as a dead letter, IdRuns) of each kind."""
+        found, self.removals = self.removals, {}
+        self.noted = self.noted_queue = None
+        return [(queue, reason, dead, runs) for (queue, reason, dead), runs in found.items()]
+
+    @property
+    def removing(self):
+        """(queue, reason, goes on as a dead letter) of what `removed` would answer."""
+        return list(self.removals)
+
     cdef int replicate(self) except -1:
         cdef Batch batch
+        if self.removals and self.on_removed is not None:
+            self.on_removed()
         for batch in self.log.take():
             if self.on_batch is not None:
                 self.on_batch(batch)

@@ -60,23 +60,28 @@ cdef int send_letter(Engine engine, tuple note) except -1:
         raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
     content = content_at(level, index)
     letter = queue.dead_letter(reason, *content)
+    if engine.on_removed is not None:
+        note_removal(engine, queue, ring_at(&level.main, index), reason, letter is not None)
     if letter is None:
         return engine.dequeue(level, index)
     route, exchange, routing_key, header = letter
-    return transfer(engine, level, index, route, exchange, routing_key, header, content[3])
+    transfer(engine, level, index, route, exchange, routing_key, header, content[3])
+    return 0
 
 
 cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes exchange, bytes routing_key,
-                  bytes header, bytes body) except -1:
-    """Publishes the copy and removes the message, in one batch."""
+                  bytes header, bytes body, Queue moved_from=None) except -1:
+    """Publishes the copy and removes the message, in one batch; a moved one (not a letter) may find no queue."""
     cdef bint withhold = engine.withhold, whole = engine.log.whole
-    cdef uint64_t before = engine.sequence, id = ring_at(&level.main, index).id
+    cdef uint64_t taken, before = engine.sequence, id = ring_at(&level.main, index).id
     cdef size_t room = (4 * RECORD_HEADER + 128 + 4 * len(route.queues) + len(exchange) + len(routing_key) + len(header)
                         + len(body) + 16 * level.gone.count)
     engine.log.ensure(room)
     engine.log.whole = True
     try:
-        put(engine, route, exchange, routing_key, header, body)
+        taken = put(engine, route, exchange, routing_key, header, body)
+        if not taken and moved_from is not None and engine.on_removed is not None:
+            note_removal(engine, moved_from, ring_at(&level.main, level.locate(id, index)), "unroutable", False)
         send_refused(engine, -1)
         engine.withhold = engine.withhold or engine.sequence > before   # not consumed: its confirm waits as any other
         engine.dequeue(level, level.locate(id, index))      # a copy pushed to this very queue may have moved it
@@ -152,7 +157,7 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
             level.take(index)
             engine.inherited = expiry_of(level, index)
             try:
-                transfer(engine, level, index, to, content[0], content[1], content[2], content[3])
+                transfer(engine, level, index, to, content[0], content[1], content[2], content[3], queue)
             finally:
                 engine.inherited = 0
             moved += 1

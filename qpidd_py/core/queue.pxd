@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport LogWriter, Segment
+from qpidd_py.core.runs cimport IdRuns
 
 cdef uint64_t UNLIMITED
 
@@ -116,4 +117,5 @@ cdef class Queue:
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0
     cdef Ranges ids(self, uint64_t low, uint64_t high) except *
 
+cdef int name_entry(IdRuns runs, const Entry* e) except -1
 cdef tuple content_at(Queue queue, uint64_t index)

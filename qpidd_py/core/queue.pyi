@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable
 
 from qpidd_py.core.engine import Route
+from qpidd_py.core.runs import IdRuns
 
 NO_LIMIT: int
 
@@ -31,6 +32,7 @@ class Queue:
     def read(
         self, low: int, high: int, limit: int
     ) -> list[tuple[int, bool, int, _octets, _octets, _octets, _octets]]: ...
+    def named(self, most: int) -> IdRuns: ...
     def check(self) -> None: ...
 
 _octets = bytes

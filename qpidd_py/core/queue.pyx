@@ -23,6 +23,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memmove
 
 from qpidd_py.core.batch cimport FLAG_TIMED, lengths_of, route_of
+from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -606,6 +607,17 @@ cdef class Queue:
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e)) + _content(e))
         return found
 
+    def named(self, size_t most):
+        """All messages, handed out or not, as at most so many runs of their ids."""
+        cdef IdRuns found = IdRuns(most)
+        cdef uint64_t i
+        cdef Queue level
+        for level in self.levels if self.levels is not None else (self,):
+            for i in range(level.main.head, level.main.tail):
+                if ring_at(&level.main, i).state != GONE:
+                    name_entry(found, ring_at(&level.main, i))
+        return found
+
     def check(self):
         """Raises InvariantError unless the counters and the order are what the entries say (tests, simulator)."""
         cdef uint64_t i, ready = 0, unacked = 0, last = 0, bodies = 0
@@ -659,6 +671,11 @@ cdef tuple _content(const Entry* e):
             PyBytes_FromStringAndSize(<const char*>route + 2 + exchange, route[1 + exchange]),
             PyBytes_FromStringAndSize(<const char*>content, header),
             PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))
+
+
+cdef int name_entry(IdRuns runs, const Entry* e) except -1:
+    cdef const uint8_t* p = record_of(e)
+    return runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
 
 
 cdef tuple content_at(Queue queue, uint64_t index):

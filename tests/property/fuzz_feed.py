@@ -22,7 +22,7 @@ from pamqp.commands import Basic, Channel, Exchange, Queue, Tx
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
-from qpidd_py.core import link_frame
+from qpidd_py.core import Engine, IdRuns, link_frame
 from tests.support.memory import PROTOCOL_HEADER, decode, deliveries, method_octets, publish_octets
 
 
@@ -78,7 +78,9 @@ def conversation(rng: random.Random) -> list[bytes]:
         pieces.append(method_octets(Queue.Declare(queue=name, arguments=ARGUMENTS[name]), 1))
         pieces.append(method_octets(Queue.Bind(queue=name, exchange="amq.topic", routing_key="k.*"), 1))
     choices = [
-        lambda: publish_octets(rng.randbytes(rng.choice([0, 1, 50, 5000])), rng.choice(names), message_id="m"),
+        lambda: publish_octets(
+            rng.randbytes(rng.choice([0, 1, 50, 5000])), rng.choice(names), message_id=f"m:{rng.randrange(9)}"
+        ),
         lambda: publish_octets(b"t", "k.x", exchange="amq.topic", headers={"h": 1}, mandatory=True),
         lambda: publish_octets(rng.randbytes(3000), names[0], channel=rng.choice([2, 3]), frame_max=1024),
         lambda: method_octets(Basic.Consume(queue=rng.choice(names), consumer_tag=f"c{rng.randrange(5)}"), 1),
@@ -166,14 +168,28 @@ def one_round(broker: Broker, victim: Victim, rng: random.Random) -> None:
     broker.engine.end_turn()
     for queue in list(broker.engine.queues.values()):
         queue.check()
+        if named(queue.named(5)) != queue.ready:
+            raise AssertionError(f"{queue!r}: {queue.named(5).named}")
         if queue.unacked:
             raise AssertionError(f"{queue!r} after its only consumer has gone")
+
+
+def named(runs: IdRuns) -> int:
+    """How many messages they stand for."""
+    return runs.unnamed[0] + sum(count for _, _, count, _, _ in runs.named)
+
+
+def look(engine: Engine) -> None:
+    """As the event log does."""
+    if not all(named(runs) for _, _, _, runs in engine.removed()):
+        raise AssertionError("nothing has left, and a row would say so")
 
 
 def run(seconds: float, seed: int, rounds: int = 1 << 62) -> int:
     """Feeds garbage for `seconds` or `rounds`; how many rounds that were.  Raises on the first thing that is wrong."""
     logging.disable(logging.CRITICAL)
     broker = Broker()
+    broker.engine.on_removed = lambda: look(broker.engine)
     victim = Victim(broker)
     end = time.monotonic() + seconds
     done = 0

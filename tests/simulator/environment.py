@@ -120,6 +120,9 @@ class Ports:
     def now(self) -> float:
         return self.clock.offset + max(self.scheduler.now, self.busy_until) * self.clock.rate
 
+    def wall(self) -> int:
+        return int(self.now() * 1e6)
+
     def after(self, delay: float, call: Call) -> None:
         process, life = self.process, self.life
         busy = max(0.0, self.busy_until - self.scheduler.now)

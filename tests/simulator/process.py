@@ -13,9 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ha import state_file
+from ha.cluster_hooks import ClusterHooks
 from ha.membership import HaState
 from ha.node import Node
-from ha.plugin import ClusterHooks, VHostConfiguration
+from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session

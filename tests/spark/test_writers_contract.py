@@ -24,6 +24,7 @@ from spark_jobs.bundle import Bundle
 from spark_jobs.parse import broker_text
 from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.detect import detect, parser
+from spark_jobs.solve import clock_pairs, clocks
 from spark_jobs.solve.messages_small import judge
 from spark_jobs.solve.runs import expanded
 from tests.support.process import BrokerProcess, HeldPort
@@ -316,3 +317,52 @@ def test_a_demo_run_if_there_is_one() -> None:
     names |= {name: name for name in ("unaccounted", "unexpected", "duplicated", "unmarked")}
     assert {name: getattr(summary, name) for name in names} == {name: result[other] for name, other in names.items()}
     assert summary.resends == result["resent"]
+
+
+# ---- clocks ---------------------------------------------------------------------------------------------------------
+
+TOLD = ("clock", "connected", "client_open")
+"""Kinds of rows that carry the other one's reading."""
+
+
+def test_each_pair_of_neighbours_has_told_its_clock_both_ways(left_behind: Path) -> None:
+    rows, _ = segments(left_behind)
+    client = next(row["node"] for row in rows if row["source"] == "client")
+    found = {(item.sender, item.receiver, item.kind) for item in told(rows)}
+    assert {("n1", "n2", "clock"), ("n2", "n1", "clock")} <= found
+    assert {(name, client, "connected") for name in ("n1", "n2")} <= found
+    assert {(client, name, "client_open") for name in ("n1", "n2")} <= found
+
+
+def told(rows: list[dict[str, Any]]) -> list[clock_pairs.Observation]:
+    """What follows from the readings alone: nothing else says where a clock stood."""
+    blind = [{**row, "ts_mono": None, "boot_id": None} for row in rows if row["kind"] in ("start", *TOLD)]
+    return [item for item in clock_pairs.observations(blind) if item.kind in TOLD]
+
+
+def test_the_clocks_of_brokers_and_client_are_found_from_what_they_told(left_behind: Path) -> None:
+    rows, _ = segments(left_behind)
+    solved = clocks.solve(told(rows), reference="n1").rows()
+    assert len({row["node"] for row in solved}) == 3
+    for row in solved:
+        assert row["err_us"] is not None and row["err_us"] < 5_000, row
+        assert abs(row["offset_us"]) <= row["err_us"] + 1, row  # they are one clock
+
+
+def test_clients_that_come_and_go_are_in_the_brokers_log(left_behind: Path) -> None:
+    rows, _ = segments(left_behind)
+    opened = [row for row in rows if row["kind"] == "client_open"]
+    closed = [row for row in rows if row["kind"] == "client_close"]
+    assert [row["client_id"] for row in opened] == ["app", "app"]
+    (mine,) = [row for row in rows if row["kind"] == "connected" and row["attrs"]["broker"] == "n2"]
+    assert mine["conn_id"] == opened[1]["conn_id"] == closed[0]["conn_id"]
+    assert "closed by the client" in closed[0]["reason"]
+
+
+def test_a_broker_says_what_a_failover_may_take(left_behind: Path) -> None:
+    rows, _ = segments(left_behind)
+    for row in rows:
+        if row["kind"] == "start" and row["source"] == "broker":
+            assert row["attrs"] | {"ha-safety": "manager", "ha-backup-timeout": "10.0"} == row["attrs"]
+            budget = {"link-heartbeat-interval", "ha-promote-timeout", "ha-isolation-timeout"}
+            assert {"version", "address", "broker_id"} | budget <= set(row["attrs"])

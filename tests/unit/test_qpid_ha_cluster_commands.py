@@ -98,6 +98,18 @@ def test_members_are_listed_added_and_removed(run: Run, backup: SocketBroker, me
     assert asked == [{"action": "add", "address": "b:2"}, {"action": "remove", "address": "[::1]:3"}]
 
 
+def test_a_dump_goes_to_the_primary(
+    run: Run, server: SocketBroker, backup: SocketBroker, member: FakeMember
+) -> None:
+    member.results["ha.dump"] = {"queues": 2, "messages": 7, "unnamed": 0}
+    assert run("dump", "-b", backup.address) == (0, "7 messages in 2 queues\n")
+    member.results["ha.dump"]["unnamed"] = 3
+    assert run("dump", "-b", backup.address) == (0, "7 messages in 2 queues, 3 of them without their ids\n")
+    code, text = run("dump", "--json", "-b", backup.address)
+    assert (code, json.loads(text)) == (0, {"address": server.address, **member.results["ha.dump"]})
+    assert {method for method, _ in member.asked} == {"ha.dump"}
+
+
 def test_anybody_lists_members(run: Run, server: SocketBroker, member: FakeMember) -> None:
     member.results["ha.member"] = {"brokers": ["a:1", "b:2"]}
     assert run("member", "-b", server.address) == run("member", "list", "-b", server.address) == (0, "a:1\nb:2\n")

@@ -2,6 +2,7 @@
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 from client_lib.core.channel_worker import ChannelWorker, State
 from client_lib.core.ledger import Disposition, Settle
@@ -33,7 +34,8 @@ class Decided:
 
 
 def test_a_decision_is_sent_before_the_command_that_follows_it():
-    worker = ChannelWorker(SimpleNamespace(events=None, wake=lambda: None), "s", threading.Condition())
+    link: Any = SimpleNamespace(events=None, wake=lambda: None)
+    worker: Any = ChannelWorker(link, "s", threading.Condition())
     worker.deliveries, worker._channel, worker.state = Decided(), Channel(), State.READY
     worker._send_messages = lambda: False
     sent = worker._channel.sent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,26 @@ def test_events_are_numbered_and_segments_closed(tmp_path: Path) -> None:
     assert first["attrs"] == {"a": "1"}
     assert "reason" not in first
     assert first["ts_wall"] > 1 << 50
+
+
+def test_the_oldest_segments_make_room(tmp_path: Path) -> None:
+    for number in range(6):
+        path = tmp_path / f"n-{number:04}.jsonl"
+        path.write_bytes(b"x" * 1000)
+        os.utime(path, (number, number))
+    EventLog(tmp_path, "m", lambda: 1).close()
+    assert len(list(tmp_path.glob("n-*"))) == 6
+    EventLog(tmp_path, "m", lambda: 1, limit=5500).close()
+    assert sorted(path.name for path in tmp_path.glob("n-*")) == [f"n-{number:04}.jsonl" for number in range(1, 6)]
+    assert len(list(tmp_path.glob("m-*"))) == 2
+
+
+def test_each_life_of_a_process_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Process ids come again, and numbers begin anew with each life."""
+    for _ in range(2):
+        EventLog(tmp_path, "n", lambda: 1).close()
+    lives = [json.loads(path.read_text())["proc"] for path in tmp_path.glob("*.jsonl")]
+    assert len(set(lives)) == 2 and {life.rpartition(":")[0] for life in lives} == {f"qpidd:{os.getpid()}"}
 
 
 def test_state_file(tmp_path: Path) -> None:

@@ -231,6 +231,8 @@ class Host:
         self.alive = False
         self.paused = False
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.wall_offset = 0
+        """Microseconds by which its wall clock is wrong."""
         self.closed_clients: list[str] = []
 
     def boot(self) -> None:
@@ -277,6 +279,9 @@ class Host:
     # ---- Environment
     def now(self) -> float:
         return self.world.clock
+
+    def wall(self) -> int:
+        return int(self.world.clock * 1e6) + self.wall_offset
 
     def after(self, delay: float, call: Callable[[], None]) -> None:
         self.world.at(delay, self._guard(self.life, call))
