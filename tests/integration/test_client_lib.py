@@ -97,7 +97,7 @@ def test_pause_of_the_primary(cluster) -> None:
     outages = []
 
     def note(event) -> None:
-        if event["kind"] == "connected" and "attrs" in event:
+        if event["kind"] == "connected" and "outage_us" in event.get("attrs", {}):
             outages.append(int(event["attrs"]["outage_us"]))
 
     load = Load(cluster.addresses(), on_event=note)
