@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Final, cast
 
-from spark_jobs.unpack import DAMAGE, BundleError, unpacked
+from spark_jobs.unpack import DAMAGE, BundleError, packing_of, unpacked
 
 __all__ = ["Bundle", "BundleError", "File", "Refused"]
 
@@ -57,6 +57,14 @@ class File:
     size: int
     path: Path
     _bundle: Bundle
+
+    @property
+    def packed(self) -> bool:
+        try:
+            with self.path.open("rb") as file:
+                return bool(packing_of(file.read(6)))
+        except OSError:
+            return False
 
     def open(self) -> BinaryIO:
         """Its octets, unpacked.  Raises BundleError."""

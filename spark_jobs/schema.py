@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 VERSION = "1.0"
@@ -143,6 +144,22 @@ def struct() -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromDDL(ddl())
+
+
+def arrow_type(type_: str) -> pa.DataType:
+    """Arrow's type for one of ours."""
+    import pyarrow as pa
+
+    text = pa.string()
+    types = {"string": text, "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_()}
+    return types[type_] if type_ != TEXTS else pa.map_(text, text)
+
+
+def arrow() -> pa.Schema:
+    """The columns as Arrow's schema."""
+    import pyarrow as pa
+
+    return pa.schema([(column.name, arrow_type(column.type)) for column in COLUMNS])
 
 
 def json_schema() -> dict[str, Any]:

@@ -23,16 +23,20 @@ _CHUNK: Final = 1 << 15
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
-class BundleError(Exception):
+class BundleError(ValueError):
     """An input cannot be read; the message names the file and says why."""
+
+
+def packing_of(head: bytes) -> str:
+    """How a file is packed, by its first octets; empty if it is not."""
+    return next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")
 
 
 def unpacked(raw: BinaryIO, name: str) -> BinaryIO:
     """What is packed in it, also if that is packed again.  Raises BundleError for zstd that this Python cannot read."""
     file: BinaryIO = raw if hasattr(raw, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw)))
     for _ in range(NESTED_MAX):
-        head = file.peek(6)[:6]  # type: ignore[attr-defined]
-        packing = next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")
+        packing = packing_of(file.peek(6))  # type: ignore[attr-defined]
         if not packing:
             break
         file = _Nested(_opened(file, packing, name), file)

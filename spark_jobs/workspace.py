@@ -9,12 +9,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_jobs.engine.base import Engine
-from spark_jobs.schema import VERSION
+from spark_jobs.schema import NAMES, VERSION, ddl
 
 TABLES: Final = frozenset(
-    {"about", "events_raw", "clock_segments", "events", "incidents", "phases", "activity", "takings", "pairs"}
+    {"about", "events_raw", "clock_segments", "events", "incidents", "phases", "takings", "pairs"}
     | {"message_lives", "message_verdicts", "message_summary", "outages", "outage_union"}
-    | {"primary_spans", "dual", "hints", "gaps", "fleet"}
+    | {"slow_waits", "queue_sights", "standstills", "consumer_moments"}
+    | {"primary_spans", "dual", "hints", "gaps", "fleet", "budget", "near_misses"}
+    | {"files", "faults", "notes", "facts"}
+    | {"catalog", "files", "faults", "notes", "given"}
+    | {"watched", "announced"}
+    | {"incident_outages", "steps", "scratch"}
+    | {"clocks_failures", "order_failures", "incidents_failures", "gaps_failures"}
 )
 
 
@@ -40,7 +46,18 @@ class Workspace:
     def load(self, engine: Engine, *tables: str) -> None:
         """Views with the tables' names; raises FileNotFoundError."""
         for table in tables:
-            engine.load(table, self.path(table))
+            engine.load(table, self.path(table), ddl() if table == "events_raw" else None)
+            if table == "events_raw" and self.has(engine, "given"):
+                self._with_given(engine)
+
+    def _with_given(self, engine: Engine) -> None:
+        """Folders of Parquet that are events already are read where they lie."""
+        engine.load("given", self.path("given"))
+        paths = [self.path("events_raw"), *(str(row["path"]) for row in engine.rows("select path from given"))]
+        for number, path in enumerate(paths):
+            engine.load(f"events_raw_{number}", path)
+        parts = (f"select {', '.join(NAMES)} from events_raw_{number}" for number in range(len(paths)))
+        engine.view("events_raw", " union all ".join(parts))
 
     def save(self, engine: Engine, table: str, query: str, partitions: tuple[str, ...] = ()) -> None:
         """Write it, and load what was written: later queries shall not compute it again."""
@@ -50,7 +67,7 @@ class Workspace:
     def begin(self, engine: Engine) -> None:
         """Write the version, or check it; raises WrongVersion."""
         if not self.has(engine, "about"):
-            engine.save(f"select '{VERSION}' as version", self.path("about"))
+            engine.keep(self.path("about"), "version string", [{"version": VERSION}])
             return
         engine.load("about", self.path("about"))
         found = [str(row["version"]) for row in engine.rows("select version from about")]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spark_jobs.sql.dialect import Dialect
@@ -33,11 +36,29 @@ class Engine(Protocol):
     def exists(self, path: str) -> bool:
         """Is there a table?"""
 
-    def load(self, name: str, path: str) -> None:
-        """A view of a Parquet table; raises FileNotFoundError."""
+    def load(self, name: str, path: str, columns: str | None = None) -> None:
+        """A view of a Parquet table; raises FileNotFoundError.  `columns`: its DDL, if it is known."""
 
     def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
         """Write what a query gives as Parquet (zstd), in place of what was there; `partitions`: columns."""
+
+    def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows of ours as a table, in place of what was there: no query, so a small table costs milliseconds."""
+
+    def parts(self, path: str) -> list[str]:
+        """Names of a table's Parquet files, sorted; none if there is no table."""
+
+    def put(self, files: Sequence[Path], path: str) -> None:
+        """Move Parquet files of this machine into a table."""
+
+    def drop(self, path: str, names: Iterable[str]) -> None:
+        """Remove some of a table's Parquet files."""
+
+    def append(self, query: str, path: str, prefix: str) -> list[str]:
+        """Add what a query gives to a table; the names of the new Parquet files, which begin with `prefix`."""
+
+    def columns(self, name: str) -> list[str]:
+        """Of a view."""
 
     def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
         """A view of files of JSON lines.  `columns` in Spark's DDL, a bigint or text that is none is NULL; a line that
@@ -45,6 +66,9 @@ class Engine(Protocol):
 
     def view(self, name: str, query: str) -> None:
         """Give a query a name; it runs each time that it is used."""
+
+    def narrow(self, name: str, condition: str) -> None:
+        """Of a view only the rows of a condition, under its own name."""
 
     def table(self, name: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """A view of rows of ours; `columns` in Spark's DDL."""
@@ -78,12 +102,20 @@ def arrow(columns: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
     types = {
         "string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(), "double": pa.float64(),
-        "map<string,string>": pa.map_(pa.string(), pa.string()),
+        "map<string,string>": pa.map_(pa.string(), pa.string()), "array<string>": pa.list_(pa.string()),
+        "binary": pa.binary(),
     }  # fmt: skip
     listed = list(rows)
     named = [(name, types[kind]) for name, kind in columns_of(columns)]
     arrays = {name: pa.array([_plain(row.get(name)) for row in listed], kind) for name, kind in named}
     return pa.table(arrays, schema=pa.schema(named))
+
+
+def placed(file: Path, target: Path) -> None:
+    """Moves a file to where others look for it, whole or not at all, also from another disk."""
+    beside = target.with_name(f".{target.name}.new")
+    shutil.move(file, beside)
+    os.replace(beside, target)
 
 
 def _plain(value: Any) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked, columns_of
+import pyarrow.parquet as pq
+
+from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked, columns_of, placed
 from spark_jobs.sql.dialect import DUCKDB, Dialect
 
 _TYPES = {"string": "varchar", "map<string,string>": "map(varchar, varchar)"}
@@ -37,27 +41,23 @@ class DuckEngine:
     def exists(self, path: str) -> bool:
         return bool(self._connection.execute(f"select 1 from glob({_text(_files(path))}) limit 1").fetchall())
 
-    def load(self, name: str, path: str) -> None:
+    def load(self, name: str, path: str, columns: str | None = None) -> None:
         if not self.exists(path):
             raise FileNotFoundError(f"{path}: no such table")
         found = f"read_parquet({_text(_files(path))}, hive_partitioning = true, union_by_name = true)"
         self.view(name, f"select * from {found}")
 
     def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
-        """Written beside and renamed, so that a reader sees the old table or the new one."""
         if "://" in path:
             self._copy(query, path, partitions, "overwrite_or_ignore true")
             return
-        place = Path(path)
-        beside = place.with_name(f".{place.name}.new")
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        self._copy(query, str(beside), partitions, "")
-        if place.is_dir():
-            shutil.rmtree(place)
-        elif place.exists():
-            place.unlink()
-        beside.rename(place)
+        if partitions:
+            with _replaced(Path(path)) as beside:
+                self._copy(query, str(beside), partitions, "")
+            return
+        with _alone(Path(path)) as file:
+            options = "format parquet, compression zstd"
+            self._connection.execute(f"copy ({query}) to {_text(file)} ({options})")
 
     def _copy(self, query: str, path: str, partitions: Sequence[str], more: str) -> None:
         options = ["format parquet", "compression zstd", *([more] if more else [])]
@@ -66,6 +66,33 @@ class DuckEngine:
         else:
             path = f"{path}/part-0.parquet"
         self._connection.execute(f"copy ({query}) to {_text(path)} ({', '.join(options)})")
+
+    def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        with _alone(Path(path)) as file:
+            pq.write_table(arrow(columns, rows), file, compression="zstd")
+
+    def parts(self, path: str) -> list[str]:
+        return sorted(file.name for file in Path(path).glob("*.parquet"))
+
+    def put(self, files: Sequence[Path], path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        for file in files:
+            placed(file, Path(path) / file.name)
+
+    def drop(self, path: str, names: Iterable[str]) -> None:
+        for name in names:
+            (Path(path) / name).unlink(missing_ok=True)
+            (Path(path) / f".{name}.crc").unlink(missing_ok=True)  # of a Hadoop that wrote it
+
+    def append(self, query: str, path: str, prefix: str) -> list[str]:
+        name = f"{prefix}.parquet"
+        beside = Path(path) / f".{name}"
+        self._connection.execute(f"copy ({query}) to {_text(str(beside))} (format parquet, compression zstd)")
+        beside.rename(Path(path) / name)
+        return [name]
+
+    def columns(self, name: str) -> list[str]:
+        return [str(row["column_name"]) for row in self.rows(f"select column_name from (describe {name})")]
 
     def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
         """Lines as text first: `read_json` has no word for a line that is none."""
@@ -83,6 +110,12 @@ class DuckEngine:
     def view(self, name: str, query: str) -> None:
         self._connection.execute(f"create or replace temp view {name} as {query}")
 
+    def narrow(self, name: str, condition: str) -> None:
+        """A view cannot read what it replaces."""
+        self._connection.execute(f"drop view if exists whole_{name}")
+        self._connection.execute(f"alter view {name} rename to whole_{name}")
+        self.view(name, f"select * from whole_{name} where {condition}")
+
     def table(self, name: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._connection.register("rows_of_ours", arrow(columns, rows))
         self._connection.execute(f"create or replace temp table {name}_rows as select * from rows_of_ours")
@@ -95,6 +128,37 @@ class DuckEngine:
 
     def close(self) -> None:
         self._connection.close()
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[Path]:
+    """A new file, which becomes the folder's only one at the end: a reader sees the old rows or the new ones."""
+    if place.is_file():
+        place.unlink()
+    place.mkdir(parents=True, exist_ok=True)
+    target = place / "part-0.parquet"
+    beside = place / f".{target.name}.new"
+    yield beside
+    os.replace(beside, target)
+    for other in place.iterdir():
+        if other.is_dir():
+            shutil.rmtree(other)
+        elif other != target:
+            other.unlink()
+
+
+@contextmanager
+def _replaced(place: Path) -> Iterator[Path]:
+    """A new folder, which takes the old one's place at the end."""
+    beside = place.with_name(f".{place.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    yield beside
+    if place.is_dir():
+        shutil.rmtree(place)
+    elif place.exists():
+        place.unlink()
+    beside.rename(place)
 
 
 def _files(path: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked
+from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked, placed
 from spark_jobs.sql.dialect import SPARK, Dialect
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class SparkEngine:
@@ -19,6 +22,7 @@ class SparkEngine:
         self.session = session
         self._own = own
         self._views: set[str] = set()
+        self._columns: dict[str, Any] = {}  # of tables that this engine wrote
 
     @property
     def name(self) -> str:
@@ -30,21 +34,135 @@ class SparkEngine:
 
     def exists(self, path: str) -> bool:
         """Through Hadoop: s3a:// as well."""
-        jvm = self.session.sparkContext._jvm
-        assert jvm is not None
-        place = jvm.org.apache.hadoop.fs.Path(path)
-        system = place.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+        system, place = self._hadoop(path)
         return bool(system.exists(place))
 
-    def load(self, name: str, path: str) -> None:
+    def load(self, name: str, path: str, columns: str | None = None) -> None:
+        """Whose columns are known costs no job that looks for them."""
         if not self.exists(path):
             raise FileNotFoundError(f"{path}: no such table")
-        self._named(name, self.session.read.parquet(path))
+        known = columns or self._columns.get(path)
+        reader = self.session.read if known is None else self.session.read.schema(known)
+        self._named(name, reader.parquet(path))
 
     def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
         """What a query reads from `path` itself is lost: write elsewhere."""
-        writer = self.session.sql(query).write.mode("overwrite").option("compression", "zstd")
+        self._columns.pop(path, None)
+        frame = self.session.sql(query)
+        writer = frame.write.mode("overwrite").option("compression", "zstd")
         (writer.partitionBy(*partitions) if partitions else writer).parquet(path)
+        if not partitions:
+            self._columns[path] = frame.schema
+
+    def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        import pyarrow.parquet as pq
+
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "part-0.parquet"
+            pq.write_table(arrow(columns, rows), file, compression="zstd")
+            old = [name for name in self.parts(path) if name != file.name]
+            self.put([file], path)
+            self.drop(path, old)
+        self._columns[path] = columns
+
+    def parts(self, path: str) -> list[str]:
+        system, place = self._hadoop(path)
+        if not system.exists(place):
+            return []
+        names = [str(status.getPath().getName()) for status in system.listStatus(place)]
+        return sorted(name for name in names if name.endswith(".parquet") and name[0] not in "._")
+
+    def put(self, files: Sequence[Path], path: str) -> None:
+        system, place = self._hadoop(path)
+        system.mkdirs(place)
+        if system.getScheme() == "file":  # Hadoop's own copy would read each octet, and leave a checksum beside it
+            folder = Path(str(place.toUri().getPath()))
+            for file in files:
+                (folder / f".{file.name}.crc").unlink(missing_ok=True)
+                placed(file, folder / file.name)
+            return
+        for file in files:
+            local, beside = self._path(file.resolve().as_uri()), self._path(f"{path.rstrip('/')}/.{file.name}.new")
+            target = self._path(f"{path.rstrip('/')}/{file.name}")
+            system.copyFromLocalFile(True, True, local, beside)
+            system.delete(target, False)
+            system.rename(beside, target)
+
+    def drop(self, path: str, names: Iterable[str]) -> None:
+        system, _ = self._hadoop(path)
+        for name in names:
+            system.delete(self._path(f"{path.rstrip('/')}/{name}"), False)
+
+    def qualified(self, path: str) -> str:
+        """As Spark names the files below it."""
+        system, place = self._hadoop(path)
+        return str(system.makeQualified(place).toString()).rstrip("/")
+
+    def holds_only(self, path: str, suffix: str) -> bool:
+        """Are all files below it called so?  Hidden ones do not count."""
+        system, place = self._hadoop(path)
+        found = False
+        if system.exists(place):
+            listing = system.listFiles(place, True)
+            while listing.hasNext():
+                name = str(listing.next().getPath().getName())
+                found = found or name[0] not in "._"
+                if name[0] not in "._" and not name.endswith(suffix):
+                    return False
+        return found
+
+    def append(self, query: str, path: str, prefix: str) -> list[str]:
+        return self.append_frame(self.session.sql(query), path, prefix)
+
+    def append_frame(self, frame: Any, path: str, prefix: str) -> list[str]:
+        """Written beside, then renamed: a task that was tried twice, or a job that was cut off, leaves no rows."""
+        beside = f"{path.rstrip('/')}.{prefix}"
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(beside)
+        system, place = self._hadoop(path)
+        system.mkdirs(place)
+        names = {name: f"{prefix}-{number:05d}.parquet" for number, name in enumerate(self.parts(beside))}
+        for name, new in names.items():
+            system.rename(self._path(f"{beside}/{name}"), self._path(f"{path.rstrip('/')}/{new}"))
+        system.delete(self._path(beside), True)
+        return sorted(names.values())
+
+    def map_in_arrow(self, frame: DataFrame, function: Callable[[Any], Any], columns: str) -> DataFrame:
+        """As `frame.mapInArrow`, which asks for pandas although Arrow's batches do not need it.  `columns`: DDL."""
+        from pyspark.sql import DataFrame
+        from pyspark.sql.udf import _create_udf
+        from pyspark.util import PythonEvalType
+
+        udf = _create_udf(function, columns, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+        column = udf(*(frame[name] for name in frame.columns))
+        return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), self.session)
+
+    @contextmanager
+    def configured(self, options: Mapping[str, str]) -> Iterator[None]:
+        """Settings of the session for a while."""
+        before = {name: self.session.conf.get(name, None) for name in options}
+        try:
+            for name, value in options.items():
+                self.session.conf.set(name, value)
+            yield
+        finally:
+            for name, known in before.items():
+                if known is None:
+                    self.session.conf.unset(name)
+                else:
+                    self.session.conf.set(name, known)
+
+    def columns(self, name: str) -> list[str]:
+        return list(self.session.table(name).columns)
+
+    def _path(self, path: str) -> Any:
+        jvm = self.session.sparkContext._jvm
+        assert jvm is not None
+        return jvm.org.apache.hadoop.fs.Path(path)
+
+    def _hadoop(self, path: str) -> tuple[Any, Any]:
+        """Hadoop's file system for a path, and the path: s3a:// as well."""
+        place = self._path(path)
+        return place.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration()), place
 
     def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
         reader = self.session.read.schema(f"{columns}, {CORRUPT} string").option("mode", "PERMISSIVE")
@@ -52,6 +170,9 @@ class SparkEngine:
 
     def view(self, name: str, query: str) -> None:
         self._named(name, self.session.sql(query))
+
+    def narrow(self, name: str, condition: str) -> None:
+        self._named(name, self.session.table(name).where(condition))
 
     def table(self, name: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._named(name, self.session.createDataFrame(arrow(columns, rows)))

@@ -68,6 +68,7 @@ _HA: Final = tuple(
         ),
     )
 )
+_USUAL: Final = frozenset({"/", "var", "log", "logs", "lib", "qpidd"})
 _NOTES: Final = {
     "state": r"(?P<peer>\S+) is (?P<new>\w+) \(was (?P<old>\w+)\), epoch (?P<term>\d+)",
     "start": r"(?P<peer>\S+) started, pid (?P<attrs_pid>\d+)",
@@ -85,7 +86,7 @@ _NOTES: Final = {
 
 def parse_file(name: str, lines: Iterable[bytes], context: Context) -> Iterator[Event]:
     """The facts of one file, in its order."""
-    node = context.node or _node(name)
+    node = context.node or node_of(name)
     common: Event = {"source": "text", "cluster": context.cluster, "node": node}
     for line_no, line in enumerate(lines, 1):
         context.tally.lines += 1
@@ -181,8 +182,10 @@ def _filled(kind: str, match: re.Match[str]) -> Event:
     return event
 
 
-def _node(name: str) -> str:
-    """`node1.log` → node1; of `HOST/qpidd.log` the folder."""
+def node_of(name: str) -> str:
+    """`node1.log` → node1; of `HOST/var/log/qpidd.log` the folder that is not a usual place of logs; empty if none."""
     path = PurePosixPath(name)
     stem = path.name.split(".")[0]
-    return path.parent.name if stem.startswith(("qpidd", "log", "stderr")) else stem
+    if not stem.startswith(("qpidd", "log", "stderr")):
+        return stem
+    return next((folder for folder in reversed(path.parts[:-1]) if folder not in _USUAL), "")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from spark_jobs.parse.survey import stem
+from spark_jobs.parse.survey import Age, age, stem
 from spark_jobs.schema import CLUSTER_KINDS, Event
 
 SAME = 100_000
@@ -207,6 +207,6 @@ def _resolution(one: Event, other: Event) -> int:
     return max(one.get("ts_res") or 1, other.get("ts_res") or 1)
 
 
-def _place(event: Event) -> tuple[bool, int, str, int]:
+def _place(event: Event) -> tuple[bool, int, Age, int]:
     moment = event.get("ts_wall")
-    return (moment is None, moment or 0, event.get("file") or "", event.get("line_no") or 0)
+    return (moment is None, moment or 0, age(event.get("file") or ""), event.get("line_no") or 0)

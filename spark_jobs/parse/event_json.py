@@ -31,7 +31,8 @@ _PLAIN: Final = {**_EXACT, "attrs": dict}
 _LEAST_MAX: Final = 2**62
 """A number beyond it is looked at more closely."""
 _INSIDE_MAX: Final = 8
-_COMMON: Final = ("cluster", "node", "source", "proc", "boot_id", "client_id")
+COMMON: Final = ("cluster", "node", "source", "proc", "boot_id", "client_id")
+"""What a torn line has of the event before it."""
 
 
 def split_id(msg_id: str) -> tuple[str, int]:
@@ -49,32 +50,46 @@ def parse_file(name: str, lines: Iterable[bytes], context: Context, source: str)
     tally = context.tally
     for line_no, line in enumerate(lines, 1):
         tally.lines += 1
-        for event in _events(name, line_no, line, context, common):
+        for event in events(name, line_no, line, context, common):
             common = event
             tally.events += 1
             yield event
 
 
-def _events(name: str, line_no: int, line: bytes, context: Context, common: Event) -> Iterable[Event]:
-    """Those of one line: none, one, or a torn one and what was appended to it."""
+def events(name: str, line_no: int, line: bytes, context: Context, common: Event) -> Iterable[Event]:
+    """Those of one line: none, one, or a torn one and what was appended to it.  `common`: the event before it."""
     text = line.strip(b"\0 \t\r\n")
     if not text:
         if b"\0" in line:
             context.tally.fault(name, line_no, f"{len(line)} octets of zero", "an event")
         return ()
-    found = _load(text)
+    found = load(text)
     if found is None:
         return _broken(name, line_no, line, text, context, common)
     event = _checked(found, name, line_no, context)
     return (event,) if event is not None else ()
 
 
-def _load(text: bytes) -> dict[str, Any] | None:
+def load(text: bytes) -> dict[str, Any] | None:
+    """The object of a line; None if it is none."""
     try:
         found = json.loads(text.decode())  # of bytes it would look for UTF-16 first
     except (ValueError, RecursionError):
         return None
+    if rb"\ud" in text.lower():
+        found = _writable(found)
     return found if isinstance(found, dict) else None
+
+
+def _writable(value: Any) -> Any:
+    """Half a surrogate pair is no text that a table could hold."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, list):
+        return [_writable(item) for item in value]
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return value
 
 
 def _broken(name: str, line_no: int, line: bytes, text: bytes, context: Context, common: Event) -> Iterator[Event]:
@@ -82,7 +97,7 @@ def _broken(name: str, line_no: int, line: bytes, text: bytes, context: Context,
     if not line.endswith(b"\n") or behind is not None:
         context.tally.torn += 1
         # Whose line it was is known from the line before.
-        yield torn(name, line_no, text, {column: common[column] for column in _COMMON if common.get(column)})
+        yield torn(name, line_no, text, {column: common[column] for column in COMMON if common.get(column)})
     else:
         context.tally.fault(name, line_no, text, "a JSON object")
     event = behind and _checked(behind, name, line_no, context)
@@ -97,7 +112,7 @@ def _appended(text: bytes) -> dict[str, Any] | None:
         at = text.rfind(b'{"', 1, at)
         if at < 0:
             break
-        found = _load(text[at:])
+        found = load(text[at:])
         if found is not None and all(column in found for column in REQUIRED):
             return found
     return None
@@ -129,6 +144,8 @@ def _sound(event: Event) -> bool:
             return False
     if not (event.get("source") and event.get("kind") and event.get("ts_wall")):
         return False
+    if abs(event.get("ts_res", 0)) > _LARGEST["ts_res"]:
+        return False
     attrs = event.get("attrs")
     return attrs is None or all(type(value) is str for value in attrs.values())
 
@@ -140,7 +157,7 @@ def _repaired(found: dict[str, Any], name: str, line_no: int, context: Context) 
         context.tally.fault(name, line_no, ", ".join(sorted(found)), f"columns {', '.join(missing)}")
         return None
     wrong = [column for column in REQUIRED if type(found[column]) is not _EXACT[column]]
-    if wrong or found["ts_wall"] > LONG_MAX:
+    if wrong or abs(found["ts_wall"]) > LONG_MAX:
         values = ", ".join(f"{column}={found[column]!r}" for column in wrong or ("ts_wall",))
         context.tally.fault(name, line_no, values, "; ".join(f"{c} as {_WRITTEN[c]}" for c in wrong or ("ts_wall",)))
         return None
@@ -162,7 +179,7 @@ def _columns(found: dict[str, Any], name: str, line_no: int, context: Context) -
         rest = {**rest, **attrs}
     elif attrs is not None:
         context.tally.fault(name, line_no, f"attrs={attrs!r}", "attrs as an object")
-    if rest:
+    if rest or isinstance(attrs, dict):
         event["attrs"] = {key: _text(value) for key, value in rest.items() if value is not None}
     return event
 

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from spark_jobs.parse.heads import SECOND, Head, dated, head_of
 from spark_jobs.parse.years import HALF_YEAR, JUMP, nearest_year, rounded, wrap, year_of
@@ -192,6 +193,15 @@ def rotation(name: str) -> tuple[bool, str, int, str]:
     dates = "".join(part for part in parts if part.startswith("-"))
     numbers = [int(part[1:]) for part in parts if part[1:].isdigit() and not part.startswith("-")]
     return not (dates or numbers), dates, -numbers[0] if numbers else 0, name
+
+
+Age = tuple[str, bool, str, int]
+
+
+@lru_cache(maxsize=4096)
+def age(name: str) -> Age:
+    """The log, and how old this part of it is: lines of one log, wherever it was rotated, sort by (age, line)."""
+    return stem(name), *rotation(name)[:3]
 
 
 def stem(name: str) -> str:

@@ -1,0 +1,121 @@
+"""One pure function for each cluster: in Spark's tasks if there are several, else in this process.
+
+Rows travel as JSON text (cluster, view, json), so one exchange serves views of any columns, and the function gets the
+same dictionaries everywhere: what is NULL is absent.  A cluster whose function fails costs its own tables only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from spark_jobs.engine.base import Engine, Row
+from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.workspace import Workspace
+
+Views = Mapping[str, Sequence[Row]]
+Solver = Callable[[str, Views], Mapping[str, Iterable[Row]]]
+"""(cluster, view → rows in any order) → table → rows; a function of a module, or a `partial` of one."""
+FAILED: Final = "failed"
+FAILURES: Final = "cluster string, kind string, text string"
+"""Of the table `STEP_failures`: what a solver tells there, and for whom it failed (kind FAILED)."""
+SMALL: Final = 50_000
+"""So many rows of all tables go through this process although tasks made them: a table costs Spark a job."""
+_PACKED: Final = "cluster string, name string, json string"
+
+
+def failures(step: str) -> str:
+    """The table's name."""
+    return f"{step}_failures"
+
+
+def per_cluster(
+    engine: Engine,
+    workspace: Workspace,
+    step: str,
+    queries: Mapping[str, str],
+    solver: Solver,
+    tables: Mapping[str, str],
+) -> None:
+    """Writes and loads `tables` (name → columns in Spark's DDL) and `failures(step)`.
+
+    `queries`: view → query with the column `cluster`.  The view `clusters` (cluster) tells whether there are several;
+    it need not be complete."""
+    wanted = {**tables, failures(step): FAILURES}
+    engine.view("packed", " union all ".join(_packed(engine, name, query) for name, query in queries.items()))
+    if isinstance(engine, SparkEngine) and len(engine.rows("select cluster from clusters limit 2")) > 1:
+        _in_tasks(engine, workspace, _task(step, solver, tuple(queries)), wanted)
+    else:
+        _keep(engine, workspace, _here(engine, step, solver, tuple(queries)), wanted)
+
+
+def _packed(engine: Engine, name: str, query: str) -> str:
+    text = "to_json(struct(v.*))" if engine.dialect.spark else "cast(to_json(v) as varchar)"
+    return f"select v.cluster as cluster, '{name}' as name, {text} as json from ({query}) as v"
+
+
+def _here(engine: Engine, step: str, solver: Solver, names: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    packed: dict[str, list[Row]] = defaultdict(list)
+    for row in engine.rows("select cluster, name, json from packed"):
+        packed[row["cluster"]].append(row)
+    for cluster in sorted(packed):
+        yield from _solved(step, solver, cluster, packed.pop(cluster), names)
+
+
+def _keep(engine: Engine, workspace: Workspace, rows: Iterable[tuple[str, Row]], tables: Mapping[str, str]) -> None:
+    found: dict[str, list[Row]] = {table: [] for table in tables}
+    for table, row in rows:
+        found[table].append(row)
+    for table, columns in tables.items():
+        engine.keep(workspace.path(table), columns, found[table])
+    workspace.load(engine, *tables)
+
+
+def _in_tasks(
+    engine: SparkEngine,
+    workspace: Workspace,
+    task: Callable[[Iterable[Row]], Iterator[tuple[str, str, str]]],
+    tables: Mapping[str, str],
+) -> None:
+    """As `applyInArrow` for each cluster; that, and `mapInArrow`, need pandas."""
+    together = engine.session.table("packed").repartition("cluster").sortWithinPartitions("cluster")
+    engine.session.createDataFrame(together.rdd.mapPartitions(task), _PACKED).createOrReplaceTempView("solved")
+    workspace.save(engine, "scratch", "select * from solved")
+    if engine.rows("select count(*) as n from scratch")[0]["n"] <= SMALL:
+        rows = engine.rows("select name, json from scratch order by cluster", SMALL)
+        _keep(engine, workspace, ((row["name"], json.loads(row["json"])) for row in rows), tables)
+        return
+    for table, columns in tables.items():
+        rows_of = f"select from_json(json, '{columns}') as r from scratch where name = '{table}'"
+        workspace.save(engine, table, f"select r.* from ({rows_of})")
+
+
+def _task(step: str, solver: Solver, names: Sequence[str]) -> Callable[[Iterable[Row]], Iterator[tuple[str, str, str]]]:
+    """What a task does with its rows, which are sorted by cluster."""
+
+    def solved(rows: Iterable[Row]) -> Iterator[tuple[str, str, str]]:
+        for cluster, packed in groupby(rows, key=itemgetter("cluster")):
+            for table, row in _solved(step, solver, cluster, packed, names):
+                yield cluster, table, json.dumps(row, ensure_ascii=False)
+
+    return solved
+
+
+def _solved(
+    step: str, solver: Solver, cluster: str, packed: Iterable[Mapping[str, str]], names: Sequence[str]
+) -> Iterator[tuple[str, Row]]:
+    views: dict[str, list[Row]] = {name: [] for name in names}
+    for item in packed:
+        row = json.loads(item["json"])
+        views[item["name"]].append({name: value for name, value in row.items() if value is not None})
+    try:
+        tables: Mapping[str, Iterable[Row]] = {table: list(rows) for table, rows in solver(cluster, views).items()}
+    except Exception as error:  # whatever it is: the other clusters get their tables, and this one a word in the report
+        text = f"the step {step} failed for this cluster: {type(error).__name__}: {error}"
+        tables = {failures(step): [{"cluster": cluster, "kind": FAILED, "text": text}]}
+    for table, rows in tables.items():
+        yield from ((table, row) for row in rows)
