@@ -1,4 +1,4 @@
-"""The reduced tables that several jobs read: `activity`, `takings` and `message_lives`; each one pass over all rows."""
+"""The reduced tables that several jobs read: `takings` and `message_lives`; each one pass over all rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from spark_jobs.engine.base import Engine
 from spark_jobs.jobs.options import Options
-from spark_jobs.sql import messages, windows
+from spark_jobs.sql import messages
 from spark_jobs.workspace import Workspace
 
 SPANS = "incident string, cluster string, ts_begin bigint, ts_end bigint"
@@ -14,11 +14,10 @@ FOREVER = 2**62
 
 
 def run(engine: Engine, workspace: Workspace, options: Options) -> None:
-    """events_raw → activity, takings, message_lives."""
-    events, clock = "events_raw", options.clock
+    """events_raw → takings, message_lives."""
+    events, clock = options.events, options.clock
     wanted: dict[str, Callable[[], str]] = {
         "takings": lambda: messages.takings(events, clock),
-        "activity": lambda: windows.activity(engine.dialect, events, clock),
         "message_lives": lambda: messages.lives(engine.dialect, events, clock),
     }
     for table, query in wanted.items():
@@ -35,7 +34,7 @@ def need(engine: Engine, workspace: Workspace, table: str, query: Callable[[], s
 
 
 def takings(engine: Engine, workspace: Workspace, options: Options) -> None:
-    need(engine, workspace, "takings", lambda: messages.takings("events_raw", options.clock), options)
+    need(engine, workspace, "takings", lambda: messages.takings(options.events, options.clock), options)
 
 
 def spans(engine: Engine, workspace: Workspace) -> None:

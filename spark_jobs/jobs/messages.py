@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.jobs import activity
 from spark_jobs.jobs.options import Options
-from spark_jobs.solve.messages_small import Evidence, Process
-from spark_jobs.sql import messages
+from spark_jobs.solve.messages_small import Brokers, Evidence, Process
+from spark_jobs.sql import fans, messages
 from spark_jobs.workspace import Workspace
 
-_EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint"
+_EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint, since bigint"
 _INCOMPLETE = "cluster string, proc string"
 _SHAKY = "cluster string, producer string"
 
@@ -25,15 +25,33 @@ def run(engine: Engine, workspace: Workspace, options: Options) -> None:
     """Needs events_raw; `incidents` if it is there."""
     workspace.load(engine, "events_raw")
     activity.takings(engine, workspace, options)
-    lives = lambda: messages.lives(engine.dialect, "events_raw", options.clock)  # noqa: E731
+    lives = lambda: messages.lives(engine.dialect, options.events, options.clock)  # noqa: E731
     activity.need(engine, workspace, "message_lives", lives, options)
     activity.spans(engine, workspace)
     processes = _processes(engine.rows("select * from takings"))
+    _by_queue(engine, options)
     _evidence(engine, processes, options)
     _shaky(engine, processes)
     engine.view("judged", messages.judged(engine.dialect))
     workspace.save(engine, "message_verdicts", messages.verdicts())
-    workspace.save(engine, "message_summary", messages.summary())
+    workspace.save(engine, "message_summary", messages.summary(engine.dialect))
+
+
+def _by_queue(engine: Engine, options: Options) -> None:
+    """The view `message_counts`; a second pass only over what an exchange put into several queues."""
+    if not engine.rows(f"select 1 as n from ({fans.fanned()}) limit 1"):
+        engine.view("message_counts", fans.alone())
+        return
+    engine.view("fans", fans.fans(engine.dialect, options.events))
+    engine.view("message_counts", fans.apart())
+
+
+def _brokers(engine: Engine, options: Options) -> dict[str, Brokers]:
+    """By cluster: what the brokers' logs lack."""
+    logs: dict[str, list[Row]] = defaultdict(list)
+    for row in engine.rows(messages.brokers(options.events, options.clock)):
+        logs[row["cluster"]].append(row)
+    return {cluster: Brokers.of(rows) for cluster, rows in logs.items()}
 
 
 def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
@@ -60,12 +78,14 @@ def _evidence(engine: Engine, processes: dict[str, dict[str, Process]], options:
     """The view `evidence`: for each queue that somebody names, may what is missing be lost?"""
     named = engine.rows("select distinct cluster, queue from takings")
     doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts())}
-    judges = {cluster: Evidence(of, options.drained) for cluster, of in processes.items()}
+    brokers = _brokers(engine, options) if options.drained is None else {}
+    judges = {cluster: Evidence(of, options.drained, brokers.get(cluster)) for cluster, of in processes.items()}
     rows = []
     for row in named:
         cluster, queue = row["cluster"], row["queue"]
         why, drained_at = judges[cluster].of_queue(queue)
-        rows.append({**row, "doubt": doubts.get((cluster, queue)), "why": why, "drained_at": drained_at})
+        known = {"why": why, "drained_at": drained_at, "since": judges[cluster].brokers.since}
+        rows.append({**row, "doubt": doubts.get((cluster, queue)), **known})
     engine.table("evidence_rows", _EVIDENCE, rows)
     engine.view("evidence", messages.places(engine.dialect, "evidence_rows"))
     engine.view("queue_names", "select cluster as cluster_of, place, queue from evidence")

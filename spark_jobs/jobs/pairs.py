@@ -1,20 +1,23 @@
-"""The job `pairs`: events_raw → pairs, which `solve.clock_pairs.from_rows` reads."""
+"""The job `pairs`: facts → pairs, which `solve.clock_pairs.from_rows` reads."""
 
 from __future__ import annotations
 
 from spark_jobs.engine.base import Engine
+from spark_jobs.jobs import facts
 from spark_jobs.jobs.options import Options
 from spark_jobs.sql import pairs
 from spark_jobs.workspace import Workspace
 
 _NAMES = "cluster string, node string, name string"
-_SINGLE = "select 1 as n from events_raw where kind in ('enqueue', 'confirm_sent') and msg_id <> '' limit 1"
+_SINGLE = "select 1 as n from facts where kind in ('enqueue', 'confirm_sent') and msg_id <> '' limit 1"
 
 
 def run(engine: Engine, workspace: Workspace, options: Options) -> None:
-    """Needs events_raw."""
+    """Needs events_raw, which is read if brokers wrote of single messages; else its facts do."""
     workspace.load(engine, "events_raw")
-    engine.table("node_names", _NAMES, engine.rows(pairs.named()))
+    facts.need(engine, workspace)
+    engine.table("node_names", _NAMES, engine.rows(pairs.named(engine.dialect, "facts")))
     engine.view("aliases", pairs.aliases())
     messages = bool(engine.rows(_SINGLE))
-    workspace.save(engine, "pairs", pairs.thinned(engine.dialect, pairs.observations("events_raw", messages)))
+    found = pairs.observations("events_raw" if messages else "facts", messages)
+    workspace.save(engine, "pairs", pairs.thinned(engine.dialect, found))

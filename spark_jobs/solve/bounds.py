@@ -28,10 +28,13 @@ class Bound:
 
 @dataclass(frozen=True)
 class Phase:
+    """`at_least`: us; it had begun and not ended when the logs or the incident did, and took so long at least."""
+
     name: str
     begin: Bound | None = None
     end: Bound | None = None
     note: str = ""
+    at_least: int | None = None
 
     @property
     def known(self) -> bool:

@@ -24,6 +24,7 @@ def rows(found: Sequence[Phase], incident: Incident, facts: Facts) -> list[Row]:
     settings = _settings(incident, facts)
     made = [
         {
+            "cluster": incident.cluster,
             "incident": incident.id,
             "phase": phase.name,
             "duration_us": phase.duration,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from spark_jobs.parse.survey import age
 from spark_jobs.schema import Event
 from spark_jobs.solve.clock_pairs_pacemaker import attribute_pairs, operation_links, ring_pairs
 
@@ -34,6 +35,7 @@ ATTRIBUTE_SPREAD: Final = 100_000
 """us between two nodes' lines about one broadcast of attrd (the lab's largest: 12 ms)."""
 READING: Final = 1_000
 """us between a process's two looks at its clocks, for the median of several."""
+READING_DIGITS: Final = 18
 WRITTEN_AFTER: Final = {"result": 1_000}
 """us: pacemaker-controld sends its update just before it writes `Result of`."""
 WEAK: Final = frozenset({"attr"})
@@ -152,7 +154,8 @@ def place(event: Event) -> tuple[Any, ...]:
     """A key that orders rows the same way whatever order they came in."""
     moment = event.get("ts_wall")
     head = (moment is None, moment or 0, event.get("node") or "", event.get("source") or "", event.get("proc") or "")
-    return (*head, event.get("seq") or 0, event.get("file") or "", event.get("line_no") or 0, event.get("kind") or "")
+    line = (age(event.get("file") or ""), event.get("line_no") or 0)
+    return (*head, event.get("seq") or 0, line, event.get("kind") or "")
 
 
 def _timed(event: Event) -> bool:
@@ -176,14 +179,20 @@ def _both_ways(kind: str, one: Event, other: Event, spread: int) -> Iterator[Obs
 
 def _told(event: Event, names: Mapping[str, str]) -> Iterator[Observation]:
     """Rows that carry the sender's own reading."""
-    wall = (event.get("attrs") or {}).get("peer_wall", "")
-    if event["kind"] not in ("clock", "connected", "client_open") or not wall.isdecimal():
+    attrs = event.get("attrs") or {}
+    sent = _reading(attrs.get("peer_wall", ""))
+    if event["kind"] not in ("clock", "connected", "client_open") or sent is None:
         return
-    name = event.get("client_id") if event["kind"] == "client_open" else event.get("peer")
+    # An address that moves with the primary is nobody's name.
+    name = event.get("client_id") if event["kind"] == "client_open" else attrs.get("broker") or event.get("peer")
     sender = names.get(name or "")
     if sender is not None and sender != event["node"]:
-        sent = int(wall)
         yield Observation(sender, event["node"], sent, event["ts_wall"] - sent, stamp_error(event), str(event["kind"]))
+
+
+def _reading(text: str) -> int | None:
+    """us; None if it is none, or none that a bigint holds."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= READING_DIGITS else None
 
 
 def _batches(rows: Iterable[Event], names: Mapping[str, str], kind: str, send: str, receive: str) -> Iterator[Link]:

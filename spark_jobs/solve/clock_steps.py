@@ -32,6 +32,7 @@ READING: Final = 2_000
 """us: of a step that wall and mono show"""
 TOLERANCE: Final = 1e-3
 """us: around a cycle, of floats"""
+REBOOT: Final = "reboot"
 Vertex = tuple[str, int]
 """(node, segment)"""
 
@@ -114,7 +115,7 @@ def _reboots(node: str, boots: dict[str, list[Event]]) -> list[Break]:
     found = []
     for (begin, end), (next_begin, next_end) in pairwise(spans):
         if begin < next_begin and end < next_end:  # else two machines share the name: no order between their boots
-            found.append(Break(node, min(end + 1, next_begin), max(end, next_begin - 1), "reboot"))
+            found.append(Break(node, min(end + 1, next_begin), max(end, next_begin - 1), REBOOT))
     return found
 
 

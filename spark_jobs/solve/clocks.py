@@ -86,6 +86,8 @@ class Segment:
             offset = self.bounds(x)[side]
             if abs(offset) == inf:
                 return -offset
+            if x == wall - offset:
+                break
             x = wall - offset
         return x
 

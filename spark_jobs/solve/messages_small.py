@@ -15,20 +15,25 @@ Our rows in these terms:
 * confirm: an id that was sent again may be confirmed again, which is the same fact: e = min(confirms, max(a, 1)).
 * dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  What was delivered and
   nobody ever attempted is unexpected, acknowledged or not.
+* several queues: an exchange may put a message into many (it was delivered from several), and each has its own
+  dequeues.  d is that of the queue with the most; duplicates are those of all queues, max(0, d - a) each.
 
 Jepsen has one complete history; logs are not.  What is missing (e > d) is
 
-* explained    a row says why: returned, rejected, expired, dropped, dead-lettered, purged, still in the queue
+* explained    a row says why: returned, rejected, expired, dropped, dead-lettered, purged, still in the queue (unless
+               that was drained later: then it was there, and is not)
 * lost         all logs that could say otherwise are complete (below), and its queue was drained after the confirm
 * unaccounted  else: nobody knows
 
 The logs of a queue are complete when each process that took from it has written `drain_end` with result `ok` for it,
 `log_end`, and all numbers (`seq`) from 1 on.  A client that wrote nothing about messages counts as one that may have
-taken from any queue.  So a row that is missing turns nothing into `lost`.  In the same way a delivery that nobody
-attempted is a finding only when the log of its producer is complete (a killed client's last 100 ms are missing).
+taken from any queue.  Brokers' logs say what was removed: of those that are there no number may be missing, and what
+was confirmed before one of them begins is unaccounted.  So a row that is missing turns nothing into `lost`, unless all
+of a broker's log, or its end, is missing.  In the same way a delivery that nobody attempted is a finding only when the
+log of its producer is complete (a killed client's last 100 ms are missing).
 
-A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again (both are
-allowed by at-least-once), else *unmarked*: a finding.
+A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again, as its own
+log or a delivery says (both are allowed by at-least-once), else *unmarked*: a finding.
 """
 
 from __future__ import annotations
@@ -44,6 +49,7 @@ from spark_jobs.solve.runs import span
 Clock = Callable[[Event], int]
 EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
 """Kinds of rows that explain why a message was not dequeued; the first of them is named as its cause."""
+EARLY: Final = "confirmed before the log of a broker begins"
 FOREVER: Final = 2**62
 """µs"""
 _TAKES: Final = frozenset({"deliver", "ack", "reject", "release"})
@@ -65,8 +71,11 @@ class Counts:
     refusals: int = 0
     delivers: int = 0
     redelivered: int = 0
-    acks: int = 0
+    resent: bool = False  # a delivery said so
+    acks: dict[str, int] = field(default_factory=dict)  # queue → dequeues
+    taken: set[str] = field(default_factory=set)  # queues that delivered it
     confirmed_at: int | None = None
+    dumped_at: int = 0
     queues: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
 
@@ -74,6 +83,21 @@ class Counts:
     def confirmed(self) -> int:
         """e"""
         return min(self.confirms, max(self.attempts, 1))
+
+    @property
+    def dequeues(self) -> int:
+        """d"""
+        return max(self._by_queue, default=0)
+
+    @property
+    def duplicates(self) -> int:
+        """Of something attempted."""
+        return sum(max(0, acks - self.attempts) for acks in self._by_queue)
+
+    @property
+    def _by_queue(self) -> list[int]:
+        acks = list(self.acks.values())
+        return acks if len(self.taken) > 1 else [sum(acks)]
 
 
 @dataclass(frozen=True)
@@ -147,16 +171,39 @@ class Process:
         return max((self.drained[name] for name in (queue, "") if name in self.drained), default=None)
 
 
+@dataclass(frozen=True)
+class Brokers:
+    """`gap`: why their logs are not complete; empty if they are.  `since`: µs, when the last one begins of those that
+    lack their beginning."""
+
+    gap: str = ""
+    since: int | None = None
+
+    @staticmethod
+    def of(rows: Iterable[Mapping[str, Any]]) -> Brokers:
+        """Of a row for each process: proc, seqs (how many), seq_sum, seq_min, seq_max, first_ts (µs)."""
+        gap, since = "", None
+        for row in sorted(rows, key=lambda row: str(row["proc"])):
+            first, last = row["seq_min"], row["seq_max"]
+            if row["seqs"] != last - first + 1 or 2 * row["seq_sum"] != (first + last) * row["seqs"]:
+                gap = gap or f"the log of {row['proc']} is incomplete"
+            elif first > 1 and row["first_ts"] is not None:
+                since = max(since or 0, row["first_ts"])
+        return Brokers(gap, since)
+
+
 class Judge:
     """Takes rows in any order, each once: all rows of the clients (those about messages alone have holes), and of the
     brokers those of the kinds in EXPLAINED_BY.
 
-    `drained`: everything that was in the queues at the end was taken, or was not; None: as the logs say."""
+    `drained`: everything that was in the queues at the end was taken, or was not; None: as the logs say.  `brokers`:
+    what their logs lack."""
 
-    def __init__(self, drained: bool | None = None, clock: Clock = wall) -> None:
+    def __init__(self, drained: bool | None = None, clock: Clock = wall, brokers: Brokers | None = None) -> None:
         self.messages: dict[tuple[str, int], Counts] = defaultdict(Counts)
         self.anonymous = 0
         self._drained = drained
+        self._brokers = brokers
         self._clock = clock
         self._processes: dict[str, Process] = defaultdict(Process)
         self._senders: dict[str, set[str]] = defaultdict(set)  # producer → processes
@@ -201,9 +248,14 @@ class Judge:
         at = self._clock(row) + span(row) if kind == "confirm" else 0
         for number in range(row["pub_first"], row["pub_last"] + 1):
             message = self.messages[row["producer"], number]
-            if counter is not None:
+            if kind == "deliver":
+                message.taken.add(queue)
+            if kind == "ack":
+                message.acks[queue] = message.acks.get(queue, 0) + 1
+            elif counter is not None:
                 setattr(message, counter, getattr(message, counter) + 1)
             message.redelivered += again
+            message.resent |= kind == "deliver" and bool(row.get("resend"))
             if kind in _SENDS and queue not in message.queues:
                 message.queues += (queue,)
             if kind == "confirm" and (message.confirmed_at is None or at < message.confirmed_at):
@@ -213,33 +265,35 @@ class Judge:
 
     def _broker(self, row: Event) -> None:
         if row.get("producer") is None:
-            if row.get("queue"):
+            if row.get("queue") and (row.get("attrs") or {}).get("count") != "0":
                 self._doubts[row["queue"]] = min(row["kind"], self._doubts.get(row["queue"], row["kind"]))
             return
         for number in range(row["pub_first"], row["pub_last"] + 1):
             message = self.messages[row["producer"], number]
             if row["kind"] not in message.causes:
                 message.causes += (row["kind"],)
+            if row["kind"] == "queue_dump":
+                message.dumped_at = max(message.dumped_at, self._clock(row))
 
     # ---- verdicts ---------------------------------------------------------------------------------------------------
 
     def verdicts(self) -> Iterator[Verdict]:
         """Of all messages, in the order of producers and numbers."""
-        whole = Evidence(self._processes, self._drained)
+        whole = Evidence(self._processes, self._drained, self._brokers)
         for key in sorted(self.messages):
             counts = self.messages[key]
             if counts.attempts or counts.confirms or counts.delivers or counts.acks or counts.refusals:
                 yield self._verdict(key, counts, whole)
 
     def _verdict(self, key: tuple[str, int], counts: Counts, evidence: Evidence) -> Verdict:
-        a, e, d = counts.attempts, counts.confirmed, counts.acks
-        seen = d or min(counts.delivers, 1)
+        a, e, d = counts.attempts, counts.confirmed, counts.dequeues
+        seen = sum(counts.acks.values()) or min(counts.delivers, 1)
         if e > d:
             verdict, cause = self._missing(counts, evidence)
             return Verdict(*key, verdict, cause, counts, missing=e - d)
         if a == 0 and seen:
             return Verdict(*key, "unexpected", self._origin(key[0]), counts, duplicates=seen)
-        recovered, duplicates = max(0, min(d, a) - e), max(0, d - a) if a else 0
+        recovered, duplicates = max(0, min(d, a) - e), counts.duplicates if a else 0
         if duplicates:
             return Verdict(*key, "duplicated", _mark(counts), counts, duplicates=duplicates, recovered=recovered)
         if d:
@@ -253,9 +307,9 @@ class Judge:
 
     def _missing(self, counts: Counts, evidence: Evidence) -> tuple[str, str]:
         for cause in EXPLAINED_BY:
-            if cause in counts.causes:
+            if cause in counts.causes and not (cause == "queue_dump" and evidence.emptied(counts)):
                 return "explained", cause
-        doubt = next((self._doubts[queue] for queue in counts.queues if queue in self._doubts), "")
+        doubt = min((self._doubts[queue] for queue in counts.queues if queue in self._doubts), default="")
         if doubt:
             return "unaccounted", f"{doubt} in its queue"
         why = evidence.against(counts)
@@ -273,7 +327,7 @@ class Judge:
             sums["confirmed"] += counts.confirmed
             sums["recovered"] += verdict.recovered
             if counts.attempts:
-                sums["ok"] += min(counts.acks, counts.attempts)
+                sums["ok"] += min(counts.dequeues, counts.attempts)
             if verdict.verdict == "duplicated":
                 sums[verdict.cause] += verdict.duplicates
             if verdict.verdict == "unexpected":
@@ -297,7 +351,6 @@ _COUNTER: Final = {
     "nack": "refusals",
     "return": "refusals",
     "deliver": "delivers",
-    "ack": "acks",
 }
 _SUMMED: Final = frozenset(
     {"lost", "unaccounted", "explained", "unexpected", "duplicated", "refused", "unknown"}
@@ -307,9 +360,10 @@ _SUMMED: Final = frozenset(
 class Evidence:
     """Could a log that we do not have say that a missing message was taken?"""
 
-    def __init__(self, processes: Mapping[str, Process], drained: bool | None) -> None:
+    def __init__(self, processes: Mapping[str, Process], drained: bool | None, brokers: Brokers | None = None) -> None:
         self._processes = processes
         self._drained = drained
+        self.brokers = brokers or Brokers()
         self._takers = sorted(name for name, process in processes.items() if process.takes or process.drained)
         self._strangers = sorted(
             name
@@ -320,13 +374,25 @@ class Evidence:
 
     def against(self, counts: Counts) -> str:
         """Why it may not be lost; empty if it is."""
+        whys = []
         for queue in counts.queues or ("",):
             why, drained_at = self.of_queue(queue)
-            if why:
-                return why
-            if counts.confirmed_at is not None and counts.confirmed_at > drained_at:
-                return "confirmed after its queue was drained"
-        return ""
+            if not why and counts.confirmed_at is not None and counts.confirmed_at > drained_at:
+                why = "confirmed after its queue was drained"
+            if not why and self._is_early(counts):
+                why = EARLY
+            whys += [why] if why else []
+        return min(whys, default="")
+
+    def _is_early(self, counts: Counts) -> bool:
+        if self._drained is not None or self.brokers.since is None or counts.confirmed_at is None:
+            return False
+        return counts.confirmed_at < self.brokers.since
+
+    def emptied(self, counts: Counts) -> bool:
+        """Was a queue of it drained after it was last seen there?"""
+        found = [self.of_queue(queue) for queue in counts.queues or ("",)]
+        return any(not why and drained_at >= counts.dumped_at for why, drained_at in found)
 
     def of_queue(self, queue: str) -> tuple[str, int]:
         """Why its logs are not complete, and when it was drained; µs."""
@@ -337,6 +403,8 @@ class Evidence:
         return self._known[queue]
 
     def _look(self, queue: str) -> tuple[str, int]:
+        if self.brokers.gap:
+            return self.brokers.gap, 0
         if self._strangers:
             return f"the log of {self._strangers[0]} is incomplete", 0
         if not self._takers:
@@ -362,7 +430,7 @@ class Evidence:
 def _mark(counts: Counts) -> str:
     if counts.redelivered:
         return "redelivered"
-    return "resend" if counts.resends else "unmarked"
+    return "resend" if counts.resends or counts.resent else "unmarked"
 
 
 def as_dict(summary: Summary) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from spark_jobs.schema import MESSAGE_KINDS, Event
@@ -57,7 +57,7 @@ class _Edge:
 def ordered(events: Iterable[Event], clocks: Clocks, links: Iterable[Link] = ()) -> Ordered:
     """`links`: between rows that are (the very objects) in `events`; others are left out."""
     given = list(events)
-    rows = sorted(given, key=_key)
+    rows = _sorted(given)
     index = {id(event): number for number, event in enumerate(rows)}
     edges = {
         _Edge(index[id(link.sent)], index[id(link.received)], link.kind)
@@ -179,6 +179,15 @@ def _of_processes(rows: Sequence[Event]) -> Iterable[_Edge]:
         for (seq, tail), (next_seq, head) in pairwise(sorted(chain)):
             if seq < next_seq:
                 yield _Edge(tail, head, "process")
+
+
+def _sorted(events: Iterable[Event]) -> list[Event]:
+    """By `_key`, of which the text is made only where places are the same."""
+    rows: list[Event] = []
+    for _, of in groupby(sorted(events, key=place), key=place):
+        same = list(of)
+        rows += same if len(same) == 1 else sorted(same, key=_key)
+    return rows
 
 
 def _key(event: Event) -> tuple[Any, ...]:

@@ -57,7 +57,8 @@ def _row(number: int, phase: Phase, incident: Incident) -> Row:
             f"{name}_line": line,
         }
     row |= {"known": phase.known, "duration_us": phase.duration, "note": phase.note}
-    return row | {"duration_lo_us": limits[0] if limits else None, "duration_hi_us": limits[1] if limits else None}
+    low, high = limits or (phase.at_least, None)
+    return row | {"duration_lo_us": low, "duration_hi_us": high, "censored": phase.at_least is not None}
 
 
 class _Scene:
@@ -153,6 +154,13 @@ class _Scene:
             return Phase(name, Bound.of(begin) if begin else None, Bound.of(end) if end else None, missing)
         return Phase(name, Bound.of(begin), Bound.of(end))
 
+    def _open(self, name: str, begin: Bound | None, note: str) -> Phase:
+        """It began, and nothing says that it ended."""
+        if begin is None:
+            return Phase(name, None, None, note)
+        last = max((event["ts_lo"] for event in self.rows), default=begin.hi)
+        return Phase(name, begin, None, note, max(0, last - begin.hi))
+
     def _known(self) -> Event | None:
         if self.death is None:
             return None
@@ -203,7 +211,9 @@ class _Scene:
         if new.node not in self.facts.own:
             return Phase("recovering", note=f"no log of the broker on {new.node}")
         begin = self._first(lambda e: _is_state(e, new.node, "recovering"), new.at - 1_000_000) or new.done
-        return self._phase("recovering", begin, active, f"{new.node} did not become active")
+        if active is None:
+            return self._open("recovering", Bound.of(begin), f"{new.node} did not become active")
+        return Phase("recovering", Bound.of(begin), Bound.of(active))
 
     def _path(self, new: Promotion) -> Phase:
         done = next((line for line in new.lines if line["kind"] == "op_result"), new.done)
@@ -224,12 +234,12 @@ class _Scene:
         since = self.new.done["ts_lo"] if self.new else None
         back = [o for o in outages if o["end"] is not None and (since is None or o["end"] >= since)]
         if not back:
-            return [Phase(name, begin, None, f"never back: {', '.join(never)}") for name in names]
+            return [self._open(name, begin, f"never back: {', '.join(never)}") for name in names]
         first, last = min(back, key=_back), max(back, key=_back)
         if never:
             return [
                 Phase(names[0], begin, _gone_on(first)),
-                Phase(names[1], begin, None, f"never back: {', '.join(never)}"),
+                self._open(names[1], begin, f"never back: {', '.join(never)}"),
             ]
         return [Phase(names[0], begin, _gone_on(first)), Phase(names[1], begin, _gone_on(last))]
 
@@ -250,7 +260,7 @@ class _Scene:
             missing = missing - {peer} if ready else missing | ({peer} - {""})
             if not missing:
                 return Phase("redundancy", begin, Bound.of(event), f"last: {peer}")
-        return Phase("redundancy", begin, None, f"not ready again: {', '.join(sorted(missing))}")
+        return self._open("redundancy", begin, f"not ready again: {', '.join(sorted(missing))}")
 
 
 def _listed(event: Event, new: Promotion) -> tuple[str, bool]:

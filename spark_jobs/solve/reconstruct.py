@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spark_jobs.schema import Event
-from spark_jobs.solve import budget, hints, incidents, near_misses, phases, primaries
+from spark_jobs.solve import budget, cuts, hints, incidents, near_misses, phases, primaries
 from spark_jobs.solve.signs import Facts
 
 Row = dict[str, Any]
@@ -24,16 +24,16 @@ _WHERE: Final = "{0}_what {0}_node {0}_file"
 TABLES: Final = {
     "incidents": _columns(
         text="cluster incident type old_primary new_primary why file dual",
-        long="begin end term promotions seeds outages other_outages line_no total_us",
+        long="begin end term promotions seeds outages other_outages line_no total_us ts_begin ts_end",
         yes="planned failover",
         texts="evidence unknown",
     ),
     "phases": _columns(
         text=f"cluster incident phase note {_WHERE.format('begin')} {_WHERE.format('end')}",
         long=f"number {_BOUND.format('begin')} {_BOUND.format('end')} duration_us duration_lo_us duration_hi_us",
-        yes="known",
+        yes="known censored",
     ),
-    "budget": _columns(text="incident phase setting", long="duration_us setting_us", real="share"),
+    "budget": _columns(text="cluster incident phase setting", long="duration_us setting_us", real="share"),
     "primary_spans": _columns(
         text="cluster node from_kind from_file to_kind to_file",
         long="term from_lo from_est from_hi to_lo to_est to_hi from_line to_line confirms first_confirm last_confirm",
@@ -46,8 +46,13 @@ TABLES: Final = {
     ),
     "near_misses": _columns(text="cluster incident kind node text", long="at", texts="evidence"),
     "hints": _columns(text="cluster incident rule text confidence", texts="evidence"),
+    "incident_outages": _columns(text="cluster incident client_id", long="ts_begin ts_end", yes="censored own"),
 }
-"""Table -> column -> type in words of Spark's SQL; NULL where it is not known."""
+"""Table -> column -> type in words of Spark's SQL; NULL where it is not known.
+
+incidents: `begin` to `end` is what happened, `ts_begin` to `ts_end` the time in which messages and outages are counted
+as its own (`cuts`).  incident_outages: `own` ones touch it, others are only near.
+"""
 
 
 def tables(
@@ -65,15 +70,35 @@ def tables(
     near = [{**row, "incident": _incident(found, row["at"])} for row in near_misses.rows(spans, facts, cluster)]
     made: dict[str, list[Row]] = {name: [] for name in TABLES}
     made["incidents"] = incidents.rows(found, facts)
-    for incident, row in zip(found, made["incidents"], strict=True):
-        here = phases.find(incident, facts)
+    timeline = {incident.id: phases.find(incident, facts) for incident in found}
+    cut = cuts.of(found, timeline)
+    for incident, row, (begin, end) in zip(found, made["incidents"], cut, strict=True):
+        here = timeline[incident.id]
         mine = [miss for miss in near if miss["incident"] == incident.id]
-        row["total_us"] = phases.total(here)
+        row |= {"total_us": phases.total(here), "ts_begin": begin, "ts_end": end}
         row["dual"] = primaries.worst(pair for pair in dual if pair["incident"] == incident.id)
         made["phases"] += phases.rows(here, incident)
         made["budget"] += budget.rows(here, incident, facts)
         made["hints"] += hints.find(incident, facts, here, mine, found)
+        made["incident_outages"] += _outages(incident)
     return made | {"primary_spans": primaries.span_rows(spans, cluster), "dual": dual, "near_misses": near}
+
+
+def _outages(incident: incidents.Incident) -> list[Row]:
+    """What never ended has no `ts_end`."""
+    return [
+        {
+            "cluster": incident.cluster,
+            "incident": incident.id,
+            "client_id": outage["client"],
+            "ts_begin": outage["begin"],
+            "ts_end": outage["end"],
+            "censored": outage["end"] is None,
+            "own": own,
+        }
+        for own, of in ((True, incident.outages), (False, incident.others))
+        for outage in of
+    ]
 
 
 def _incident(found: Iterable[incidents.Incident], at: int) -> str | None:

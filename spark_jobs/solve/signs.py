@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from spark_jobs.parse.survey import age
 from spark_jobs.schema import MESSAGE_KINDS, Event
 
 OWN: Final = ("broker", "text")
@@ -37,15 +38,15 @@ def place(event: Event) -> tuple[str, int]:
 
 
 def key(event: Event) -> tuple[Any, ...]:
-    """An order that does not depend on that of the files."""
+    """An order that does not depend on that of the files, nor on where a log was rotated."""
     return (
         event["ts_est"],
         event.get("node") or "",
         event.get("seq") or 0,
-        event.get("line_no") or 0,
         event.get("source") or "",
+        age(event.get("file") or ""),
+        event.get("line_no") or 0,
         event["kind"],
-        event.get("file") or "",
     )
 
 

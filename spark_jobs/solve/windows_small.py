@@ -5,11 +5,12 @@ intervals are half-open.
 
 * A **producer** waits while something that it sent is not answered (confirm, nack or return); each answer ends a
   standstill.  What is never answered is waited for until something that was sent after it is answered.
-* A **consumer** waits while a message of a queue that it takes from is on its way: from the first send until it was
-  delivered to anybody and, if it ever was, confirmed.  Each delivery to it ends a standstill.  Its own acknowledgements
-  long after a delivery mean that the application was busy, not that nothing came: it waits from the last of them.  What
-  is never delivered is waited for until something that was sent after it is delivered; if the consumer has drained the
-  queue to its end, not at all.
+* A **consumer** waits while a message of a queue that it takes from is long (`shortest`) on its way: from the first
+  send until it was delivered to anybody and, if it ever was, confirmed.  (What others get at once is no outage of it.)
+  Each delivery to it ends a standstill; so does the next one if it comes less than `shortest` after the wait.  Its own
+  acknowledgements long after a delivery mean that the application was busy, not that nothing came: it waits from the
+  last of them.  What is never delivered is waited for until something that was sent after it is delivered; if the
+  consumer has drained the queue to its end, not at all.
 * A client that is **not connected** and did not ask for that is down until it is connected again; one that begins with
   connecting is down from its first attempt.  A client that publishes is down while the broker asks it to pause.
 
@@ -195,16 +196,24 @@ class Windows:
         limit, delivered, settled = self._limit(client, horizon), sorted(client.delivered), sorted(client.settled)
         waits: list[Interval] = []
         for name in client.queues:
-            waits += self._coming(name, limit, bool(client.drained & {name, ""}))
+            coming = self._coming(name, horizon, bool(client.drained & {name, ""}))
+            waits += [(begin, min(end, limit)) for begin, end in coming if end - begin >= self._shortest]
         found = [part for part in _standstills(sorted(waits), delivered, self._shortest) if part[0] >= delivered[0]]
-        return [part for part in (self._after_work(part, settled) for part in found) if self._long(part)]
+        whole = [self._to_delivery(part, delivered) for part in found]
+        return [part for part in (self._after_work(part, settled) for part in whole) if self._long(part)]
 
-    def _coming(self, name: str, limit: int, drained: bool) -> list[Interval]:
+    def _to_delivery(self, part: Interval, delivered: Sequence[int]) -> Interval:
+        """What waited may have been confirmed before the next one was sent: nothing came until that was delivered."""
+        begin, end = part
+        later = bisect_left(delivered, end)
+        return (begin, delivered[later]) if later < len(delivered) and delivered[later] - end < self._shortest else part
+
+    def _coming(self, name: str, horizon: int, drained: bool) -> list[Interval]:
         """The waits for the messages of a queue."""
         queue = self._queues[name]
         sent = {id: self._sent[id] for id in queue.ids if id in self._sent and (id in queue.seen or not drained)}
         done = {id: max(at, self._confirmed.get(id, at)) for id, at in queue.seen.items()}
-        return _waits(sent, done, limit)
+        return _waits(sent, done, horizon)
 
     def _after_work(self, part: Interval, settled: Sequence[int]) -> Interval:
         begin, end = part

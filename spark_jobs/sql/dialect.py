@@ -32,6 +32,11 @@ class Dialect:
         """A column of a SELECT: one row for each number of [first, last]."""
         return f"explode(sequence({first}, {last}))" if self.spark else f"unnest(generate_series({first}, {last}))"
 
+    def each(self, *values: str) -> str:
+        """A column of a SELECT: one row for each of the values."""
+        listed = ", ".join(values)
+        return f"explode(array({listed}))" if self.spark else f"unnest([{listed}])"
+
     def spread(self, columns: str, relation: str, first: str, last: str, name: str) -> str:
         """`relation` with one row for each number of [first, last]; nearly all rows have one only.
 

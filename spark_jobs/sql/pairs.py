@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.solve.clock_pairs import BUCKET
+from spark_jobs.solve.clock_pairs import BUCKET, READING_DIGITS
 from spark_jobs.sql.dialect import Dialect
+from spark_jobs.sql.rows import quoted
 
 _ROUTES: Final = (("repl", "repl_send", "repl_recv"), ("replack", "replack_send", "replack_recv"))
 _MESSAGES: Final = (("publish", "publish", "enqueue"), ("confirm", "confirm_sent", "confirm"))
@@ -21,15 +22,21 @@ _SLACK: Final = (
     "case when coalesce(ts_res, 0) = 0 then 1 when ts_res in (1, 1000, 1000000) then ts_res else ts_res + 1000 end"
 )
 
+_IS_READING: Final = (
+    f"length(attrs['peer_wall']) <= {READING_DIGITS} and translate(attrs['peer_wall'], '0123456789', '') = ''"
+)
+"""try_cast alone takes blanks, signs and exponents, each engine others."""
 
-def named(events: str = "events_raw") -> str:
+
+def named(dialect: Dialect, events: str = "events_raw") -> str:
     """Rows that say which names a node has: few."""
+    of_start = "case when kind = 'start' then attrs['{}'] end"
+    client = "case when source = 'client' and kind = 'connected' then client_id end"
+    names = dialect.each("node", of_start.format("address"), of_start.format("broker_id"), client)
     return f"""
-select distinct coalesce(cluster, '') as cluster, node, name from (
-  select cluster, node, node as name from {events} where kind in ('start', 'connected') and node <> ''
-  union all select cluster, node, attrs['address'] from {events} where kind = 'start' and node <> ''
-  union all select cluster, node, attrs['broker_id'] from {events} where kind = 'start' and node <> ''
-  union all select cluster, node, client_id from {events} where source = 'client' and kind = 'connected' and node <> ''
+select distinct cluster, node, name from (
+  select coalesce(cluster, '') as cluster, node, {names} as name
+  from {events} where kind in ('start', 'connected') and node <> ''
 ) where name <> ''"""
 
 
@@ -45,29 +52,33 @@ def _told(events: str) -> str:
 select v.cluster, a.node as sender, v.node as receiver, v.kind, v.sent, v.ts_wall - v.sent as delay, v.slack
 from (
   select coalesce(cluster, '') as cluster, node, kind, ts_wall, {_SLACK} as slack,
-    try_cast(attrs['peer_wall'] as bigint) as sent, case when kind = 'client_open' then client_id else peer end as name
+    case when {_IS_READING} then try_cast(attrs['peer_wall'] as bigint) end as sent,
+    case when kind = 'client_open' then client_id else coalesce(nullif(attrs['broker'], ''), peer) end as name
   from {events} where kind in {_TOLD} and node <> '' and ts_wall is not null
 ) as v join aliases as a on a.cluster = v.cluster and a.name = v.name
 where v.sent >= 0"""
 
 
-def _batches(events: str, kind: str, send: str, receive: str) -> str:
+def _batches(events: str) -> str:
     """Both ends name each other and the same positions, once: what was sent twice may have arrived the first time."""
+    routes = " ".join(f"when '{kind}' then '{route}'" for route, *both in _ROUTES for kind in both)
+    sends = quoted([send for _, send, _ in _ROUTES])
+    kinds = quoted([kind for _, *both in _ROUTES for kind in both])
     return f"""
-select cluster, sender, receiver, '{kind}' as kind, max(sent) as sent,
-  max(received) - max(sent) as delay, max(slack) as slack
+select cluster, sender, receiver, kind, max(sent) as sent, max(received) - max(sent) as delay, max(slack) as slack
 from (
-  select v.scope as cluster, case when kind = '{send}' then v.node else coalesce(a.node, v.peer) end as sender,
-    case when kind = '{send}' then coalesce(a.node, v.peer) else v.node end as receiver,
+  select v.scope as cluster, case kind {routes} end as kind,
+    case when is_send then v.node else coalesce(a.node, v.peer) end as sender,
+    case when is_send then coalesce(a.node, v.peer) else v.node end as receiver,
     coalesce(queue, '') as queue, coalesce(first_pos, -1) as first_pos, last_pos,
-    case when kind = '{send}' then ts_wall end as sent, case when kind = '{receive}' then ts_wall end as received,
-    case when kind = '{receive}' then {_SLACK} end as slack
-  from (select *, coalesce(cluster, '') as scope from {events}
-        where kind in ('{send}', '{receive}') and peer <> '' and node <> '' and last_pos is not null
+    case when is_send then ts_wall end as sent, case when not is_send then ts_wall end as received,
+    case when not is_send then {_SLACK} end as slack
+  from (select *, coalesce(cluster, '') as scope, kind in ({sends}) as is_send from {events}
+        where source <> 'client' and kind in ({kinds}) and peer <> '' and node <> '' and last_pos is not null
           and ts_wall is not null) as v
   left join aliases as a on a.cluster = v.scope and a.name = v.peer
 )
-group by cluster, sender, receiver, queue, first_pos, last_pos
+group by cluster, sender, receiver, kind, queue, first_pos, last_pos
 having count(sent) = 1 and count(received) = 1"""
 
 
@@ -93,7 +104,7 @@ group by cluster, queue, msg_id having count(sent) = 1 and count(received) = 1""
 def observations(events: str = "events_raw", messages: bool = True) -> str:
     """All of them: cluster, sender, receiver, kind, sent, delay, slack.  `messages`: brokers wrote rows about single
     messages; without them two scans are spared."""
-    found = [_told(events), *(_batches(events, *route) for route in _ROUTES)]
+    found = [_told(events), _batches(events)]
     if messages:
         found += [_same_message(events, *_MESSAGES[0], "enqueue"), _same_message(events, *_MESSAGES[1], "confirm_sent")]
     return " union all ".join(f"select * from ({text})" for text in found)

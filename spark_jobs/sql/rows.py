@@ -16,7 +16,10 @@ CODES: Final = {
 }  # fmt: skip
 """Numbers for the kinds: comparing texts a dozen times a row is what such a query spends its time with."""
 FLAGS: Final = {kind: 2 << index for index, kind in enumerate(EXPLAINED_BY)}
-"""Bit of a cause in `flags`; bit 1 is `redelivered`."""
+"""Bit of a cause in `flags`."""
+REDELIVERED: Final = 1
+RESENT: Final = 2 << len(EXPLAINED_BY)
+"""A delivery said that its producer had sent it before."""
 SENDS: Final = "('publish', 'resend', 'confirm', 'nack', 'return')"
 TAKES: Final = "('deliver', 'ack', 'reject', 'release')"
 _WALL: Final = "ts_wall"
@@ -33,7 +36,9 @@ def _code() -> str:
 
 def _flags() -> str:
     cases = " ".join(f"when '{kind}' then {bit}" for kind, bit in FLAGS.items())
-    return f"(case when redelivered then 1 else 0 end) + (case kind {cases} else 0 end)"
+    marks = f"(case when redelivered then {REDELIVERED} else 0 end)"
+    marks += f" + (case when kind = 'deliver' and resend then {RESENT} else 0 end)"
+    return f"{marks} + (case kind {cases} else 0 end)"
 
 
 def _span() -> str:

@@ -1,13 +1,15 @@
 """How long clients stood still, as SQL; `solve.windows_small` is the reference and has the definitions (pure text).
 
-Each function is one view, which names those before it.  Only waits that may matter are looked at one by one:
+Each function is one view or table, which names those before it.  Only waits that may matter are looked at one by one:
 
 * producer: an outage ends with an answer, and the first message that waits in it waits until then.  So an outage of at
   least `shortest` has one message that waited as long: all others are left out at once.
-* consumer: candidates are the pauses of at least `shortest` between its own deliveries (table `activity`); only what
-  was on its way in the same second is compared with them.
+* consumer: by definition.
 
-A message that was delivered from more than two queues is waited for in two of them.
+Both are waits; what has no answer at all waits until something sent later has one.  To find that, nobody sorts all
+messages of a client or of a queue, one of which may have most: those of the same second are sorted, and the seconds.
+
+`broadcast` is a hint for Spark, which cannot know that a view is small: the big side of a join stays where it is.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.islands import islands
 from spark_jobs.sql.rows import takes
 
-BUCKET: Final = 10_000
-"""µs of one row of `activity`."""
 SECOND: Final = 1_000_000
+MINUTE: Final = 60_000_000
 WHY: Final = {1: "confirm", 2: "connection", 4: "deliver", 8: "go-ahead"}
 """Bits, in the order of the alphabet."""
 _AWAY: Final = "('connect', 'connect_refused', 'disconnected')"
@@ -28,20 +29,6 @@ _BACK: Final = "('connected', 'log_end')"
 _GO_AHEAD: Final = "('unblocked', 'disconnected', 'connected', 'log_end')"
 _LINK: Final = "('connect', 'connect_refused', 'disconnected', 'connected', 'log_end', 'blocked', 'unblocked')"
 _ANSWERED: Final = "least(confirmed, refused)"
-
-
-def activity(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall") -> str:
-    """Per consumer and BUCKET: of deliveries and settlements how many, the first and the last (µs).  What producers
-    did is in `message_lives`."""
-    columns = ", ".join(
-        f"cast(sum(case when {codes} then 1 else 0 end) as bigint) as {name}s, "
-        f"min(case when {codes} then ts end) as first_{name}, max(case when {codes} then ts end) as last_{name}"
-        for name, codes in (("deliver", "code = 6"), ("settle", "code > 6"))
-    )
-    bucket = dialect.quotient("ts", str(BUCKET))
-    return f"""
-select cluster, client_id, {bucket} as bucket, {columns}
-from ({takes(dialect, events, clock)}) group by cluster, client_id, {bucket}"""
 
 
 def links(events: str = "events_raw", clock: str = "ts_wall") -> str:
@@ -62,60 +49,17 @@ from (
   select *, max({last}) over (partition by cluster) as horizon
   from (
     select cluster, client_id, max(ended) as ended, cast(sum(publishes) as bigint) as publishes,
-      min(first_ts) as first_ts, max(last_ts) as last_ts, max(last_back) as last_back
+      min(first_ts) as first_ts, max(last_ts) as last_ts, max(last_back) as last_back,
+      min(first_deliver) as first_deliver
     from takings group by cluster, client_id
   ) where first_ts is not null
 ) as c"""
 
 
-# ---- producers ------------------------------------------------------------------------------------------------------
-
-
-def producer_waits(shortest: int) -> str:
-    """Messages that waited long: cluster, client_id, b, e."""
-    return f"""
-select c.cluster, c.client_id, b, coalesce(e, c.until) as e
-from (
-  select cluster, client, sent as b, {_end("done", "cluster, client")} as e
-  from (
-    select *, case when {_ANSWERED} is not null then greatest(sent, {_ANSWERED}) end as done
-    from (select cluster, client, producer, pub, sent, confirmed, refused from message_lives where sent is not null)
-  )
-) as w
-join client_lives as c on c.cluster = w.cluster and c.client = w.client
-where coalesce(e, c.until) - b >= {shortest}"""
-
-
-def _end(done: str, keys: str) -> str:
-    """When a message was answered, else when one was that was sent later."""
-    earlier = "order by sent desc, producer desc, pub desc rows between unbounded preceding and 1 preceding"
-    return f"coalesce({done}, min({done}) over (partition by {keys} {earlier}))"
-
-
-def producer_outages(shortest: int) -> str:
-    """The union of the waits, cut at each answer."""
-    return f"""
-select cluster, client_id, b, e, 1 as why from (
-  select cluster, client_id, whole, ts as b, lead(ts) over (partition by cluster, client_id, whole order by ts) as e
-  from (
-    select cluster, client_id, b as whole, b as ts from producer_islands
-    union select cluster, client_id, b, e from producer_islands
-    union select i.cluster, i.client_id, i.b, answered
-    from producer_islands as i
-    join client_lives as c on c.cluster = i.cluster and c.client_id = i.client_id
-    join (select cluster, client, {_ANSWERED} as answered from message_lives) as l
-      on l.cluster = c.cluster and l.client = c.client and answered > i.b and answered < i.e
-  )
-) where e - b >= {shortest}"""
-
-
-# ---- consumers ------------------------------------------------------------------------------------------------------
-
-
 def consumer_queues(dialect: Dialect) -> str:
     """Who takes from what; `drained`: to its end."""
     return f"""
-select t.cluster, t.client_id, t.queue, {dialect.hashed("t.queue")} as place, c.horizon,
+select t.cluster, t.client_id, t.queue, {dialect.hashed("t.queue")} as place, c.horizon, c.first_deliver, c.until,
   case when t.drained is not null or a.drained is not null then 1 else 0 end as drained
 from (
   select cluster, client_id, queue, max(drained) as drained, sum(delivers) as delivers
@@ -128,71 +72,176 @@ left join (
 where t.delivers > 0"""
 
 
-def queue_waits() -> str:
-    """cluster, place, unseen (0 or 1), b, e; what was never delivered, and nothing sent later either, is waited for
-    until the horizon."""
+# ---- waits ----------------------------------------------------------------------------------------------------------
+
+
+def message_waits() -> str:
+    """Of all messages: side (0: a producer waits for the answer, 1: a queue's consumers for the message), cluster, k
+    (hash of the client or the queue), sent, done (NULL: never).  What never came to a queue that all its consumers have
+    drained, they do not wait for.  View `queue_sights` is about messages of several queues."""
     # a refusal by the exchange says nothing about the queue that the message came to
     seen = "case when taken_from <> sent_to then delivered else least(delivered, refused) end"
     return f"""
-select cluster, place, case when done is null then 1 else 0 end as unseen, sent as b,
-  coalesce({_end("done", "cluster, place")}, horizon) as e
+select 0 as side, cluster, client as k, producer, pub, sent,
+  case when {_ANSWERED} is not null then greatest(sent, {_ANSWERED}) end as done
+from message_lives where sent is not null
+union all
+select /*+ broadcast(q) */ 1 as side, l.cluster, l.k, producer, pub, sent,
+  case when seen is not null then greatest(sent, seen, confirmed) end as done
 from (
-  select l.cluster, l.place, producer, pub, sent, horizon,
-    case when seen is not null then greatest(sent, seen, confirmed) end as done
+  select cluster, coalesce(taken_from, sent_to) as k, producer, pub, sent, confirmed, {seen} as seen
+  from message_lives where sent is not null and coalesce(taken_from_2 = taken_from, true)
+  union all select l.cluster, s.place as k, l.producer, l.pub, sent, confirmed, s.delivered as seen
+  from message_lives as l
+  join queue_sights as s on s.cluster = l.cluster and s.producer = l.producer and s.pub = l.pub
+  where sent is not null
+) as l
+join (select cluster, place, min(drained) as drained from consumer_queues group by cluster, place) as q
+  on q.cluster = l.cluster and q.place = l.k
+where seen is not null or q.drained = 0"""
+
+
+def slow(shortest: int) -> str:
+    """Those that took long, or for ever: few."""
+    return f"select * from message_waits where done is null or done - sent >= {shortest}"
+
+
+def later_answers(dialect: Dialect) -> str:
+    """When something was answered that was sent after a message without an answer: side, cluster, k, producer, pub, e
+    (NULL: never).  View `slow_waits`."""
+    second = dialect.quotient("sent", str(SECOND))
+    keys = "side, cluster, k"
+    asked = f"select distinct {keys}, {second} as asked from slow_waits where done is null"
+    all_of = f"select m.*, {dialect.quotient('m.sent', str(SECOND))} as second from message_waits as m"
+    same = "o.side = m.side and o.cluster = m.cluster and o.k = m.k"
+    before = "rows between unbounded preceding and 1 preceding"
+    return f"""
+select n.side, n.cluster, n.k, n.producer, n.pub, least(n.e, f.e) as e
+from (
+  select *, min(done) over (partition by {keys}, second order by sent desc, producer desc, pub desc {before}) as e
+  from (select /*+ broadcast(o) */ m.* from ({all_of}) as m join ({asked}) as o on {same} and o.asked = m.second)
+) as n
+join (
+  select *, min(least_done) over (partition by {keys} order by second desc {before}) as e
   from (
-    select *, coalesce(taken_from, sent_to) as place, {seen} as seen from message_lives where sent is not null
-    union all select *, taken_from_2 as place, delivered as seen from message_lives
-    where sent is not null and taken_from_2 <> taken_from
-  ) as l
-  join (select distinct cluster, place, horizon from consumer_queues) as q
-    on q.cluster = l.cluster and q.place = l.place
-)"""
+    select /*+ broadcast(o) */ m.side, m.cluster, m.k, m.second, min(m.done) as least_done
+    from ({all_of}) as m join (select distinct {keys} from slow_waits where done is null) as o on {same}
+    group by m.side, m.cluster, m.k, m.second
+  )
+) as f on f.side = n.side and f.cluster = n.cluster and f.k = n.k and f.second = n.second
+where n.done is null"""
 
 
-def queue_islands() -> str:
-    """The unions of the waits."""
-    return islands("(select * from queue_waits where e > b)", "cluster, place, unseen")
+def standstills(shortest: int) -> str:
+    """The unions of the waits of at least `shortest`: side, cluster, k, unseen (0 or 1), b, e.  Nobody waits beyond
+    `horizon`."""
+    waits = """
+select w.side, w.cluster, w.k, w.unseen, w.b, coalesce(w.e, c.horizon) as e
+from (
+  select side, cluster, k, 0 as unseen, sent as b, done as e from slow_waits where done is not null
+  union all
+  select w.side, w.cluster, w.k, w.side as unseen, w.sent as b, l.e
+  from slow_waits as w join later_answers as l
+    on l.side = w.side and l.cluster = w.cluster and l.k = w.k and l.producer = w.producer and l.pub = w.pub
+  where w.done is null
+) as w
+join (select distinct cluster, horizon from client_lives) as c on c.cluster = w.cluster"""
+    return islands(f"(select * from ({waits}) where e - b >= {shortest})", "side, cluster, k, unseen")
 
 
-def pauses(shortest: int) -> str:
-    """Of consumers: from one delivery to the next, or to the end."""
+# ---- producers ------------------------------------------------------------------------------------------------------
+
+
+def producer_outages(dialect: Dialect, shortest: int) -> str:
+    """The union of the waits, cut at each answer."""
+    minutes = _minutes(dialect, "b", "e")
+    answered = dialect.quotient(_ANSWERED, str(MINUTE))
     return f"""
+select cluster, client_id, b, e, 1 as why from (
+  select cluster, client_id, whole, ts as b, lead(ts) over (partition by cluster, client_id, whole order by ts) as e
+  from (
+    select cluster, client_id, b as whole, b as ts from producer_standstills
+    union select cluster, client_id, b, e from producer_standstills
+    union select /*+ broadcast(i) */ i.cluster, i.client_id, i.b, answered
+    from (select *, {minutes} as minute from producer_standstills) as i
+    join (select cluster, client, {_ANSWERED} as answered, {answered} as minute from message_lives) as l
+      on l.cluster = i.cluster and l.client = i.client and l.minute = i.minute and answered > i.b and answered < i.e
+  )
+) where e - b >= {shortest}"""
+
+
+def producer_standstills() -> str:
+    """cluster, client_id, client, b, e"""
+    return """
 select * from (
-  select a.cluster, a.client_id, last_deliver as g0,
-    coalesce(lead(first_deliver) over (partition by a.cluster, a.client_id order by bucket), c.until) as g1, c.until
-  from activity as a join client_lives as c on c.cluster = a.cluster and c.client_id = a.client_id where delivers > 0
-) where g1 - g0 >= {shortest}"""
+  select c.cluster, c.client_id, c.client, s.b, least(s.e, c.until) as e
+  from standstills as s join client_lives as c on c.cluster = s.cluster and c.client = s.k where s.side = 0
+) where b < e"""
 
 
-def consumer_waits(dialect: Dialect) -> str:
-    """What was on its way in a pause: cluster, client_id, g0, b, e."""
-    first, last = dialect.quotient("g0", str(SECOND)), dialect.quotient("g1", str(SECOND))
-    begin, end = dialect.quotient("b", str(SECOND)), dialect.quotient("e", str(SECOND))
-    mine = """from pauses as p join consumer_queues as q on q.cluster = p.cluster and q.client_id = p.client_id"""
+def _minutes(dialect: Dialect, first: str, last: str) -> str:
+    """Column of a SELECT: one row for each minute, so that a long one is not compared with everything."""
+    return dialect.numbers(dialect.quotient(first, str(MINUTE)), dialect.quotient(last, str(MINUTE)))
+
+
+# ---- consumers ------------------------------------------------------------------------------------------------------
+
+
+def consumer_waits() -> str:
+    """When something of its queues was on its way, as far as a consumer was there; not before its first delivery:
+    cluster, client_id, b, e."""
+    return """
+select * from (
+  select q.cluster, q.client_id, greatest(s.b, q.first_deliver) as b, least(s.e, q.until) as e
+  from standstills as s
+  join consumer_queues as q on q.cluster = s.cluster and q.place = s.k and (s.unseen = 0 or q.drained = 0)
+  where s.side = 1
+) where b < e"""
+
+
+def consumer_spans(shortest: int) -> str:
+    """Those with less than `shortest` between them as one, and that much behind them: cluster, client_id, b, e."""
+    spans = islands("consumer_waits", "cluster, client_id", shortest)
+    return f"select cluster, client_id, b, e + {shortest} as e from ({spans})"
+
+
+def moments(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall") -> str:
+    """What a consumer got (`got` = 1) or settled in its spans: cluster, client_id, span (its begin), got, ts."""
+    minutes = _minutes(dialect, "b", "e")
     return f"""
-select distinct p.cluster, p.client_id, p.g0, greatest(p.g0, w.b) as b, least(p.g1, w.e) as e
-from (select p.*, q.place, q.drained, {dialect.numbers(first, last)} as second {mine}) as p
-join (select *, {dialect.numbers(begin, end)} as second from queue_islands) as w
-  on w.cluster = p.cluster and w.place = p.place and w.second = p.second
-  and w.b < p.g1 and w.e > p.g0 and (w.unseen = 0 or p.drained = 0)"""
+select /*+ broadcast(s) */ s.cluster, s.client_id, s.b as span, case when t.code = 6 then 1 else 0 end as got, t.ts
+from (select *, {dialect.quotient("ts", str(MINUTE))} as minute from ({takes(dialect, events, clock)})) as t
+join (select *, {minutes} as minute from consumer_spans) as s
+  on s.cluster = t.cluster and s.client_id = t.client_id and s.minute = t.minute and t.ts >= s.b and t.ts < s.e"""
 
 
-def consumer_outages(dialect: Dialect, shortest: int) -> str:
-    """The waits joined; an application that was busy was not waiting until it settled something."""
-    pieces = islands("consumer_waits", "cluster, client_id, g0", shortest)
-    first, last = dialect.quotient("b", str(SECOND)), dialect.quotient("e", str(SECOND))
-    ts = dialect.quotient(f"bucket * {BUCKET}", str(SECOND))
+def consumer_outages(shortest: int) -> str:
+    """The spans cut at each delivery, and what was waited for in each piece: to its end, or to the delivery soon after.
+    An application that was busy was not waiting until it settled something.  Table `consumer_moments`."""
+    pieces = f"""
+select * from (
+  select cluster, client_id, span, ts as g0, lead(ts) over (partition by cluster, client_id, span order by ts) as g1
+  from (
+    select cluster, client_id, b as span, b as ts from consumer_spans
+    union select cluster, client_id, b, e from consumer_spans
+    union select cluster, client_id, span, ts from consumer_moments where got = 1
+  )
+) where g1 - g0 >= {shortest}"""
+    waited = f"""
+select cluster, client_id, span, b, case when g1 - e < {shortest} then g1 else e end as e from (
+  select p.cluster, p.client_id, p.span, p.g1, min(greatest(p.g0, w.b)) as b, max(least(p.g1, w.e)) as e
+  from ({pieces}) as p
+  join consumer_waits as w on w.cluster = p.cluster and w.client_id = p.client_id and w.b < p.g1 and w.e > p.g0
+  group by p.cluster, p.client_id, p.span, p.g0, p.g1
+)"""
     return f"""
 select cluster, client_id, case when settled - b >= {shortest} then settled else b end as b, e, 4 as why
 from (
-  select p.cluster, p.client_id, p.b, p.e, max(case
-    when s.last_settle > p.b and s.last_settle < p.e then s.last_settle
-    when s.first_settle > p.b and s.first_settle < p.e then s.first_settle end) as settled
-  from (select *, {dialect.numbers(first, last)} as second from ({pieces}) where e - b >= {shortest}) as p
-  left join (
-    select cluster, client_id, first_settle, last_settle, {ts} as second from activity where settles > 0
-  ) as s on s.cluster = p.cluster and s.client_id = p.client_id and s.second = p.second
-  group by p.cluster, p.client_id, p.b, p.e
+  select w.cluster, w.client_id, w.b, w.e, max(m.ts) as settled
+  from ({waited}) as w
+  left join consumer_moments as m
+    on m.cluster = w.cluster and m.client_id = w.client_id and m.span = w.span and got = 0 and m.ts > w.b and m.ts < w.e
+  group by w.cluster, w.client_id, w.b, w.e
 )
 where e - case when settled - b >= {shortest} then settled else b end >= {shortest}"""
 

@@ -1,0 +1,179 @@
+"""From logs to tables: all jobs in order.
+
+    files      logs → events_raw
+    facts      all rows about no message
+    pairs      what big logs say about clocks → pairs
+    clocks     → clock_segments
+    order      facts on one time axis → events
+    clients    who stood still, what became of each message → takings, message_lives, outages
+    incidents  → incidents, phases, ..: all of reconstruct.TABLES
+    messages   cut by the incidents → message_verdicts, message_summary, outage_union
+    gaps       what cannot be known, and which step failed for which cluster → gaps
+
+The table `steps` says of what each step's tables were made: a digest of the events and the settings.  A step whose
+digest is that of now is left out; else it is done again and replaces its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Final
+
+from spark_jobs.engine import groups
+from spark_jobs.engine.base import Engine, Row
+from spark_jobs.jobs import clock, facts, gaps, incidents, ingest, messages, order, pairs, windows
+from spark_jobs.jobs.options import Options
+from spark_jobs.progress import QUIET, Progress
+from spark_jobs.solve.clocks import MAX_DRIFT_PPM
+from spark_jobs.solve.reconstruct import TABLES
+from spark_jobs.solve.windows_small import SHORTEST
+from spark_jobs.sql.facts import FEW
+from spark_jobs.workspace import Workspace
+
+_OF: Final[dict[str, tuple[str, ...]]] = {
+    "facts": ("facts",),
+    "pairs": ("pairs",),
+    "clocks": ("clock_segments", groups.failures("clocks")),
+    "order": ("events", groups.failures("order")),
+    "clients": ("takings", "message_lives", "outages"),
+    "incidents": (*TABLES, groups.failures("incidents")),
+    "messages": ("message_verdicts", "message_summary", "outage_union"),
+    "gaps": ("gaps", groups.failures("gaps")),
+}
+"""Step → tables."""
+MADE: Final = tuple(table for tables in _OF.values() for table in tables)
+STEPS: Final = ("files", *_OF)
+_STEPS: Final = "step string, inputs string"
+_FILES: Final = "select name, cluster, state, octets, lines, events, torn, undated from files"
+_EVENTS: Final = """
+select file, count(*) as lines, max(line_no) as last, sum(case when kind = 'torn' then 1 else 0 end) as torn
+from events_raw group by file"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`zones`: node or "*" → zone of its text logs.  `cluster`: of logs that name none.  `shortest` outage, µs.
+    `drained`, `end`: see `Options`.  `reference`: the node whose clock is the time axis, in clusters that have it.
+    `few`: so many facts of a cluster are not thinned.  `redo`: every step."""
+
+    zones: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = ""
+    shortest: int = SHORTEST
+    drained: bool | None = None
+    end: int | None = None
+    reference: str | None = None
+    max_drift_ppm: float = MAX_DRIFT_PPM
+    few: int = FEW
+    redo: bool = False
+
+    def digest(self) -> str:
+        """Of what decides about the tables."""
+        found = {name: value for name, value in vars(self).items() if name != "redo"}
+        return repr(sorted((found | {"zones": sorted(self.zones.items())}).items()))
+
+
+def run(
+    engine: Engine,
+    workspace: Workspace,
+    inputs: Sequence[str],
+    settings: Settings = Settings(),
+    progress: Progress = QUIET,
+) -> list[Row]:
+    """All steps.  Gives the rows of `gaps` of kind `failed`: clusters of which tables are missing.
+
+    Raises what `ingest.run` raises for inputs that cannot be read, and WrongVersion."""
+    progress.step("files")
+    given = ingest.Settings(cluster=settings.cluster, zones=settings.zones)
+    ingest.run(engine, workspace, inputs, given, progress.at)
+    return after_ingest(engine, workspace, settings, progress)
+
+
+def after_ingest(
+    engine: Engine, workspace: Workspace, settings: Settings = Settings(), progress: Progress = QUIET
+) -> list[Row]:
+    """All steps but `files`; needs events_raw."""
+    workspace.begin(engine)
+    inputs = _digest(engine, workspace, settings)
+    done = set() if settings.redo else _done(engine, workspace, inputs)
+    if set(_OF) - done:
+        _write(engine, workspace, inputs, done)  # whoever is interrupted leaves no stale table that counts as new
+        try:
+            _work(_Work(engine, workspace, settings), done, progress)
+        except BaseException:
+            with suppress(Exception):  # the first error is the one to tell
+                _write(engine, workspace, inputs, done)
+            raise
+        _write(engine, workspace, inputs, done)
+    workspace.load(engine, "gaps")
+    return engine.rows(f"select * from gaps where kind = '{groups.FAILED}'")
+
+
+def settle(engine: Engine, workspace: Workspace, settings: Settings) -> None:
+    """All tables are what the steps would make now: somebody has put them there."""
+    _write(engine, workspace, _digest(engine, workspace, settings), set(_OF))
+
+
+def _work(work: _Work, done: set[str], progress: Progress) -> None:
+    """What is not done; `done` grows."""
+    for step in _OF:
+        if step not in done:
+            progress.step(step)
+            work.steps[step]()
+            done.add(step)
+
+
+class _Work:
+    """`steps`: name → what does it."""
+
+    def __init__(self, engine: Engine, workspace: Workspace, settings: Settings) -> None:
+        self._engine, self._workspace, self._settings = engine, workspace, settings
+        self._timed: Options | None = None
+        self.steps: dict[str, Callable[[], None]] = {
+            "facts": lambda: facts.run(engine, workspace),
+            "pairs": lambda: pairs.run(engine, workspace, Options()),
+            "clocks": lambda: clock.run(engine, workspace, settings.reference, settings.max_drift_ppm, settings.few),
+            "order": lambda: order.run(engine, workspace, self._options(), settings.few),
+            "clients": lambda: windows.clients(engine, workspace, self._options(redo=True)),
+            "incidents": lambda: incidents.run(engine, workspace),
+            "messages": self._messages,
+            "gaps": lambda: gaps.run(engine, workspace),
+        }
+
+    def _messages(self) -> None:
+        messages.run(self._engine, self._workspace, self._options())
+        windows.union(self._engine, self._workspace, self._options())
+
+    def _options(self, redo: bool = False) -> Options:
+        """With corrected time."""
+        if self._timed is None:
+            given = Options(self._settings.shortest, self._settings.drained, self._settings.end)
+            self._timed = clock.timed(self._engine, self._workspace, given)
+        return replace(self._timed, redo=redo)
+
+
+def _digest(engine: Engine, workspace: Workspace, settings: Settings) -> str:
+    known = workspace.has(engine, "files")
+    workspace.load(engine, "events_raw", *(["files"] if known else []))
+    rows = sorted(repr(list(row.items())) for row in engine.rows(_FILES if known else _EVENTS))
+    return sha256("\n".join([settings.digest(), *rows]).encode()).hexdigest()
+
+
+def _done(engine: Engine, workspace: Workspace, inputs: str) -> set[str]:
+    """Steps whose tables are there, and made of these inputs."""
+    if not workspace.has(engine, "steps"):
+        return set()
+    workspace.load(engine, "steps")
+    found = {row["step"] for row in engine.rows("select step, inputs from steps") if row["inputs"] == inputs}
+    return {step for step, tables in _OF.items() if step in found and _all(engine, workspace, tables)}
+
+
+def _all(engine: Engine, workspace: Workspace, tables: Sequence[str]) -> bool:
+    return all(workspace.has(engine, table) for table in tables)
+
+
+def _write(engine: Engine, workspace: Workspace, inputs: str, steps: set[str]) -> None:
+    rows = [{"step": step, "inputs": inputs} for step in sorted(steps)]
+    engine.keep(workspace.path("steps"), _STEPS, rows)
