@@ -1,0 +1,103 @@
+"""The figures at the top of an incident (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.report.headline import (
+    DUAL,
+    NO_CLIENTS,
+    is_empty,
+    longest,
+    outage,
+    phase,
+    signed_margin,
+    stood,
+    worst_dual,
+)
+from spark_jobs.report.units import plural, with_error
+
+Row = Mapping[str, Any]
+
+Document = Mapping[str, Any]
+
+GOOD, BAD, DOUBT, NEUTRAL = "good", "bad", "doubt", "neutral"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One of the figures at the top.  `tone`: GOOD, BAD, DOUBT (nobody can say for sure) or NEUTRAL."""
+
+    name: str
+    value: str
+    note: str
+    tone: str
+
+
+def figures(document: Document) -> list[Figure]:
+    return [_service(document), _stood(document), _fate(document), _dual(document), _redundancy(document)]
+
+
+def _service(document: Document) -> Figure:
+    incident, found = document["incident"], outage(document)
+    if not incident["failover"] and incident["type"] in ("no-failover", "false-alarm"):
+        return Figure("Service", "stayed", "the primary was not replaced", GOOD)
+    if not incident["failover"]:
+        return Figure("Service", "not restored", "nobody was promoted", BAD)
+    if found is None:
+        return Figure("Service back after", "unknown", phase(document, "fault")["note"] or "no line says it", DOUBT)
+    text = with_error(*found)
+    return Figure("Service back after", text, "from the first sign of death until it took connections", NEUTRAL)
+
+
+def _stood(document: Document) -> Figure:
+    union, worst = document["outage_union"], longest(document)
+    if union is None and worst is None:
+        return Figure("Clients", "unknown", NO_CLIENTS, DOUBT)
+    if worst is None:
+        count = (union or {}).get("clients")
+        note = f"{plural(count, 'client')} wrote logs" if count else "none ran at the time"
+        return Figure("Clients", "none stood still", note, GOOD if count else NEUTRAL)
+    count = f"{(union or {}).get('most') or len(document['outages'])} of {document['lane']['clients']} at once"
+    if worst["censored"]:
+        return Figure("Clients stood", "never back", f"{worst['client_id']}; {count}", BAD)
+    return Figure("Clients stood up to", stood(worst), f"{worst['client_id']}; {count}", NEUTRAL)
+
+
+def _fate(document: Document) -> Figure:
+    total = (document["messages"] or {}).get("total")
+    return fate_figure(total)
+
+
+def fate_figure(total: Row | None) -> Figure:
+    if total is None:
+        return Figure("Messages lost", "unknown", NO_CLIENTS, DOUBT)
+    if is_empty(total):
+        return Figure("Messages lost", "none", "none was sent", NEUTRAL)
+    notes = [f"{total.get(name) or 0} {name}" for name in ("unaccounted", "duplicated", "recovered")]
+    lost, unlogged = total.get("lost") or 0, total.get("unlogged") or 0
+    findings = (total.get("unmarked") or 0) + (total.get("unexpected") or 0) - unlogged
+    tone = BAD if lost or findings else DOUBT if total.get("unaccounted") else GOOD
+    return Figure("Messages lost", plural(lost, "message") if lost else "none", ", ".join(notes), tone)
+
+
+def _dual(document: Document) -> Figure:
+    row = worst_dual(document)
+    if row is None:
+        if document["incident"]["failover"]:
+            return Figure("Two primaries", "unknown", "only one primary is known of", DOUBT)
+        return Figure("Two primaries", "no", "nobody was promoted", GOOD)
+    tone = {"certain": BAD, "possible": DOUBT, "excluded": GOOD}[row["verdict"]]
+    return Figure("Two primaries", DUAL[row["verdict"]], f"margin {signed_margin(row)}", tone)
+
+
+def _redundancy(document: Document) -> Figure:
+    row = phase(document, "redundancy")
+    if row["known"]:
+        text = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
+        return Figure("Redundancy back after", text, row["note"] or "from the promotion", NEUTRAL)
+    if not document["incident"]["failover"]:
+        return Figure("Redundancy", "no change seen", row["note"], NEUTRAL)
+    return Figure("Redundancy", "not seen back", row["note"], DOUBT)

@@ -1,0 +1,301 @@
+"""What happened, in a few sentences (pure): for somebody who has just been woken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from spark_jobs.report import words
+from spark_jobs.report.units import UNKNOWN, clock, date, duration, moment, percent, plural, with_error
+
+Row = Mapping[str, Any]
+
+Document = Mapping[str, Any]
+
+NO_CLIENTS: Final = "no log of a client was read"
+
+
+def sentences(document: Document) -> list[str]:
+    parts = [what(document), when(document), clients(document), noticed(document)]
+    parts += [fate(document), dual(document), redundancy(document)]
+    return [part for part in parts if part]
+
+
+def short(document: Document) -> dict[str, Any]:
+    """The row of an incident in the overview."""
+    incident, union = document["incident"], document["outage_union"] or {}
+    total = (document["messages"] or {}).get("total") or {}
+    names = ("incident", "cluster", "begin", "end", "type", "planned", "failover", "old_primary", "new_primary")
+    return {
+        "number": document["number"],
+        **{name: incident[name] for name in (*names, "total_us", "dual")},
+        **{name: union.get(name) for name in ("all_down", "any_down", "most", "clients")},
+        **{name: total.get(name) for name in ("lost", "unaccounted", "unmarked", "unexpected")},
+        "words": document["words"],
+        "file": f"incident-{document['number']}.json",
+    }
+
+
+# ---- what and when --------------------------------------------------------------------------------------------------
+
+
+def title(incident: Row) -> str:
+    """`node crash, node1 → node2`"""
+    name = words.TYPES.get(incident["type"], incident["type"])
+    old, new = incident["old_primary"], incident["new_primary"]
+    if new and old and old != new:
+        return f"{name}, {old} → {new}"
+    return f"{name}, {old or new}" if old or new else str(name)
+
+
+def what(document: Document) -> str:
+    incident = document["incident"]
+    old = f"the primary {incident['old_primary']}" if incident["old_primary"] else "the primary"
+    happened = _HAPPENED.get(incident["type"], "{old} was lost, and no log says how").format(old=old)
+    if incident["type"] in ("no-failover", "false-alarm"):
+        return _sentence(happened, incident["why"] or "")
+    new = incident["new_primary"]
+    if new is None:
+        taken = "nobody took over"
+    elif new == incident["old_primary"]:
+        taken = f"{new} became primary again"
+    else:
+        taken = f"{new} took over"
+    more = f" (after {plural(incident['promotions'], 'promotion')})" if incident["promotions"] > 1 else ""
+    return _sentence(f"{happened}, {taken}{more}", _reason(incident))
+
+
+def _reason(incident: Row) -> str:
+    """Why it is taken for that; only what the sentence does not say itself."""
+    text = incident["why"] or ""
+    said = (f"the node of {incident['old_primary']} was lost", f"{incident['old_primary']} stood still")
+    for prefix in (*said, f"the process of {incident['old_primary']} died"):
+        if text.startswith(prefix):
+            return text.removeprefix(prefix).strip(" :").removeprefix("(").removesuffix(")")
+    return text
+
+
+_HAPPENED: Final = {
+    "crash": "The node of {old} was lost",
+    "kill": "The process of {old} died, its node lived",
+    "hang": "{old} hung",
+    "partition": "{old} was cut off from the others",
+    "controller": "The cluster software on the node of {old} failed",
+    "planned": "{old} was asked to hand over",
+    "no-failover": "No fail-over",
+    "false-alarm": "A false alarm",
+}
+
+
+def _sentence(text: str, reason: str) -> str:
+    text = text[0].upper() + text[1:]
+    return f"{text}: {reason}." if reason else f"{text}."
+
+
+def when(document: Document) -> str:
+    incident = document["incident"]
+    begin = f"It began at {moment(incident['begin'])}"
+    if incident["end"] is None:
+        return f"{begin} and was not over when the logs ended."
+    return f"{begin} and was over {duration(incident['end'] - incident['begin'])} later."
+
+
+def phase(document: Document, name: str) -> dict[str, Any]:
+    """Its row; an unknown one if there is none."""
+    missing = {"phase": name, "known": False, "note": "", "begin": None, "end": None, "duration_us": None}
+    return next((row for row in document["phases"] if row["phase"] == name), missing)
+
+
+def outage(document: Document) -> tuple[int, int | None, int | None] | None:
+    """us: how long there was no service for new connections, at the least, at the most; None if unknown."""
+    total = document["incident"]["total_us"]
+    death = phase(document, "fault")
+    ends = [phase(document, name) for name in ("promotion", "recovering", "path")]
+    last = max((row for row in ends if row["end"] is not None), key=lambda row: row["end"], default=None)
+    if total is None or last is None or death["end"] is None:
+        return None
+    low, high = last["end_lo"] - death["end_hi"], last["end_hi"] - death["end_lo"]
+    return (total, None, None) if high > UNKNOWN else (total, max(0, low), high)
+
+
+def advice(budget: Sequence[Row]) -> str:
+    """What would make it shorter: of the longest phase, if it took about what its setting allows."""
+    first = budget[0]
+    name, setting = words.PHASES[first["phase"]][0], first["setting_us"]
+    text = f"{name} took {percent(first['share'])} of the time"
+    if setting is None or not setting / 2 <= first["duration_us"] <= setting * 3 / 2:
+        return f"{text}."
+    return f"{text}: {first['setting']} is {duration(setting)}; half of that would save about {duration(setting // 2)}."
+
+
+# ---- clients --------------------------------------------------------------------------------------------------------
+
+
+def longest(document: Document) -> dict[str, Any] | None:
+    """The longest outage of a client; one without end before all others."""
+    key = _length
+    return max(document["outages"], key=key, default=None)
+
+
+def _length(row: Row) -> tuple[bool, int, str]:
+    return bool(row["censored"]), row["ts_end"] - row["ts_begin"], row["client_id"] or ""
+
+
+def stood(row: Row) -> str:
+    """How long a client stood still."""
+    length = duration(row["ts_end"] - row["ts_begin"])
+    return f"more than {length}, never back" if row["censored"] else length
+
+
+def clients(document: Document) -> str:
+    union, worst = document["outage_union"], longest(document)
+    if union is None and worst is None:
+        return f"How long clients stood still is unknown: {NO_CLIENTS}."
+    if worst is None:
+        count = (union or {}).get("clients")
+        return f"None of {plural(count, 'client')} stood still." if count else "No client ran at the time."
+    many = len({row["client_id"] for row in document["outages"]}) if not document["outages_more"] else None
+    about = f"{many} of {document['lane']['clients']}" if many else f"Of {document['lane']['clients']}, many"
+    text = f"{about} clients stood still, the longest for {stood(worst)} ({worst['client_id'] or 'nameless'})"
+    if union and union["all_down"]:
+        text += f"; all of them at once for {duration(union['all_down'])}"
+    return f"{text}."
+
+
+def noticed(document: Document) -> str:
+    row = phase(document, "fault")
+    if row["end"] is None:
+        return "Nothing in the logs says that anything had failed."
+    place = f"{row['end_file']}:{row['end_line']}"
+    event = next((event for event in document["events"] if event["place"] == place), None)
+    said = words.sentence(event) if event is not None else words.plain(row["end_what"])
+    # a line about another node does not name who wrote it
+    who = f" by {row['end_node']}" if row["end_node"] and not said.startswith(row["end_node"]) else ""
+    if document["incident"]["planned"]:
+        return f"It was asked for at {clock(row['end'])}{who}: {said}."
+    late = f", at most {duration(row['duration_hi_us'])} after the failure" if row.get("duration_hi_us") else ""
+    return f"Noticed first{who} at {clock(row['end'])}{late}: {said}."
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def fate(document: Document) -> str:
+    total = (document["messages"] or {}).get("total")
+    if total is None:
+        return f"What became of messages is unknown: {NO_CLIENTS}."
+    return messages(total)
+
+
+def messages(total: Row) -> str:
+    """One sentence."""
+    if is_empty(total):
+        return "No message was sent."
+    found = [f"{total['lost']:,} lost".replace(",", "\u202f")]
+    found += [f"{total[name]} {words_}" for name, words_ in _COUNTS if total.get(name)]
+    return f"Of {plural(total['confirmed'], 'confirmed message')}: {', '.join(found)}."
+
+
+def is_empty(total: Row) -> bool:
+    return not any(total.get(name) for name in ("attempts", "confirmed", "ok", "unexpected"))
+
+
+_COUNTS: Final = (
+    ("unaccounted", "unaccounted for (the logs do not say)"),
+    ("explained", "gone for a reason that is known"),
+    ("unmarked", "duplicated without a mark"),
+    ("redelivered", "delivered again and marked so"),
+    ("resend", "duplicated because they were sent again"),
+    ("unexpected", "that nobody is known to have sent"),
+    ("recovered", "delivered although never confirmed"),
+)
+
+
+# ---- primaries ------------------------------------------------------------------------------------------------------
+
+
+def worst_dual(document: Document) -> dict[str, Any] | None:
+    ranks = {"certain": 2, "possible": 1, "excluded": 0}
+    return max(document["dual"], key=lambda row: (ranks[row["verdict"]], ranks[row["roles"]], -row["at"]), default=None)
+
+
+def margin(row: Row) -> str:
+    """`65.6 ms ±1.8 ms`; empty if nobody knows."""
+    if row["margin_ms"] is None:
+        return ""
+    us, error = round(abs(row["margin_ms"]) * 1000), round((row["error_ms"] or 0) * 1000)
+    if error > UNKNOWN:
+        return f"{duration(us)}, error unknown"
+    return with_error(us, us - error, us + error)
+
+
+def signed_margin(row: Row) -> str:
+    """Negative: so long did they overlap."""
+    text = margin(row)
+    return f"{'-' if row['margin_ms'] < 0 else ''}{text}" if text else "unknown"
+
+
+def dual(document: Document) -> str:
+    row = worst_dual(document)
+    if row is None:
+        return ""
+    return f"Two primaries at once: {DUAL[row['verdict']]}; {dual_why(row)}."
+
+
+DUAL: Final = {"certain": "YES", "possible": "possible", "excluded": "no"}
+
+
+def dual_why(row: Row) -> str:
+    apart = margin(row)
+    if apart and row["margin_ms"] >= 0:
+        apart = f"{row['old_node']} had ended {apart} before {row['new_node']} was promoted"
+    elif apart:
+        apart = f"{row['old_node']} ended {apart} after {row['new_node']} was promoted"
+    else:
+        apart = "the margin is unknown"
+    return f"{apart} ({row['why']})" if row["why"] else apart
+
+
+# ---- redundancy -----------------------------------------------------------------------------------------------------
+
+
+def redundancy(document: Document) -> str:
+    row = phase(document, "redundancy")
+    if row["known"]:
+        length = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
+        return f"All backups were ready again {length} after the promotion."
+    if not document["incident"]["failover"] or not row["note"]:
+        return ""
+    return f"Redundancy was not seen to come back: {row['note']}."
+
+
+# ---- over all -------------------------------------------------------------------------------------------------------
+
+
+def summary(overview: Document) -> list[str]:
+    """The first sentences of the report."""
+    rows: Sequence[Row] = overview["incidents"]
+    total = (overview["messages"] or {}).get("total")
+    if not rows:
+        parts = ["No incident was found in what was read."]
+    else:
+        days = sorted({date(row["begin"]) for row in rows})
+        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        kinds = ", ".join(f"{count} × {words.TYPES.get(kind, kind)}" for kind, count in _counted(rows))
+        parts = [f"{plural(len(rows), 'incident')} ({span}, UTC): {kinds}."]
+    parts.append(f"What became of messages is unknown: {NO_CLIENTS}." if total is None else messages(total))
+    duals = [row["dual"] for row in rows]
+    if "certain" in duals:
+        parts.append("Two primaries at once: YES, see below.")
+    elif "possible" in duals:
+        parts.append("Two primaries at once: possible, see below.")
+    elif "excluded" in duals:
+        parts.append("Two primaries at once: no.")
+    return parts
+
+
+def _counted(rows: Iterable[Row]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["type"]] = counts.get(row["type"], 0) + 1
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,213 @@
+"""The report as one page of HTML that needs nothing else (pure)."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence, Set
+from hashlib import sha256
+from typing import Any, Final
+
+from spark_jobs.report import headline, losses, sections, words
+from spark_jobs.report.elements import elsewhere, gap, table, tone
+from spark_jobs.report.evidence import LINES_SHOWN
+from spark_jobs.report.markup import Markup, joined, tag
+from spark_jobs.report.style import page_rules
+from spark_jobs.report.units import duration, moment, number, octets, offset, plural
+
+Row = Mapping[str, Any]
+GAPS_SHOWN: Final = 100
+FILES_SHOWN: Final = 200
+LINKS_SHOWN: Final = 20
+LINES_OF_ALL, LINES_LEAST = 4000, 40
+"""Lines of logs on one page, and of one incident at the least."""
+SCRIPT: Final = (
+    "addEventListener('beforeprint',()=>document.querySelectorAll('details').forEach(d=>{d.open=true}));"
+    "const show=()=>{const e=location.hash&&document.getElementById(location.hash.slice(1));"
+    "if(!e)return;for(let p=e.parentElement;p;p=p.parentElement)if(p.tagName==='DETAILS')p.open=true;"
+    "e.scrollIntoView({block:'center'})};addEventListener('hashchange',show);show();"
+)
+"""An addition only: opens what is folded for printing, and around the line that a link goes to."""
+
+
+def page(overview: Row, documents: Sequence[Row]) -> str:
+    """The whole page."""
+    most = max(LINES_LEAST, min(LINES_SHOWN, LINES_OF_ALL // max(1, len(documents))))
+    title = f"Failover report: {', '.join(name for name in overview['clusters'] if name) or 'one cluster'}"
+    body = [
+        tag("a", "To the report", href="#main", class_="skip"),
+        tag("header", tag("h1", title), _summary(overview), _sections(documents)),
+        tag(
+            "main",
+            _index(overview, {one["number"] for one in documents}),
+            *(sections.incident(one, most) for one in documents),
+            *_rest(overview),
+            id="main",
+        ),
+        tag("footer", tag("p", _FOOT)),
+    ]
+    return framed(title, body)
+
+
+_FOOT: Final = (
+    "Times are UTC, on one axis: the clocks of all nodes are corrected by what their logs say, and ± is what "
+    "remains of their error. Durations of two lines of one node are by its own clock."
+)
+
+
+def framed(title: str, body: Sequence[object]) -> str:
+    """A page with our style and script, and a policy under which it can load and run nothing else."""
+    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    head = [
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(page_rules())),
+    ]
+    whole = tag("html", tag("head", *head), tag("body", *body, tag("script", Markup(SCRIPT))), lang="en")
+    return f"<!doctype html>\n{whole}\n"
+
+
+def _summary(overview: Row) -> Markup:
+    texts = headline.summary(overview)
+    if len(overview["incidents"]) == 1:
+        return tag("p", texts[0])
+    return tag("ul", *(tag("li", text) for text in texts), class_="words")
+
+
+def _sections(documents: Sequence[Row]) -> Markup:
+    links = [(f"#i{one['number']}", f"Incident {one['number']}") for one in documents[:LINKS_SHOWN]]
+    links += [("#messages", "Messages"), ("#clocks", "Clocks"), ("#gaps", "Gaps"), ("#read", "What was read")]
+    items = [tag("li", tag("a", text, href=target)) for target, text in links]
+    return tag("nav", tag("ul", *items), class_="sections", aria_label="Sections")
+
+
+def _index(overview: Row, shown: Set[int]) -> Markup | None:
+    """A row for each incident, if there are several; `shown`: those that are on this page."""
+    if len(overview["incidents"]) < 2:
+        return None
+    several = len(overview["clusters"]) > 1
+    about = ("Begin", "What", "No service for", "Clients stood", "Lost", "Two primaries")
+    heads = ("No", *(("Cluster",) if several else ()), *about)
+    rows = []
+    for row in overview["incidents"]:
+        lost = "unknown" if row["lost"] is None else number(row["lost"])
+        stood = "unknown" if row["any_down"] is None else duration(row["any_down"])
+        name, target = headline.title(row), f"#i{row['number']}"
+        link = tag("a", name, href=target) if row["number"] in shown else name
+        cells = (tag("span", moment(row["begin"]), class_="time"), link, _service(row), stood, lost, _dual(row["dual"]))
+        rows.append((row["number"], *((row["cluster"],) if several else ()), *cells))
+    return joined([tag("h2", "Incidents"), table("By time", heads, rows)])
+
+
+def _service(row: Row) -> str:
+    if row["total_us"] is not None:
+        return duration(row["total_us"])
+    return "not interrupted" if row["type"] in ("no-failover", "false-alarm") else "unknown"
+
+
+def _dual(verdict: str | None) -> Markup | str:
+    if verdict is None:
+        return "none is known of"
+    word = {"certain": "yes", "possible": "possible", "excluded": "no"}[verdict]
+    return tone(word, {"certain": "bad", "possible": "doubt", "excluded": "good"}[verdict])
+
+
+# ---- what is about all of it ----------------------------------------------------------------------------------------
+
+
+def _rest(overview: Row) -> list[Markup]:
+    parts = [("messages", "All messages", _messages(overview)), ("clocks", "Clocks", _clocks(overview))]
+    parts += [("gaps", "Gaps in the evidence", _gaps(overview)), ("read", "What was read", _ingest(overview))]
+    return [
+        tag("section", tag("h2", name, id=f"{id}-title"), content, class_="more", id=id, aria_labelledby=f"{id}-title")
+        for id, name, content in parts
+    ]
+
+
+def _messages(overview: Row) -> Markup:
+    parts = [losses.messages(overview["messages"], "in all that was read, in incidents and outside of them")]
+    found = overview["outages"]
+    if found["count"]:
+        text = f"{plural(found['count'], 'outage')} of {plural(found['clients'], 'client')}, "
+        text += f"the longest {duration(found['longest_us'])}"
+        text += f"; {plural(found['never_back'], 'client')} never came back." if found["never_back"] else "."
+        rows = losses.outages(found["slowest"])
+        heads = ("Client", "From", "Until", "Stood", "Because")
+        parts += [tag("h3", "Clients that stood still"), tag("p", text), table("The longest", heads, rows, ("Stood",))]
+    return joined(parts)
+
+
+def _clocks(overview: Row) -> Markup:
+    found = overview["clocks"]
+    if not found:
+        return tag("p", "No clocks were compared.")
+    several = len({row.get("cluster") for row in found}) > 1
+    rows = []
+    for row in found:
+        names = f"{row['cluster']}: {row['node']}" if several else row["node"]
+        known = row["err_us"] is not None
+        ahead = offset(row["offset_us"], row["err_us"]) if known else tone("unknown", "doubt")
+        drift = f"{row['drift_ppm']:+.1f} ppm" if known and row["drift_ppm"] is not None else ""
+        seen = ", ".join(f"{count} × {words.plain(kind)}" for kind, count in sorted((row["evidence"] or {}).items()))
+        rows.append((names, moment(row["t0"]), moment(row["t1"]), ahead, drift, seen or "nothing", row["notes"] or ""))
+    heads = ("Node", "From", "To", "Ahead by", "Drift", "Compared by", "Notes")
+    text = "How far each clock was ahead of the reference, as its logs say; a new row begins where it was set"
+    return table(text, heads, rows, ("Ahead by", "Drift"))
+
+
+def _gaps(overview: Row) -> Markup:
+    found = elsewhere(overview["gaps"])
+    if not found:
+        return tag("p", "None was found.")
+    kinds = sorted({row.get("kind") or "gap" for row in found})
+    rows = [
+        (
+            words.plain(row.get("kind") or "gap"),
+            row.get("node") or "",
+            gap(row),
+            ", ".join(row.get("evidence") or []),
+        )
+        for row in found[:GAPS_SHOWN]
+    ]
+    note = f"{len(rows)} of {number(len(found))} shown" if len(found) > len(rows) else ""
+    text = f"What the logs lack: {', '.join(map(words.plain, kinds))}"
+    return table(text, ("Kind", "Node", "What is missing", "Lines"), rows, (), note)
+
+
+def _ingest(overview: Row) -> Markup:
+    found = overview["ingest"]
+    text = f"{plural(found['files'], 'file')} ({octets(found['octets'])}), {plural(found['lines'], 'line')}, "
+    text += f"{plural(found['events'], 'event')}; {plural(found['unknown'], 'line')} that say nothing we know"
+    text += f", {plural(found['covered'], 'line')} that another log says better" if found["covered"] else ""
+    parts: list[object] = [tag("p", f"{text}."), _files(found["read"])]
+    if found["refused"]:
+        listed = [(row["name"], row["state"], row["why"] or "") for row in found["refused"]]
+        parts.append(table("Logs that could not be read, or not to their end", ("File", "State", "Why"), listed))
+    if found["others"]:
+        names = ", ".join(found["others"][:FILES_SHOWN])
+        parts.append(
+            tag("p", f"No logs, so not read: {plural(len(found['others']), 'file')} ({names}).", class_="note")
+        )
+    if found["faults"]:
+        faults = [
+            (f"{row['file']}:{row['line_no']}", tag("code", row["value"]), row["wanted"]) for row in found["faults"]
+        ]
+        note = f"{len(faults)} of {number(found['faulty'])} shown" if found["faulty"] > len(faults) else ""
+        parts.append(table("Lines that could not be used", ("Line", "Found", "Expected"), faults, (), note))
+    if found["notes"]:
+        notes = [(row["about"], row["text"], row["certainty"]) for row in found["notes"][:FILES_SHOWN]]
+        parts.append(table("How the times of text logs were read", ("About", "Taken", "How sure"), notes))
+    return joined(parts)
+
+
+def _files(read: Sequence[Row]) -> Markup | None:
+    if not read:
+        return None
+    names = ("octets", "lines", "events", "unknown", "faulty", "torn", "covered")
+    heads = ("File", "Kind", "Octets", "Lines", "Events", "Unknown", "Faulty", "Torn", "Covered")
+    rows = [(row["name"], row["kind"], *(number(row.get(name) or 0) for name in names)) for row in read[:FILES_SHOWN]]
+    note = f"{len(rows)} of {number(len(read))} shown" if len(read) > len(rows) else ""
+    return tag("details", tag("summary", "The files"), table("Files", heads, rows, heads[2:], note))

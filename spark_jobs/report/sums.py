@@ -1,0 +1,68 @@
+"""Sums over rows of the small tables (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+from spark_jobs.solve.messages_small import Summary
+
+Row = dict[str, Any]
+COUNTED: Final = ("messages", *(field.name for field in fields(Summary)))
+SLOWEST: Final = 20
+FAULTS_SHOWN: Final = 100
+_FILES: Final = ("octets", "lines", "events", "unknown", "torn", "faulty", "dropped", "undated", "covered")
+
+
+def by_queue(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """One row for each queue, over incidents."""
+    groups: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        counter = groups[row["cluster"] or "", row["queue"] or ""]
+        counter.update({name: row[name] or 0 for name in COUNTED if name in row})
+    return [{"cluster": cluster, "queue": queue, **groups[cluster, queue]} for cluster, queue in sorted(groups)]
+
+
+def total(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {name: sum(row.get(name) or 0 for row in rows) for name in COUNTED}
+
+
+def causes(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """verdict, cause, messages; the most first."""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        found[row["verdict"], row["cause"]] += row["messages"]
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return [{"verdict": verdict, "cause": cause, "messages": count} for (verdict, cause), count in ordered]
+
+
+def outages(rows: Sequence[Row], clients: Sequence[Mapping[str, Any]]) -> Row:
+    """Of all clients; `clients`: rows with clients, how many wrote anything."""
+    longest = sorted(rows, key=lambda row: (row["ts_begin"] - row["ts_end"], row["client_id"] or ""))
+    return {
+        "clients": sum(row["clients"] for row in clients),
+        "count": len(rows),
+        "longest_us": longest[0]["ts_end"] - longest[0]["ts_begin"] if longest else 0,
+        "sum_us": sum(row["ts_end"] - row["ts_begin"] for row in rows),
+        "never_back": sum(bool(row["censored"]) for row in rows),
+        "slowest": longest[:SLOWEST],
+    }
+
+
+def ingest(files: Sequence[Row], faults: Iterable[Row], notes: Iterable[Row]) -> Row:
+    """What was read of `files`.  `refused`: logs that nobody could read, or not to their end, and why; `others`: files
+    that are no logs; `faults`: the first lines that are wrong; `covered`: lines that a better log says, too."""
+    read = [row for row in files if row["state"] not in ("refused", "other", "copy")]
+    names = {row["name"] for row in files}
+    sums = {name: sum(row.get(name) or 0 for row in read) for name in _FILES}
+    return {
+        "files": len(read),
+        **sums,
+        "faults": [row for row in faults if row["file"] in names][:FAULTS_SHOWN],
+        "refused": [row for row in files if row["state"] in ("refused", "damaged")],
+        "others": [row["name"] for row in files if row["state"] == "other"],
+        "read": read,
+        "notes": list(notes),
+    }
