@@ -1,5 +1,5 @@
-# make demo | test | lint | bench | bench-client | fuzz | simulate | torture | soak | pacemaker | docker | venv | build | clean
-# make install | uninstall | stage | package     DESTDIR= PREFIX=/usr
+# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | torture | soak | pacemaker | docker | venv | build | clean
+# make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
 
 SHELL := /bin/bash
@@ -19,12 +19,13 @@ FAILOVERS ?= 100
 STYLE ?= threaded
 DESTDIR ?=
 PREFIX ?= /usr
+EXTRAS ?= client
 # What the installed programs run with; not a person's own Python, which other users cannot read.
 INSTALL_PYTHON ?= /usr/bin/python3
-INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" bash packaging/install.sh
+INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench bench-client fuzz simulate torture soak pacemaker docker venv build clean install uninstall stage package completion
+.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate torture soak pacemaker docker venv build clean install uninstall stage package completion
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -50,6 +51,10 @@ bench: $(BUILT)
 # client_lib beside bare pika, and what its user sees of a fail-over.
 bench-client: $(BUILT)
 	@$(PY) -m benchmarks.client $(BENCH_OPTIONS)
+
+# The analysis of incidents over 11 million made-up events whose truth is known, on Spark and on DuckDB.
+bench-spark: $(BUILT)
+	@$(PY) -m benchmarks.spark $(BENCH_OPTIONS)
 
 # Fail-overs under many senders and receivers of client_lib; STYLE is threaded, asyncio, pika or transacted.
 soak: $(BUILT)
@@ -82,7 +87,8 @@ uninstall:
 
 # The installed tree in build/stage, and as a tarball in dist/ that is unpacked at / of machines of the same kind.
 stage:
-	@DESTDIR="$(CURDIR)/build/stage" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" bash packaging/install.sh install
+	@DESTDIR="$(CURDIR)/build/stage" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" \
+	  bash packaging/install.sh install
 
 package:
 	@$(INSTALL) package

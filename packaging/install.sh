@@ -8,6 +8,7 @@
 #   PREFIX    /usr (default) or /usr/local
 #   PYTHON    the interpreter that the installed programs run with: 3.11 or newer, with venv and header files;
 #             default /usr/bin/python3.  Its path is written into the installation.
+#   EXTRAS    of setup.cfg, default client; client,spark: what failover-report computes reports with comes along
 # What pip is to do (index, certificates, no network) is told to it in the usual way, by PIP_* or pip.conf.
 #
 # The programs live in a private virtual environment, PREFIX/lib/qpidd, with what they need and no tool for
@@ -21,7 +22,8 @@ python=${PYTHON:-/usr/bin/python3}
 ocf_root=/usr/lib/ocf # Pacemaker looks nowhere else
 work=$PWD/build/install
 venv=$work/tree$prefix/lib/qpidd
-programs=(qpidd qpid-ha qpid-cluster qpid-config qpid-send qpid-receive)
+extras=${EXTRAS:-client}
+programs=(qpidd qpid-ha qpid-cluster qpid-config qpid-send qpid-receive failover-report)
 # Not as pip writes them: its own differ from version to version, and some import what costs time at each start.
 # -I: nothing in the environment or the current directory may put itself before our modules.
 read -r -d '' write_programs <<'END' || true
@@ -71,8 +73,8 @@ build_once() {
 build_venv() {
     local core ground code
     core=$(fingerprint_of setup.py pyproject.toml; "$python" -VV)
-    ground=$core$(fingerprint_of setup.cfg packaging/install.sh; echo "$python $prefix")
-    code=$ground$(fingerprint_of qpidd_py ha client_lib README.md)
+    ground=$core$(fingerprint_of setup.cfg packaging/install.sh; echo "$python $prefix $extras")
+    code=$ground$(fingerprint_of qpidd_py ha client_lib spark_jobs README.md)
     if ! is core "$core"; then
         rm -rf "$work/core" "$work/source" "$work/tools"
         new_tools
@@ -120,7 +122,7 @@ install_python() {
     copy_source
     rm -rf "$wheels"
     "${pip[@]}" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$wheels" "$work/source"
-    "${pip[@]}" --python "$venv/bin/python" install --quiet --no-compile "$@" "$(echo "$wheels"/qpidd_py-*.whl)[client]"
+    "${pip[@]}" --python "$venv/bin/python" install --quiet --no-compile "$@" "$(echo "$wheels"/qpidd_py-*.whl)[$extras]"
     find "$venv" -name direct_url.json -delete
     "$venv/bin/python" -I - "$prefix/lib/qpidd/bin/python" "${programs[@]}" <<<"$write_programs"
     compiled "$venv/bin/python" "$work/tree" "$venv"
@@ -139,7 +141,7 @@ copy_source() {
     find "$source" -name '*.py' -delete
     rm -rf "$source"/build/bdist* "$source"/*.egg-info
     tar -c --exclude='*.so' --exclude='core/*.c' --exclude=__pycache__ \
-        setup.py setup.cfg pyproject.toml MANIFEST.in README.md qpidd_py ha client_lib | tar -x -C "$source"
+        setup.py setup.cfg pyproject.toml MANIFEST.in README.md qpidd_py ha client_lib spark_jobs | tar -x -C "$source"
 }
 
 # ---- the files ----------------------------------------------------------------------------------------------------
@@ -206,6 +208,7 @@ install_documents() {
     rm -rf "$documents"
     put 0644 README.md "$documents/README.md"
     put 0644 ha/README.md "$documents/ha.md"
+    put 0644 spark_jobs/README.md "$documents/failover-report.md"
     while read -r file; do
         put "$([ -x "$file" ] && echo 0755 || echo 0644)" "$file" "$documents/examples/${file#config/}"
     done < <(find config -type f | LC_ALL=C sort)

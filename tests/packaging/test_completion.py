@@ -80,6 +80,14 @@ def test_shipped_files_are_up_to_date() -> None:
         ("qpid-receive --print-headers ", ["yes", "no"]),
         ("qpid-receive --log-enable w", ["warning+"]),
         ("qpid-receive --check", ["--check-redelivered"]),
+        ("failover-report re", ["report"]),
+        ("failover-report report --engine ", ["spark", "duckdb"]),
+        ("failover-report report ruff.toml pyproj", ["pyproject.toml"]),
+        ("failover-report report ruff.toml -o pyproj", ["pyproject.toml"]),
+        ("failover-report check --max-un", ["--max-unaccounted", "--max-unexpected", "--max-unmarked"]),
+        ("failover-report --no-progress wat", ["watch"]),
+        ("failover-report watch --no-progress pyproj", ["pyproject.toml"]),
+        ("failover-report explain pyproject.toml msg --th", ["--threads"]),
     ],
 )
 def test_bash_suggests(line: str, wanted: list[str]) -> None:
@@ -137,6 +145,7 @@ class Terminal:
         ("qpid-cluster kill --ho", "qpid-cluster kill --hold "),
         ("qpid-receive -a q --igno", "qpid-receive -a q --ignore-duplicates "),
         ("qpid-send -a q --log-enable not", "qpid-send -a q --log-enable notice+ "),
+        ("failover-report che", "failover-report check "),
     ],
 )
 def test_zsh_completes(typed: str, completed: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.packaging.conftest import make
 
-PROGRAMS = ("qpidd", "qpid-ha", "qpid-config", "qpid-cluster", "qpid-send", "qpid-receive")
+PROGRAMS = ("qpidd", "qpid-ha", "qpid-config", "qpid-cluster", "qpid-send", "qpid-receive", "failover-report")
 MODES = {
     "etc/init.d/qpidd": 0o755,
     "etc/init.d/qpidd-primary": 0o755,
@@ -21,9 +21,11 @@ MODES = {
     "usr/lib/systemd/system/qpidd@.service": 0o644,
     "usr/lib/sysusers.d/qpidd.conf": 0o644,
     "usr/lib/tmpfiles.d/qpidd.conf": 0o644,
+    "usr/share/bash-completion/completions/failover-report": 0o644,
     "usr/share/bash-completion/completions/qpid-ha": 0o644,
     "usr/share/bash-completion/completions/qpid-send": 0o644,
     "usr/share/doc/qpidd/README.md": 0o644,
+    "usr/share/doc/qpidd/failover-report.md": 0o644,
     "usr/share/doc/qpidd/examples/cluster.yaml": 0o644,
     "usr/share/doc/qpidd/examples/qpidd.conf": 0o644,
     "usr/share/qpidd/post-install": 0o755,

@@ -29,12 +29,19 @@ print(json.dumps(sorted(used)))
 def test_programs_run_in_their_final_place(machine: Machine) -> None:
     programs = (
         "qpid-ha help",
-        *(f"{name} --help" for name in ("qpid-config", "qpid-cluster", "qpid-send", "qpid-receive")),
+        *(f"{name} --help" for name in ("qpid-config", "qpid-cluster", "qpid-send", "qpid-receive", "failover-report")),
     )
     said = machine.run(f"qpidd --version; {'; '.join(programs)}")
     assert said.startswith("qpidd-py 0.")
     assert "usage: qpid-ha <command>" in said
     assert "usage: qpid-send [-b URL]" in said and "usage: qpid-receive [-b URL]" in said
+    assert "usage: failover-report [-h] VERB" in said
+
+
+def test_report_without_its_engines_says_what_is_missing(machine: Machine) -> None:
+    """They are half a gigabyte that a broker's machine does not need; what only reads documents works without."""
+    said = machine.run("failover-report report /etc -o /tmp/out --engine duckdb 2>&1 || echo $?")
+    assert "DuckDB is not installed" in said and "make install EXTRAS=client,spark" in said and said.endswith("2\n")
 
 
 def test_user_directories_and_owners(machine: Machine) -> None:

@@ -52,9 +52,12 @@ class Program:
         return [chosen[names] for names in sorted(chosen)]
 
 
-FILES = ("FILE", "PATH", "DIR")
+FILES = ("FILE", "PATH", "DIR", "INPUT", "OUT")
 """Placeholders."""
-TAKES_NOTHING = (argparse._StoreTrueAction, argparse._HelpAction, argparse._VersionAction)
+TAKES_NOTHING = (
+    *(argparse._StoreTrueAction, argparse._HelpAction, argparse._VersionAction),
+    argparse.BooleanOptionalAction,
+)
 
 
 def options_of(parser: argparse.ArgumentParser, words: Mapping[str, Iterable[str]]) -> tuple[Option, ...]:

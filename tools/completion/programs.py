@@ -11,6 +11,7 @@ from qpidd_py.cli import qpid_config
 from qpidd_py.config import GROUPS
 from qpidd_py.options import command_line
 from qpidd_py.plugins import load_plugins
+from spark_jobs.cli import main as failover_report
 from tools.completion.model import Path, Place, Program, options_of, wants_files
 
 MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remove": "one less"}
@@ -18,7 +19,7 @@ MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remo
 
 
 def all_programs() -> list[Program]:
-    return [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster(), *client_tools()]
+    return [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster(), *client_tools(), failover_report_()]
 
 
 def qpidd() -> Program:
@@ -64,14 +65,21 @@ def qpid_config_() -> Program:
 
 
 def qpid_cluster() -> Program:
-    parser = local_manager._parser()
+    return _with_verbs("qpid-cluster", local_manager._parser())
+
+
+def failover_report_() -> Program:
+    return _with_verbs(failover_report.PROGRAM, failover_report.make_parser())
+
+
+def _with_verbs(name: str, parser: argparse.ArgumentParser) -> Program:
     general = options_of(parser, {})
     commands: Any = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     texts = {str(choice.dest): str(choice.help) for choice in commands._choices_actions}
     places: dict[Path, Place] = {(): Place(general, texts)}
-    for name, command in commands.choices.items():
-        places[(name,)] = Place(options_of(command, {}), files=wants_files(command))
-    return Program("qpid-cluster", places)
+    for verb, command in commands.choices.items():
+        places[(verb,)] = Place(options_of(command, {}), files=wants_files(command))
+    return Program(name, places)
 
 
 def client_tools() -> list[Program]:

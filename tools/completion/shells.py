@@ -96,7 +96,7 @@ def _fill(template: str, shell: str, program: Program, values: list[str], sugges
         for path in _without_repeats(program, places)
     ]
     words = [
-        f"{_exactly(path)}) {suggest(place.words) if place.words else FILES[shell]} ;;"
+        f"{_exactly(path)}) {suggest(place.words)} ;;" if place.words else f"{_inside(path)}) {FILES[shell]} ;;"
         for path, place in program.places.items()
         if place.words or place.files
     ]

@@ -1,0 +1,105 @@
+"""What the tables of a report say about one message.  Shell: asks an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_jobs.cli.life import SAMPLES
+from spark_jobs.engine.base import Engine, Row
+from spark_jobs.jobs.clock import of_rows
+from spark_jobs.parse.event_json import split_id
+from spark_jobs.solve.clocks import Clocks
+from spark_jobs.workspace import Workspace
+
+if TYPE_CHECKING:
+    from spark_jobs.schema import Event
+
+AROUND: Final = 60_000_000
+"""us before and behind a message's life in which brokers' samples are looked for; promotions are, everywhere."""
+_ASKED: Final = "producer string, pub bigint, cluster string"
+_NAMED: Final = """
+select e.* from events_raw as e join asked as a
+on e.producer = a.producer and a.pub between e.pub_first and e.pub_last
+and (a.cluster is null or a.cluster = coalesce(e.cluster, ''))"""
+_JUDGED: Final = """
+select v.* from {table} as v join asked as a on v.producer = a.producer and v.pub = a.pub
+and (a.cluster is null or a.cluster = v.cluster)"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one cluster.  `verdict`: row of message_verdicts; None: nothing is wrong with it, or it was not judged."""
+
+    cluster: str
+    number: int
+    rows: Sequence[Event]
+    samples: Sequence[Event]
+    clocks: Clocks
+    judged: bool
+    verdict: Row | None
+
+
+def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | None) -> list[Found]:
+    """Of each cluster that knows the message; none if nobody names it."""
+    producer, number = split_id(msg_id)
+    engine.table("asked", _ASKED, [{"producer": producer, "pub": number, "cluster": cluster}])
+    workspace.load(engine, "events_raw")
+    rows = [_event(row) for row in engine.rows(_NAMED)]
+    clusters = sorted({row.get("cluster") or "" for row in rows})
+    verdicts = _rows(engine, workspace, "message_verdicts", _JUDGED.format(table="message_verdicts"))
+    lives = _rows(engine, workspace, "message_lives", _JUDGED.format(table="message_lives"))
+    return [
+        Found(
+            name,
+            number,
+            mine := [row for row in rows if (row.get("cluster") or "") == name],
+            _samples(engine, workspace, name, mine),
+            _clocks(engine, workspace, name),
+            any(row["cluster"] == name for row in lives),
+            next((row for row in verdicts if row["cluster"] == name), None),
+        )
+        for name in clusters
+    ]
+
+
+def producers(engine: Engine, workspace: Workspace, limit: int = 10) -> list[str]:
+    """`p1:1 to 400` of some producers, to tell somebody who asked for a message that nobody knows."""
+    workspace.load(engine, "events_raw")
+    query = f"""select producer, min(pub_first) as a, max(pub_last) as b from events_raw
+        where producer is not null and source = 'client' group by producer order by producer limit {limit}"""
+    return [f"{row['producer']}:{row['a']} to {row['b']}" for row in engine.rows(query)]
+
+
+def _rows(engine: Engine, workspace: Workspace, table: str, query: str) -> list[Row]:
+    if not workspace.has(engine, table):
+        return []
+    workspace.load(engine, table)
+    return engine.rows(query)
+
+
+def _samples(engine: Engine, workspace: Workspace, cluster: str, mine: Sequence[Event]) -> list[Event]:
+    walls = [row["ts_wall"] for row in mine if row.get("ts_wall") is not None]
+    if not walls:
+        return []
+    engine.table("cluster_asked", "cluster string", [{"cluster": cluster}])
+    kinds = ", ".join(f"'{kind}'" for kind in SAMPLES)
+    query = f"""select e.* from events as e join cluster_asked as a on a.cluster = coalesce(e.cluster, '')
+        where e.last_pos is not null and kind in ({kinds}) and (kind = 'promoted'
+        or e.ts_est between {min(walls) - AROUND} and {max(walls) + AROUND})"""
+    return [_event(row) for row in _rows(engine, workspace, "events", query)]
+
+
+def _clocks(engine: Engine, workspace: Workspace, cluster: str) -> Clocks:
+    engine.table("cluster_asked", "cluster string", [{"cluster": cluster}])
+    query = "select c.* from clock_segments as c join cluster_asked as a on a.cluster = coalesce(c.cluster, '')"
+    return of_rows({**row, "evidence": {}} for row in _rows(engine, workspace, "clock_segments", query))
+
+
+def _event(row: Row) -> Event:
+    """As a parser gives it: without what is not there."""
+    event: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
+    if "attrs" in event:
+        event["attrs"] = dict(event["attrs"])
+    return event

@@ -1,0 +1,254 @@
+"""The life of one message: what every node wrote about it, in corrected order, and where it was replicated (pure).
+
+No log gives the position of a message in the broker's log.  It follows from samples, which say how far a broker had
+come at a time:
+
+    later than    the last sample that was certainly taken before the message was sent
+    up to         the first sample of the same term that was certainly taken after it was confirmed, or delivered
+
+So a broker that had come to `up to` held it, one that was at `later than` did not, and of others it is not known.
+Terms matter, because a new primary gives the numbers again that its predecessor's lost tail had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from spark_jobs.schema import Event
+from spark_jobs.solve.clocks import Clocks
+from spark_jobs.solve.runs import expand, span
+from spark_jobs.solve.signs import sequence
+
+SENT: Final = ("publish", "resend")
+SEEN: Final = ("confirm", "deliver")
+OF_PRIMARY: Final = ("repl_send", "confirm_sent", "demote", "stop")
+OF_BACKUP: Final = ("repl_recv", "catchup_end")
+SAMPLES: Final = (*OF_PRIMARY, *OF_BACKUP, "backup_lost", "promoted")
+"""Kinds of the brokers' rows that say where in its log a broker was."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """us on the common axis; `count`: messages of the row, which may be a run."""
+
+    est: int
+    lo: int
+    hi: int
+    event: Event
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Range:
+    """It is behind `after` and up to `upto` in the log of `term`; positions without their term."""
+
+    term: int
+    primary: str
+    after: int
+    upto: int
+
+
+@dataclass(frozen=True)
+class Holding:
+    """`held`: None if it is not known; `position`: where the broker was at `at` (us)."""
+
+    node: str
+    role: str
+    held: bool | None
+    position: int
+    at: int
+    event: Event
+
+
+def moments(rows: Iterable[Event], clocks: Clocks, number: int) -> list[Moment]:
+    """Rows that name the message, in corrected order.
+
+    Inside a process the monotonic clock decides (lines of runs are written when the run ends, so their numbers do not);
+    and nobody sees the message before it was sent, as far as the bounds allow."""
+    found = [_moment(row, clocks, number) for row in rows if row.get("ts_wall") is not None]
+    found.sort(key=lambda one: (_process(one.event), one.event.get("ts_mono") or one.est))
+    last: dict[str, int] = {}
+    ordered = []
+    for one in found:
+        proc = _process(one.event)
+        last[proc] = max(one.est, last.get(proc, one.est))
+        ordered.append(replace(one, est=last[proc]))
+    return sorted(_caused(ordered), key=_order)
+
+
+def _process(event: Event) -> str:
+    return f"{event.get('node')} {event.get('proc')}"
+
+
+def _caused(found: Sequence[Moment]) -> list[Moment]:
+    """The first sending is moved before the others' latest moments, then they behind it, each inside its bounds."""
+    sent = min((one for one in found if one.event["kind"] in SENT), key=lambda one: one.est, default=None)
+    if sent is None:
+        return list(found)
+    others = [one for one in found if one is not sent]
+    begin = max(sent.lo, min([sent.est, *(one.hi for one in others)]))
+    later = [replace(one, est=max(one.est, min(begin, one.hi))) for one in others]
+    return [replace(sent, est=begin), *later]
+
+
+def _order(one: Moment) -> tuple[int, bool, int, tuple[str, int]]:
+    return one.est, one.event["kind"] not in SENT, one.event.get("ts_mono") or 0, _place(one.event)
+
+
+def _moment(row: Event, clocks: Clocks, number: int) -> Moment:
+    """Of a run only the first and the last message have a time: the others' bounds are wider by its length."""
+    _, lo, hi = clocks.correct(row)
+    count = (row.get("pub_last") or 0) - (row.get("pub_first") or 0) + 1
+    mine = next((one for one in expand(row) if one.get("pub_first") == number), row)
+    est = clocks.correct(mine)[0]
+    inside = span(row) if count > 1 else 0
+    return Moment(est, lo, hi + inside, mine, count)
+
+
+def _place(event: Event) -> tuple[str, int]:
+    return str(event.get("file") or ""), event.get("line_no") or 0
+
+
+def of_queue(samples: Sequence[Event], found: Sequence[Moment]) -> list[Event]:
+    """Those that count the message's queue, if any do.  Their positions are not those of the whole log, so a promotion
+    has none then."""
+    queues = {one.event.get("queue") for one in found if one.event.get("queue")}
+    own = [row for row in samples if row.get("queue") in queues]
+    whole = [row for row in samples if not row.get("queue")]
+    promoted = [{**row, "last_pos": None} for row in whole if row["kind"] == "promoted"]
+    return own + promoted if own else whole
+
+
+def position(found: Sequence[Moment], samples: Sequence[Event]) -> Range | None:
+    """`samples`: the brokers' rows of SAMPLES with ts_est, ts_lo, ts_hi; None if they do not say, or contradict."""
+    sent = min((one.lo for one in found if one.event["kind"] in SENT), default=None)
+    seen = min((one for one in found if one.event["kind"] in SEEN), key=lambda one: one.hi, default=None)
+    promoted = seen and _primary(seen, samples)
+    if sent is None or seen is None or not promoted:
+        return None
+    before = [sequence(row) or 0 for row in samples if row["kind"] in OF_PRIMARY and row["ts_hi"] < sent]
+    behind = [
+        sequence(row) or 0
+        for row in samples
+        if row["kind"] in OF_PRIMARY
+        and (row["node"], row.get("term")) == (promoted["node"], promoted["term"])
+        and row["ts_lo"] > seen.hi
+    ]
+    after, upto = max(before, default=0), min(behind, default=0)
+    return Range(promoted["term"], promoted["node"], after, upto) if after < upto else None
+
+
+def _primary(seen: Moment, samples: Sequence[Event]) -> Event | None:
+    """The promotion whose log the message was in when it was seen; None where it may be either of two."""
+    promotions = sorted((row for row in samples if row["kind"] == "promoted"), key=lambda row: row.get("term") or 0)
+    begun = [row for row in promotions if row["ts_lo"] <= seen.hi]
+    if not begun or begun[-1]["ts_hi"] >= seen.lo:
+        return None
+    return begun[-1]
+
+
+def holdings(where: Range, samples: Sequence[Event]) -> list[Holding]:
+    """Of the backups of its term, and of who was promoted later: one row each."""
+    found = []
+    backups: dict[str, list[tuple[Event, str]]] = {}
+    for row in sorted((row for row in samples if row["last_pos"] is not None), key=lambda row: int(row["ts_est"])):
+        if row.get("term") == where.term and row["kind"] in (*OF_BACKUP, "backup_lost"):
+            node = str(row.get("peer") if row["kind"] == "backup_lost" else row["node"])
+            backups.setdefault(node, []).append((row, "backup"))
+        elif row["kind"] == "promoted" and (row.get("term") or 0) > where.term:
+            found.append(_holding(where, str(row["node"]), "new primary", [row]))
+    backups.pop(where.primary, None)
+    return [_holding(where, node, "backup", [row for row, _ in rows]) for node, rows in sorted(backups.items())] + found
+
+
+def _holding(where: Range, node: str, role: str, rows: Sequence[Event]) -> Holding:
+    """The first row that proves that it held the message, else the last one."""
+    proof = next((row for row in rows if (sequence(row) or 0) >= where.upto), None)
+    row = proof or rows[-1]
+    at = sequence(row) or 0
+    held = True if proof else False if at <= where.after else None
+    return Holding(node, role, held, at, int(row["ts_est"]), row)
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+VERDICTS: Final = {
+    "ok": "sent, confirmed and taken",
+    "recovered": "taken, although its producer was never told that it is safe",
+    "duplicated": "taken more often than it was sent",
+    "lost": "confirmed and never taken; every log that could say otherwise is complete",
+    "unaccounted": "confirmed and not seen again; whether it is lost is not known",
+    "explained": "confirmed and not taken, for a reason",
+    "unexpected": "taken, and nobody had sent it",
+    "refused": "refused, so its producer knows",
+    "unknown": "neither confirmed nor seen again: its producer knows nothing",
+}
+CAUSES: Final = {
+    "redelivered": "a delivery was marked as redelivered, which at-least-once allows",
+    "resend": "its producer sent it again after a fail-over, which at-least-once allows",
+    "unmarked": "and no copy was marked: a fault",
+    "return": "it could not be routed",
+    "reject": "a consumer rejected it",
+    "expire": "its time to live was over",
+    "drop": "its queue was full",
+    "dead_letter": "it went to a dead-letter exchange",
+    "purge": "its queue was purged",
+    "queue_dump": "it is still in its queue",
+}
+
+
+def verdict_words(verdict: str, cause: str) -> str:
+    words = VERDICTS.get(verdict, verdict)
+    return f"{verdict}: {words}" + (f": {CAUSES.get(cause, cause)}" if cause else "")
+
+
+_DID: Final = {
+    "publish": "sends it to {queue}",
+    "resend": "sends it again to {queue}",
+    "confirm": "is told that it is safe",
+    "nack": "is told that it was refused",
+    "return": "gets it back: it could not be routed",
+    "deliver": "gets it from {queue}",
+    "ack": "acknowledges it",
+    "reject": "rejects it",
+    "release": "gives it back",
+    "enqueue": "has it in {queue}",
+    "confirm_sent": "confirms it",
+    "expire": "removes it from {queue}: it expired",
+    "drop": "removes it from {queue}: the queue was full",
+    "dead_letter": "moves it from {queue} to the dead letters",
+    "purge": "purges {queue}, with it",
+    "queue_dump": "still has it in {queue}",
+}
+
+
+def did(one: Moment) -> str:
+    """`gets it from orders (redelivered; in a run of 12)`"""
+    event = one.event
+    text = str(_DID.get(event["kind"], event["kind"])).format(queue=event.get("queue") or "a queue")
+    marks = [name for name in ("redelivered", "resend") if event.get(name) and event["kind"] != name]
+    if event.get("last_pos") is not None:
+        marks.append(f"position {sequence(event)}")
+    marks += [str(event[name]) for name in ("result", "reason") if event.get(name)]
+    marks += [f"in a run of {one.count}"] if one.count > 1 else []
+    return text + (f" ({'; '.join(marks)})" if marks else "")
+
+
+def who(event: Event) -> str:
+    return str(event.get("client_id") or event.get("node") or event.get("proc") or "somebody")
+
+
+def held_words(one: Holding, where: Range) -> str:
+    what = {
+        True: "held it",
+        False: "did not have it" if one.role == "backup" else "began without it",
+        None: "may have had it",
+    }[one.held]
+    return f"{one.role} {one.node} {what}: it was at {one.position}"
+
+
+def as_row(one: Moment) -> Mapping[str, Any]:
+    """For programs."""
+    return {"ts_est": one.est, "ts_lo": one.lo, "ts_hi": one.hi, "count": one.count, "event": one.event}

@@ -1,0 +1,139 @@
+"""`failover-report VERB ...`: the parser of all verbs, and what becomes of errors.  Shell.
+
+What a user did wrong is one line and exit code 2; a fault of ours is one line, too, unless FAILOVER_REPORT_DEBUG is
+set: a person at night wants to know what to do, and a traceback does not say it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from spark_jobs.cli import output
+from spark_jobs.cli.errors import DEBUG, EXIT_CODES, INTERNAL, INTERRUPTED, NO_READER, USAGE
+
+PROGRAM: Final = "failover-report"
+DESCRIPTION: Final = "What happened in a fail-over, from the logs that brokers, clients and the cluster left behind."
+VERBS: Final = ("report", "check", "explain", "diff", "fleet", "watch")
+"""Each a module beside this one: HELP, DESCRIPTION, EXAMPLES, add_arguments(parser), run(options) -> exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{PROGRAM}: {message}; see `{self.prog} --help`\n")
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Options in one column, what they mean in another."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=Help, allow_abbrev=False)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name in VERBS:
+        module = _module(name)
+        verb = verbs.add_parser(
+            name,
+            help=module.HELP,
+            description=module.DESCRIPTION,
+            epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}",
+            formatter_class=Help,
+            allow_abbrev=False,
+        )
+        module.add_arguments(verb)
+        verb.set_defaults(run=module.run)
+    return parser
+
+
+def _module(verb: str) -> Any:
+    return importlib.import_module(f"spark_jobs.cli.{verb}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code."""
+    try:
+        options = make_parser().parse_args(argv)
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else USAGE
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no arrow shows a question mark
+    return guarded(lambda: int(options.run(options)))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Its exit code, also when it fails."""
+    with _noticed() as interrupts:
+        try:
+            return work()
+        except KeyboardInterrupt:
+            return _interrupted()
+        except BrokenPipeError:
+            output.leave_output()
+            return NO_READER
+        except Exception as error:
+            return _interrupted() if interrupts else _failed(error)
+
+
+@contextlib.contextmanager
+def _noticed() -> Iterator[list[int]]:
+    """SIGINT raises as ever, and is noted: DuckDB makes an error of its own of it."""
+    noted: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        noted.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupted() -> int:
+    _complain("interrupted")
+    return INTERRUPTED
+
+
+def _failed(error: Exception) -> int:
+    if os.environ.get(DEBUG):
+        raise error
+    text = " ".join(str(error).split())
+    if is_users(error):
+        _complain(text)
+        return USAGE
+    _complain(f"{type(error).__name__}: {text}")
+    return INTERNAL
+
+
+def is_users(error: Exception) -> bool:
+    """A file that cannot be read, or what our code refuses in a sentence of its own.
+
+    A plain ValueError is a mistake of ours, and so is a RuntimeError."""
+    ours = type(error).__module__.startswith("spark_jobs.")
+    return isinstance(error, OSError) or (ours and not isinstance(error, RuntimeError))
+
+
+def _complain(text: str) -> None:
+    print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

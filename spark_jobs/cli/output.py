@@ -1,0 +1,55 @@
+"""What the verbs print: tables of at most 80 columns, JSON; numbers are written by `report.units`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Final
+
+WIDTH: Final = 80
+UNKNOWN: Final = "?"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> list[str]:
+    """Two blanks between columns; what would make lines longer than 80 is cut from the widest column.  `right`: heads
+    of columns of numbers."""
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
+    while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > 8:
+        widths[widths.index(max(widths))] -= 1
+    lines = []
+    for row in (heads, *rows):
+        cells = [_cell(cell, width, head in right) for cell, width, head in zip(row, widths, heads, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _cell(text: str, width: int, right: bool) -> str:
+    text = text if len(text) <= width else text[: width - 1] + "~"
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def wrapped(text: str, indent: int = 0, first: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=" " * indent if first is None else first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def show(lines: Sequence[str]) -> None:
+    print("\n".join(lines), flush=True)
+
+
+def leave_output() -> None:
+    """Whoever read our output has gone; writing again at exit would only add a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
