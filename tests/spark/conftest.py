@@ -13,14 +13,17 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.session import session
 from spark_jobs.engine.spark import SparkEngine
+from tests.spark import standalone
 
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    """local[2]; ends with its JVM.  Without generated code: compiling it takes longer than our few rows."""
+    """local[2]; ends with its JVM.  Without generated code and the JVM's second compiler: both take longer than our few
+    rows (half of the processor time of a whole pipeline)."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("no Java: Spark is not tested")
-    found = session("local[2]", shuffle=4, memory="2g", options={"spark.sql.codegen.wholeStage": "false"})
+    options = {"spark.sql.codegen.wholeStage": "false", "spark.driver.extraJavaOptions": standalone.QUICK}
+    found = session("local[2]", shuffle=4, memory="2g", options=options)
     yield found
     found.stop()
 

@@ -62,7 +62,10 @@ def history(cluster: str, chance: random.Random) -> list[Row]:
         _produce(maker, name, consumers, dead, alive)
     for name in list(maker.logs):
         _connection(maker, name, dead, alive)
-    _end(maker, consumers)
+    gone = {name for name in list(maker.logs) if chance.random() < 0.07}
+    for name in gone:
+        _leave(maker, name, T0 + chance.randrange(100, 400) * TICK)
+    _end(maker, consumers, gone)
     for kind in ("expire", "drop", "queue_dump"):
         if chance.random() < 0.2:
             first = chance.randrange(1, 40)
@@ -70,11 +73,12 @@ def history(cluster: str, chance: random.Random) -> list[Row]:
                 {
                     "source": "broker", "kind": kind, "cluster": cluster, "queue": "q0", "producer": "p0",
                     "pub_first": first, "pub_last": first + chance.randrange(20), "ts_mono": 0,
-                    "node": "b1", "ts_wall": T0,
+                    "node": "b1", "ts_wall": T0 + chance.randrange(2_000) * TICK,
                 }
             )  # fmt: skip
     if chance.random() < 0.1:
         nameless = {"source": "broker", "kind": "purge", "cluster": cluster, "queue": "q1", "ts_wall": T0, "node": "b1"}
+        nameless["attrs"] = {"count": str(chance.randrange(3))}
         maker.brokers.append(nameless)
     return maker.rows()
 
@@ -99,6 +103,8 @@ def _produce(maker: Maker, name: str, consumers: list[str], dead: int, alive: in
             if chance.random() < 0.1:
                 maker.say(name, answer + 1, "confirm", name, number, queue=to)
         _consume(maker, (name, number), queue, consumers, answer)
+        if to == "exchange" and chance.random() < 0.3:
+            _consume(maker, (name, number), f"q{1 - int(queue[1])}", consumers, answer + chance.choice([1, 30]))
 
 
 def _consume(maker: Maker, message: tuple[str, int], queue: str, consumers: list[str], at: int) -> None:
@@ -109,7 +115,8 @@ def _consume(maker: Maker, message: tuple[str, int], queue: str, consumers: list
     for turn in range(chance.choices([0, 1, 2, 3], [1, 20, 2, 1])[0]):
         name, when = chance.choice(mine), at + turn * 7 + chance.randrange(4)
         again = turn > 0 and chance.random() < 0.5
-        maker.say(name, when, "deliver", *message, queue=queue, redelivered=again)
+        resent: Row = {"resend": True} if chance.random() < 0.1 else {}
+        maker.say(name, when, "deliver", *message, queue=queue, redelivered=again, **resent)
         kind = chance.choices(["ack", "reject", "release", ""], [40, 1, 1, 2])[0]
         if kind:
             maker.say(name, when + chance.choice([0, 0, 1, 30]), kind, *message, queue=queue)
@@ -130,10 +137,16 @@ def _connection(maker: Maker, name: str, dead: int, alive: int) -> None:
             maker.say(name, alive + 55, "unblocked")
 
 
-def _end(maker: Maker, consumers: list[str]) -> None:
+def _leave(maker: Maker, name: str, at: int) -> None:
+    """It ends in order, before the others."""
+    maker.logs[name] = [row for row in maker.logs[name] if row["ts_wall"] <= at]
+    maker.say(name, (at - T0) // TICK, "log_end")
+
+
+def _end(maker: Maker, consumers: list[str], gone: set[str]) -> None:
     chance = maker.chance
     last = max((int(row["ts_wall"]) - T0) // TICK for log in maker.logs.values() for row in log) + 60
-    for name in list(maker.logs):
+    for name in [name for name in maker.logs if name not in gone]:
         if name in consumers and chance.random() < 0.85:
             for queue in chance.choice([["q0", "q1"], [""], ["q0"], ["q1"]]):
                 maker.say(name, last, "drain_end", queue=queue, result=chance.choice(["ok", "ok", "ok", "2 left"]))

@@ -236,10 +236,13 @@ def test_clients_and_brokers_tell_each_other_the_time():
     rows = [
         row("a", 0, "start", attrs={"address": "h:1"}),
         row("host", 900, "connected", "client", client_id="p1", peer="h:1", attrs={"peer_wall": str(BEGIN + 300)}),
+        row("host", 950, "connected", "client", peer="vip:1", attrs={"broker": "a", "peer_wall": str(BEGIN + 351)}),
         row("a", 700, "client_open", client_id="p1", attrs={"peer_wall": str(BEGIN + 400)}),
         row("a", 800, "client_open", client_id="p1", attrs={"peer_wall": "yesterday"}),
     ]
-    assert told(rows) == [("connected", "a", "host", 600), ("client_open", "host", "a", 300)]
+    assert told(rows) == [("connected", "a", "host", 599), ("client_open", "host", "a", 300)]
+    del rows[2]  # whose name is not an address of "a"
+    assert told(rows)[0] == ("connected", "a", "host", 600)
 
 
 def test_batches_that_name_their_peer_are_exact_and_only_once():

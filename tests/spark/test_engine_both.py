@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs import schema
 from spark_jobs.engine.base import CORRUPT, Engine, TooManyRows, columns_of
-from spark_jobs.engine.session import settings, shuffle_partitions, submitted
+from spark_jobs.engine.session import LITTLE, settings, shuffle_partitions, submitted, suited
 from spark_jobs.workspace import Workspace, WrongVersion
 
 
@@ -89,3 +89,9 @@ def test_settings_of_a_session() -> None:
 
 def test_partitions_grow_with_the_input() -> None:
     assert [shuffle_partitions(size, 2) for size in (0, 10**9, 10**13)] == [4, 30, 2000]
+
+
+def test_little_data_is_not_compiled_for_long() -> None:
+    name = "spark.driver.extraJavaOptions"
+    assert "TieredStopAtLevel=1" in settings("local[2]", 4, None, suited(LITTLE - 1))[name]
+    assert "TieredStopAtLevel" not in settings("local[2]", 4, None, suited(LITTLE))[name]

@@ -210,6 +210,7 @@ def test_the_caller_may_know_better() -> None:
 @pytest.mark.parametrize("kind", EXPLAINED_BY[2:])
 def test_a_brokers_row_explains(kind: str) -> None:
     said = {"source": "broker", "kind": kind, "producer": "x", "pub_first": 1, "pub_last": 4, "queue": "q"}
+    said["ts_wall"] = 100  # after the queue was drained
     assert missing(client("c", TOOK), [said]) == ("explained", kind)
     summary = judge([*LOST, *client("c", TOOK), said])
     assert (summary.explained, summary.lost, summary.causes, summary.valid) == (1, 0, {kind: 1}, True)

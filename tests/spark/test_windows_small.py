@@ -134,11 +134,25 @@ def test_a_consumer_is_down_while_its_producer_is_not_answered() -> None:
     assert ("c", 11 * MS, 4 * S + 7 * MS, "deliver") in outages(rows)
 
 
-def test_one_that_gets_nothing_while_others_do_is_down() -> None:
+def test_what_others_get_at_once_keeps_nobody_waiting() -> None:
+    """A queue of many consumers: each has pauses of its own."""
     rows = sends(*[(number * 10 * MS, number * 10 * MS + 40 * MS) for number in range(100)])
     rows += [at(50 * MS, "deliver", "idle", 1), at(1_045 * MS, "deliver", "idle", 100)]
     rows += [at(number * 10 * MS + 45 * MS, "deliver", "c", number + 1) for number in range(1, 99)]
-    assert outages(rows) == [("idle", 50 * MS, 1_045 * MS, "deliver")]
+    assert outages(rows) == []
+
+
+def test_what_waits_long_keeps_all_waiting_that_get_nothing() -> None:
+    rows = sends((0, 1), (10 * MS, 11 * MS), (20 * MS, 21 * MS), (600 * MS, 601 * MS))
+    rows += [at(2 * MS, "deliver", "idle", 1), at(12 * MS, "deliver", "busy", 2), at(520 * MS, "deliver", "busy", 3)]
+    rows += [at(440 * MS, "deliver", "busy", 2, redelivered=True), at(602 * MS, "deliver", "idle", 4)]
+    assert outages(rows) == [("busy", 20 * MS, 440 * MS, "deliver"), ("idle", 20 * MS, 602 * MS, "deliver")]
+
+
+def test_who_has_left_waits_for_nothing() -> None:
+    rows = sends((0, 1), (50 * MS, 51 * MS), (5 * S, 9 * S)) + gets(2 * MS)
+    rows += [at(60 * MS, "deliver", "other", 2), at(9 * S + 1, "deliver", "other", 3), at(70 * MS, "log_end", "c")]
+    assert [client for client, *_ in outages(rows)] == ["p", "other"]
 
 
 def test_a_busy_application_is_not_down() -> None:

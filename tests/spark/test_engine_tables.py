@@ -1,0 +1,73 @@
+"""Tables as folders of Parquet files: what ingest needs of both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.engine.base import Engine
+
+COLUMNS = "n bigint, name string, attrs map<string,string>"
+
+
+def numbers(engine: Engine, path: Path) -> list[int]:
+    engine.load("found", str(path))
+    return [row["n"] for row in engine.rows("select n from found order by n")]
+
+
+def part(folder: Path, name: str, *rows: int) -> Path:
+    pq.write_table(pa.table({"n": pa.array(rows, pa.int64())}), folder / name)
+    return folder / name
+
+
+def test_small_tables_are_kept_in_place_of_the_old_ones(engine: Engine, tmp_path: Path):
+    table = tmp_path / "table"
+    engine.save("select 9 as n union all select 8 as n", str(table))
+    several: list[list[dict[str, Any]]] = [[{"n": 1, "name": "a", "attrs": {"k": "v"}}, {"n": 2}], [{"n": 3}], []]
+    for rows in several:
+        engine.keep(str(table), COLUMNS, rows)
+        assert numbers(engine, table) == [row["n"] for row in rows]
+        assert engine.columns("found") == ["n", "name", "attrs"]
+    assert len(engine.parts(str(table))) == 1
+
+
+def test_a_table_that_was_kept_may_be_saved_with_other_columns(engine: Engine, tmp_path: Path):
+    table = str(tmp_path / "table")
+    engine.keep(table, COLUMNS, [{"n": 1}])
+    engine.save("select 2 as m", table)
+    engine.load("found", table)
+    assert engine.rows("select * from found") == [{"m": 2}]
+
+
+def test_parts_come_and_go(engine: Engine, tmp_path: Path):
+    table = tmp_path / "table"
+    assert engine.parts(str(table)) == []
+    engine.put([part(tmp_path, "a.parquet", 1), part(tmp_path, "b.parquet", 2, 3)], str(table))
+    assert engine.parts(str(table)) == ["a.parquet", "b.parquet"] and not (tmp_path / "a.parquet").exists()
+    assert numbers(engine, table) == [1, 2, 3]
+    added = engine.append("select cast(4 as bigint) as n", str(table), "c")
+    assert added == [name for name in engine.parts(str(table)) if name.startswith("c")]
+    engine.drop(str(table), ["b.parquet"])
+    assert numbers(engine, table) == [1, 4]
+    engine.put([part(tmp_path, "a.parquet", 7)], str(table))
+    assert numbers(engine, table) == [4, 7]
+
+
+def test_nothing_is_left_beside_a_table(engine: Engine, tmp_path: Path):
+    engine.keep(str(tmp_path / "table"), COLUMNS, [{"n": 1}])
+    engine.append("select cast(1 as bigint) as n", str(tmp_path / "table"), "a")
+    engine.save("select 1 as n", str(tmp_path / "table"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+
+
+def test_one_engine_writes_and_the_other_replaces(spark: Engine, duck: Engine, tmp_path: Path):
+    """Hadoop's checksums of the old file must not fail the new one."""
+    table = tmp_path / "table"
+    spark.append("select cast(1 as bigint) as n", str(table), "a")
+    (name,) = spark.parts(str(table))
+    duck.drop(str(table), [name])
+    duck.put([part(tmp_path, name, 2)], str(table))
+    assert numbers(spark, table) == [2]
