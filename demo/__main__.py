@@ -1,6 +1,7 @@
-"""`python -m demo`: the cluster, the load, the faults, the verdict.
+"""`python -m demo`: the cluster, the load, the faults, the verdict, and the report that an engineer would write of it.
 
-Exit codes: 0 every confirmed message was delivered; 1 one was not; 2 the scenario could not be carried out.
+Exit codes: 0 every confirmed message was delivered, and the report made from the logs alone says so, too; 1 not so; 2
+the scenario could not be carried out.
 """
 
 import argparse
@@ -8,16 +9,19 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from demo import morning_after
 from demo.cluster import Clients, Cluster, DemoError
 from demo.events import read
 from demo.history import History
+from demo.morning_after import ReportFailed
 from demo.report import summary, table
 from demo.scenario import Fault, Narrator, Scenario, start_load
 from ha.control import ControlError
 
+LIMITS = ("--max-lost", "0", "--max-unaccounted", "0", "--max-unexpected", "0", "--no-dual-primary")
 MARK = "progress"  # a directory with this file in it is an old run of ours and may be replaced
 
 
@@ -41,7 +45,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         print(table(found, styles))
         print(f"event logs: {directory}/events (clients), {directory}/NODE/events (brokers)")
-    return 0 if found["messages"]["valid"] else 1
+    broken = _report(directory, narrator, found["messages"])
+    return 0 if found["messages"]["valid"] and not broken else 1
+
+
+def _report(directory: Path, narrator: Narrator, counted: Mapping[str, int]) -> list[str]:
+    """From the logs alone; returns, and tells, what is wrong with it."""
+    engine, out = morning_after.engine(), directory / "report"
+    narrator.say(f"the morning after: failover-report on {engine}")
+    logs = [directory / "events", *sorted(directory.glob("node*/events")), *sorted(directory.glob("*.log"))]
+    try:
+        overview = morning_after.report(logs, out, "--engine", engine)
+        broken = morning_after.check(out, *LIMITS) + morning_after.differences(overview, counted)
+    except ReportFailed as error:
+        broken = [str(error)]
+    else:
+        narrator.tell(morning_after.headlines(overview))
+        narrator.tell([f"report: {out}/report.html"])
+    for line in broken:
+        print(f"the report: {line}", file=sys.stderr)
+    return broken
 
 
 def _run(

@@ -1,7 +1,7 @@
 """The course of the demo: faults one after the other under load, each with its return, and what is told meanwhile."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,11 @@ class Narrator:
     def say(self, text: str) -> None:
         if not self._quiet:
             print(f"{time.monotonic() - self._begin:6.1f} s  {text}", flush=True)
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """As they are."""
+        if not self._quiet:
+            print("\n".join(lines), flush=True)
 
 
 class Scenario:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from demo.events import read as read_events
 from ha.salvage import decode_record, is_end
-from torture import evidence, record
+from torture import evidence, record, second_judge
 from torture.brokers import url
 from torture.campaign import Campaign, Outcome
 from torture.checker import History
@@ -81,6 +81,8 @@ def _judge(plan: Plan, lab: Lab, outcome: Outcome) -> dict[str, Any]:
     ]
     if plan.mode != "availability":
         contradictions += evidence.confirmed_at_once(events)
+    verdict = history.verdict(outcome.drained)
+    contradictions += second_judge.contradictions(plan.directory, plan.mode, verdict, outcome.drained)
     return summary(plan, outcome, history, lab.exits, contradictions, _salvaged(plan.directory))
 
 

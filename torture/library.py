@@ -30,6 +30,7 @@ class Producer:
     def __init__(self, context: Context, queue: str) -> None:
         self._context = context
         self._queue = queue
+        context.record.begin(queue)
 
     def run(self) -> None:
         context = self._context
@@ -64,6 +65,7 @@ class Consumer:
     def __init__(self, context: Context, queue: str) -> None:
         self._context = context
         self._queue = queue
+        context.record.begin(queue)
 
     def run(self) -> None:
         context = self._context

@@ -37,6 +37,7 @@ class _Client:
         self._context = context
         self._queue = queue
         self._next = 0
+        context.record.begin(queue)
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel | None]:
@@ -153,7 +154,7 @@ class TransactedProducer(_Client):
     def _transaction(self, channel: BlockingChannel) -> None:
         self._number += 1
         transaction = f"{self._context.record.client}:{self._number}"
-        ids = [f"{transaction}:{index}" for index in range(BATCH)]
+        ids = [f"{transaction}:{index}" for index in range(1, BATCH + 1)]
         outcome = "abort"
         try:
             for id in ids:

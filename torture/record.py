@@ -1,5 +1,6 @@
 """The history: what each client did and saw, one JSON line an event, so that no broker can flatter itself.      Shell.
 
+    begin     the client, its `queue`, `node` and `boot_id`, and the time as `wall` (µs since 1970)
     invoke    a message is about to be published; `again`: not for the first time
     ok        the broker has confirmed it
     nack      the broker has refused it, or returned it
@@ -9,19 +10,23 @@
               `changed`: its body is not what was sent
     ack       the consumer's acknowledgement was handed to the connection
     fact      connected, disconnected and the like, with a `text`
+    end       nothing is missing before it
 
-Always there: t (µs of CLOCK_MONOTONIC), client, kind, id (not for facts).  Messages of one transaction share a `tx`.
+Always there: t (µs of CLOCK_MONOTONIC), client, kind, id (of a message).  Messages of one transaction share a `tx`.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
+
+from ha.events import boot_id
 
 LARGE: Final = 2000
 """One body in 300 repeats its id so often, the others up to 40 times."""
@@ -46,22 +51,29 @@ class Recorder:
         self._file = (directory / f"{client}.jsonl").open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
 
+    def begin(self, queue: str) -> None:
+        """The client uses this queue."""
+        wall, node = time.time_ns() // 1000, socket.gethostname()
+        self._say("begin", queue=queue, wall=wall, node=node, boot_id=boot_id())
+
     def message(self, kind: str, id: str, **more: Any) -> None:
-        self._write({"t": time.monotonic_ns() // 1000, "client": self.client, "kind": kind, "id": id, **more})
+        self._say(kind, id=id, **more)
 
     def received(self, id: str, body: bytes, redelivered: bool, resent: bool) -> None:
         more = {"changed": True} if body != body_of(id) else {}
         self.message("receive", id, redelivered=redelivered, resent=resent, **more)
 
     def fact(self, text: str) -> None:
-        self._write({"t": time.monotonic_ns() // 1000, "client": self.client, "kind": "fact", "text": text})
+        self._say("fact", text=text)
 
-    def _write(self, event: dict[str, Any]) -> None:
+    def _say(self, kind: str, **more: Any) -> None:
+        event = {"t": time.monotonic_ns() // 1000, "client": self.client, "kind": kind, **more}
         line = json.dumps(event, separators=(",", ":")) + "\n"
         with self._lock:
             self._file.write(line)
 
     def close(self) -> None:
+        self._say("end")
         with self._lock:
             self._file.close()
 

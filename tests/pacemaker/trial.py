@@ -12,6 +12,7 @@ Leaving the block drains and judges; an exception in it shows what happened inst
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -20,6 +21,7 @@ from types import TracebackType
 from typing import Final
 
 from demo.events import read as read_events
+from tests.pacemaker import morning
 from tests.pacemaker.clients import RATE, Clients
 from tests.pacemaker.cluster import PORT, VIRTUAL_ADDRESS, Cluster
 from tests.pacemaker.judge import Evidence, Happening, Report, judge
@@ -27,11 +29,14 @@ from tests.pacemaker.primaries import Event
 from tests.pacemaker.sampler import Sampler
 from tests.pacemaker.timeline import Entry, merged, read, story
 from tests.support.wait import wait_for
+from torture import second_judge
 from torture.evidence import bad_lines
 
 SERVED: Final = 60.0
 """Seconds until clients are served again, whatever happened."""
 DRAIN: Final = 60.0
+WRITTEN: Final = ("var/log/pacemaker/pacemaker.log", "var/log/corosync/corosync.log", "var/lib/qpidd/events")
+"""On each node; what `failover-report` reads."""
 
 
 class Trial:
@@ -143,12 +148,22 @@ class Trial:
     def check(self, may_lose: bool = False) -> Report:
         """Fails with everything that was found, and with the story of the cluster."""
         assert self.report is not None, "the trial has not ended"
-        failures = self.report.failures(may_lose)
+        failures = [*self.report.failures(may_lose), *self._second_judge(may_lose)]
         if failures:
             self._show()
         assert not failures, "\n".join([*failures, *self.report.lines()])
         print("\n".join([f"== {self.name}", *self.report.lines()]))
         return self.report
+
+    def _second_judge(self, may_lose: bool) -> list[str]:
+        """`failover-report` from the logs alone, of everything that the nodes have written since they began."""
+        assert self.report is not None
+        mode, logs = "availability" if may_lose else "manager", self.directory / "logs"
+        for node in self.cluster.lab.nodes:
+            for place in WRITTEN:
+                _copy(node.disk / place, logs / node.name / place)
+        found = second_judge.contradictions(self.directory, mode, self.report.messages, True, [logs])
+        return found or morning.missed(self.report, self._zero, self.directory / "report")
 
     def _give_up(self) -> None:
         self.clients.kill()
@@ -190,6 +205,14 @@ class Trial:
         print(f"== {self.name}: histories in {self.directory}; brokers: {self.sampler.states()}")
         print("\n".join(f"   {one.text} ({one.node})" for one in self.happenings))
         print("\n".join(story(self.entries(), self._event_time())[-200:]))
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    elif source.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
 
 
 def _micro() -> int:

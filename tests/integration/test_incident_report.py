@@ -1,0 +1,138 @@
+"""A real fail-over and its report: what the logs tell is what the application saw with its own clock."""
+
+import json
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from client_lib import Connection, Empty, Message
+from demo import morning_after
+from demo.cluster import Cluster
+from tests.support.wait import wait_for
+
+QUEUE = "work"
+SECOND = 1_000_000
+CALLBACK = 20_000  # us that our callback may wait for the interpreter, on a busy machine
+
+
+def micro():
+    return time.monotonic_ns() // 1000
+
+
+class Application:
+    """A producer and a consumer that note when they called the library and when it called them."""
+
+    def __init__(self, addresses, directory):
+        self.addresses, self.directory = addresses, directory
+        self.called, self.settled, self.received = {}, {}, []
+        self.enough, self.over = threading.Event(), threading.Event()
+        self.threads = [threading.Thread(target=run, daemon=True) for run in (self.produce, self.consume)]
+        for thread in self.threads:
+            thread.start()
+
+    def connect(self, name):
+        return Connection(self.addresses, heartbeat=1, client_id=name, event_log=str(self.directory), cluster="demo")
+
+    def produce(self):
+        with self.connect("p") as connection:
+            session = connection.session()
+            session.declare_queue(QUEUE, durable=True)
+            sender = session.sender(QUEUE, capacity=500, on_settled=self.on_settled)
+            while not self.enough.wait(0.002):
+                id = f"p:{len(self.called) + 1}"
+                before = micro()
+                self.called[id] = (before, 2**62)
+                sender.send(Message(b"x", id=id), sync=False)
+                self.called[id] = (before, micro())
+            sender.close()
+
+    def on_settled(self, _message, id, error):
+        if error is None:
+            self.settled[id] = micro()
+
+    def consume(self):
+        with self.connect("c") as connection:
+            session = connection.session()
+            session.declare_queue(QUEUE, durable=True)
+            receiver = session.receiver(QUEUE, capacity=100)
+            while not self.over.is_set():
+                try:
+                    message = receiver.fetch(timeout=0.1)
+                except Empty:
+                    continue
+                session.acknowledge(message, sync=False)
+                self.received.append(str(message.id))
+            session.sync(timeout=10.0)
+            session.events.fact("drain_end", queue=QUEUE, result="ok")
+
+    def served(self, since):
+        return any(moment > since for moment in self.settled.values())
+
+    def finish(self):
+        self.enough.set()
+        self.threads[0].join(30.0)
+        wait_for(lambda: self.settled.keys() <= set(self.received), 30, "everything is received")
+        self.over.set()
+        self.threads[1].join(30.0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """(what the application saw, killed node, moment of the kill, moment of the promotion, report.json, incident)"""
+    directory = tmp_path_factory.mktemp("failover")
+    cluster = Cluster(directory)
+    try:
+        cluster.up()
+        application = Application(cluster.addresses(), directory / "events")
+        wait_for(lambda: len(application.settled) > 300, 30, "the load is steady")
+        victim = cluster.primary
+        killed = cluster.command("kill", victim)
+        wait_for(lambda: cluster.primary not in ("", victim), 30, "another primary")
+        wait_for(lambda: application.served(micro() - 100_000), 30, "served again")
+        wait_for(lambda: cluster.node(victim).get("state") == "ready", 30, "all backups are back")
+        application.finish()
+        successor = cluster.primary
+    finally:
+        cluster.down()
+    logs = [directory / "events", *sorted(directory.glob("node*/events")), *sorted(directory.glob("*.log"))]
+    overview = morning_after.report(logs, directory / "report", "--engine", "duckdb", "--shortest", "5ms")
+    return application, victim, successor, killed, overview, directory / "report"
+
+
+def test_the_fail_over_is_found(run):
+    _, victim, successor, killed, overview, out = run
+    (found,) = [row for row in overview["incidents"] if row["failover"]]
+    assert (found["type"], found["old_primary"], found["new_primary"]) == ("kill", victim, successor)
+    assert found["dual"] in (None, "excluded")
+    incident = json.loads((out / f"incident-{found['number']}.json").read_text())
+    phases = {row["phase"]: row for row in incident["phases"]}
+    wall = time.time_ns() // 1000 - micro()
+    assert abs(phases["detection"]["begin"] - wall - killed) < 250_000, phases["detection"]
+    assert (out / "report.html").stat().st_size > 10_000
+
+
+def test_the_outage_is_what_the_application_measured(run):
+    application, _, _, killed, _, out = run
+    incident = json.loads((out / "incident-1.json").read_text())
+    wall = time.time_ns() // 1000 - micro()
+    mine = [(row["ts_begin"] - wall, row["ts_end"] - wall) for row in incident["outages"] if row["client_id"] == "p"]
+    begin, end = max((row for row in mine if killed < row[1] < killed + SECOND), key=lambda row: row[1] - row[0])
+    gaps = [gap for gap in pairwise(sorted(application.settled.values())) if killed < gap[1] < killed + SECOND]
+    seen = max(gaps, key=lambda gap: gap[1] - gap[0])
+    waited = [called for id, called in application.called.items() if seen[0] < application.settled[id]]
+    before, after = min(waited)
+    error = 5_000  # the target of the analysis
+    assert before - error <= begin <= max(after, seen[0]) + error
+    assert seen[1] - error - CALLBACK <= end <= seen[1] + error
+
+
+def test_the_messages_are_those_that_the_application_counted(run):
+    application, _, _, _, overview, out = run
+    total = overview["messages"]["total"]
+    assert (total["attempts"], total["confirmed"]) == (len(application.called), len(application.settled))
+    assert (total["lost"], total["unaccounted"], total["unexpected"]) == (0, 0, 0)
+    assert total["duplicated"] == len(application.received) - len(set(application.received))
+    assert morning_after.check(out, "--max-lost", "0", "--max-unaccounted", "0", "--no-dual-primary") == []
+    assert morning_after.check(out, "--max-outage", "1ms")  # it can fail
