@@ -25,6 +25,24 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total / 1e9
 
 
+def tree_cpu_seconds(root: int) -> float:
+    """User and kernel time of a process and all that it began and that still live, or that they have waited for."""
+    parents: dict[int, int] = {}
+    times: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        pid = int(path.parent.name)
+        parents[pid] = int(fields[1])
+        times[pid] = sum(map(int, fields[11:15]))
+    members = {root}
+    while more := {pid for pid, parent in parents.items() if parent in members} - members:
+        members |= more
+    return sum(times.get(pid, 0) for pid in members) / os.sysconf("SC_CLK_TCK")
+
+
 def machine_cpu_seconds() -> float:
     """CPU time of the whole machine that was not idle, in seconds."""
     fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]

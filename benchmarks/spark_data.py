@@ -1,227 +1,275 @@
-"""Events of a made-up fleet, as the table `events_raw`, with the truth that was planted (arrays; no time, no randomness
-but the seed's).
+"""A made-up fleet with the truth that was planted in it (arrays; no time, no randomness but the seed's).
 
-Each incident is a cluster of its own: producers and consumers at a steady rate, one outage in the middle, after which
-what waited is sent again.  Rows of a cluster are shuffled: the harshest order for a grouping.
+Each cluster has one incident: producers and consumers at a steady rate, the primary is killed in the middle, another
+one is promoted, after which what waited is sent again.  Of the clients' hosts half have clocks that are wrong, as
+two of the brokers have.  All moments in here are true time, µs; `Clock` says what a machine writes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from spark_jobs import schema
+from benchmarks import spark_rows
+from benchmarks.spark_brokers import ROWS_A_BATCH, Clock, Crash, brokers, clocks
+from benchmarks.spark_rows import Column, Rows
 
 T0: Final = 1_790_000_000_000_000
 DAY: Final = 86_400_000_000
 LENGTH: Final = 600_000_000
 """µs of one cluster's log."""
-OUTAGE_AT: Final = 300_000_000
 PRODUCERS: Final = 40
 CONSUMERS: Final = 40
 QUEUES: Final = 20
 HOSTS: Final = 4
-BROKERS: Final = 3
+SHORTEST: Final = 100_000
+"""µs: what waits less is no outage."""
+FLUSH: Final = 80_000
+"""µs in which all that waited is answered: no second outage."""
+NOTICED: Final = 50_000
+"""µs until a client notices that its connection is lost."""
 LOST, DOUBTFUL, RECOVERED, REDELIVERED, UNMARKED, GHOSTS = 37, 200, 120, 500, 5, 3
-Column = Any
-"""An array or one value for all rows."""
-_TYPES: Final = {
-    "string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(),
-    schema.TEXTS: pa.map_(pa.string(), pa.string()),
-}  # fmt: skip
+Mask = np.ndarray
 
 
 @dataclass
 class Truth:
-    """What the jobs have to find in one cluster.  `outages`: producer → (first µs, last µs); `offsets`: broker → µs of
-    its clock before true time, `drifts` in ppm."""
+    """What the jobs have to find in one cluster.  `outages`: producer → (first µs, last µs); `offsets`: node → µs of
+    its clock before true time in the beginning, `drifts` in ppm; `events`: rows."""
 
     cluster: str
+    begin: int
     counts: dict[str, int] = field(default_factory=dict)
     outages: dict[str, tuple[int, int]] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     drifts: dict[str, float] = field(default_factory=dict)
-
-
-class _Rows:
-    """Blocks of rows, columns of which may be arrays."""
-
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
-        self._blocks: list[pa.Table] = []
-
-    def add(self, count: int, **columns: Column) -> None:
-        columns = {"cluster": self._cluster, "ts_res": 1, **columns}
-        arrays = []
-        for column in schema.COLUMNS:
-            value, type_ = columns.get(column.name), _TYPES[column.type]
-            if isinstance(value, np.ndarray):
-                arrays.append(pa.array(value if value.dtype.kind in "ib" else value.astype(object), type_))
-            elif isinstance(value, pa.Array):
-                arrays.append(value)
-            else:
-                arrays.append(
-                    pa.repeat(pa.scalar(value, type_), count) if value is not None else pa.nulls(count, type_)
-                )
-        self._blocks.append(pa.table(arrays, names=list(schema.NAMES)))
-
-    def table(self, chance: np.random.Generator) -> pa.Table:
-        """Numbered (`seq`) in each process in the order of time, then shuffled."""
-        whole = pa.concat_tables(self._blocks).combine_chunks()
-        order = pc.sort_indices(whole, [("proc", "ascending"), ("ts_wall", "ascending")])
-        whole = whole.take(order)
-        procs = whole["proc"].combine_chunks().dictionary_encode().indices.to_numpy()
-        starts = np.r_[True, procs[1:] != procs[:-1]]
-        index = np.arange(len(procs))
-        seq = index - np.maximum.accumulate(np.where(starts, index, 0)) + 1
-        whole = whole.set_column(schema.NAMES.index("seq"), "seq", pa.array(seq))
-        return whole.take(pa.array(chance.permutation(whole.num_rows)))
+    events: int = 0
 
 
 def cluster(number: int, messages: int, batches: int, seed: int = 7) -> tuple[pa.Table, Truth]:
-    """`messages`: published; `batches`: replicated, for each of which there are 8 rows."""
+    """`messages`: published, four rows each; `batches`: replicated to two backups, eight rows each."""
     chance = np.random.default_rng([seed, number])
-    truth = Truth(f"c{number:02d}")
-    rows = _Rows(truth.cluster)
     begin = T0 + number * DAY
-    _clients(rows, truth, chance, begin, messages)
-    _brokers(rows, truth, chance, begin, batches)
-    return rows.table(chance), truth
+    truth, rows = Truth(f"c{number:02d}", begin), Rows(f"c{number:02d}")
+    dead = begin + LENGTH // 2
+    crash = Crash(dead, dead + int(chance.integers(4_000_000, 15_000_000)))
+    machines = clocks(chance, begin, HOSTS)
+    truth.offsets = {name: clock.offset for name, clock in machines.items()}
+    truth.drifts = {name: clock.drift for name, clock in machines.items()}
+    traffic = Traffic(chance, begin, messages, crash)
+    traffic.plant(truth)
+    _clients(rows, traffic, machines)
+    _ends(rows, traffic, machines, chance)
+    brokers(rows, chance, machines, LENGTH, batches, crash)
+    table = rows.table()
+    truth.events = table.num_rows
+    return table, truth
 
 
 def write(folder: Path, clusters: int, messages: int, batches: int, seed: int = 7) -> list[Truth]:
-    """One file for each cluster."""
+    """One Parquet file for each cluster."""
     folder.mkdir(parents=True, exist_ok=True)
     truths = []
     for number in range(clusters):
         table, truth = cluster(number, messages, batches, seed)
-        pq.write_table(table, folder / f"part-{number:02d}.parquet", compression="zstd", row_group_size=500_000)
+        spark_rows.write(table, folder / f"part-{number:02d}.parquet", seed)
         truths.append(truth)
     return truths
 
 
-# ---- clients --------------------------------------------------------------------------------------------------------
+def sizes(events: int, clusters: int) -> tuple[int, int]:
+    """Messages and batches of each cluster, so that there are about `events`, a tenth of them of brokers."""
+    each = events // clusters
+    return each * 10 // 11 // 4, each // 11 // ROWS_A_BATCH
 
 
-def _clients(rows: _Rows, truth: Truth, chance: np.random.Generator, begin: int, count: int) -> None:
-    # every producer at its own steady rate, with a jitter
-    turn = np.arange(count)
-    producer = turn % PRODUCERS
-    step = LENGTH // count
-    sent = begin + turn * step + chance.integers(0, max(1, step), count)
-    number = turn // PRODUCERS + 1
-    queue = (turn * 7919) % QUEUES
-    per_queue = np.zeros(count, np.int64)
-    for one in range(QUEUES):
-        mine = queue == one
-        per_queue[mine] = np.arange(mine.sum())
-    consumer = queue + QUEUES * (per_queue % (CONSUMERS // QUEUES))
-    dead = begin + OUTAGE_AT
-    alive = dead + int(chance.integers(4_000_000, 15_000_000))
-    down = (sent >= dead) & (sent < alive)
-    delay = 400 + chance.exponential(1500, count).astype(np.int64)
-    confirmed = np.where(down, alive + chance.integers(0, 800_000, count), sent + delay)
-    delivered = confirmed + chance.exponential(3000, count).astype(np.int64)
-    acked = delivered + chance.exponential(2000, count).astype(np.int64)
+# ---- messages -------------------------------------------------------------------------------------------------------
 
-    inside, before = np.flatnonzero(down), np.flatnonzero((sent > dead - 5_000_000) & (sent < dead - 1_000_000))
-    doubtful, recovered, lost, again, unmarked = (np.zeros(count, bool) for _ in range(5))
-    picked = chance.choice(inside, min(DOUBTFUL, len(inside) // 4), replace=False)
-    doubtful[picked] = True
-    recovered[picked[: len(picked) * RECOVERED // DOUBTFUL]] = True
-    lost[chance.choice(before, min(LOST, len(before) // 2), replace=False)] = True
-    rest = np.flatnonzero(down & ~doubtful)
-    again[chance.choice(rest, min(REDELIVERED, len(rest) // 2), replace=False)] = True
-    unmarked[chance.choice(np.flatnonzero(~down & ~lost), UNMARKED, replace=False)] = True
-    seen = ~lost & (~doubtful | recovered)
-    truth.counts = {
-        "attempts": count, "confirmed": int((~doubtful).sum()), "ok": int(seen.sum()), "lost": int(lost.sum()),
-        "unaccounted": 0, "explained": 0, "recovered": int(recovered.sum()), "unexpected": GHOSTS,
-        "duplicated": int(again.sum()) + UNMARKED, "redelivered": int(again.sum()), "resend": 0, "unmarked": UNMARKED,
-        "unknown": int((doubtful & ~recovered).sum()), "refused": 0, "resends": int(down.sum()),
-    }  # fmt: skip
-    for one in range(PRODUCERS):
-        mine = producer == one
-        if not (mine & down).any():
-            continue
-        # what was sent before is answered by then
-        first = max(int(sent[mine & down].min()), int(confirmed[mine & ~down & (sent < dead)].max()))
-        truth.outages[f"prod-{one}"] = first, int(confirmed[mine & (sent >= dead) & ~doubtful].min())
 
-    names = np.char.add(f"{truth.cluster}-p", producer.astype(str))
-    places = np.char.add("q", queue.astype(str))
+class Traffic:
+    """What became of each message, as arrays: every producer at its own steady rate, with a jitter."""
 
-    def say(chosen: np.ndarray, kind: str, ts: np.ndarray, side: str, who: np.ndarray, **more: Column) -> None:
-        client = np.char.add(f"{side}-", who[chosen].astype(str))
-        numbers, ids = number[chosen], names[chosen]
-        rows.add(
-            int(chosen.sum()), source="client", kind=kind, ts_wall=ts[chosen], ts_mono=ts[chosen] - begin,
-            client_id=client, proc=np.char.add(np.char.add(f"{truth.cluster}-", client), "-1"), queue=places[chosen],
-            node=np.char.add("h", (who[chosen] % HOSTS).astype(str)), producer=ids, pub_first=numbers, pub_last=numbers,
+    def __init__(self, chance: np.random.Generator, begin: int, count: int, crash: Crash) -> None:
+        self.chance, self.begin, self.count, self.crash = chance, begin, count, crash
+        turn = np.arange(count)
+        step = LENGTH // count
+        self.producer = turn % PRODUCERS
+        self.number = turn // PRODUCERS + 1
+        self.sent = begin + turn * step + chance.integers(0, max(1, step), count)
+        self.queue = (turn * 7919) % QUEUES
+        self.consumer = self.queue + QUEUES * (_rank(self.queue) % (CONSUMERS // QUEUES))
+        self.down: Mask = (self.sent >= crash.dead) & (self.sent < crash.alive)
+        late = crash.alive + 1000 + chance.integers(0, FLUSH, count)
+        self.confirmed = np.where(self.down, late, self.sent + 400 + self._some(1500))
+        self.delivered = self.confirmed + self._some(3000)
+        self.acked = self.delivered + self._some(2000)
+        self._fates()
+
+    def _some(self, mean: int) -> np.ndarray:
+        # an answer on its way at the crash arrives before anybody notices it
+        found: np.ndarray = np.minimum(self.chance.exponential(mean, self.count), NOTICED // 5).astype(np.int64)
+        return found
+
+    def _pick(self, among: Mask, wanted: int, share: int) -> Mask:
+        found = np.zeros(self.count, bool)
+        places = np.flatnonzero(among)
+        found[self.chance.choice(places, min(wanted, len(places) // share), replace=False)] = True
+        return found
+
+    def _fates(self) -> None:
+        dead = self.crash.dead
+        self.doubtful = self._pick(self.down & ~self._last_down(), DOUBTFUL, 4)
+        self.recovered = self._pick(self.doubtful, int(self.doubtful.sum()) * RECOVERED // DOUBTFUL, 1)
+        self.lost = self._pick((self.sent > dead - 5_000_000) & (self.sent < dead - 1_000_000), LOST, 2)
+        self.again = self._pick(self.down & ~self.doubtful, REDELIVERED, 2)
+        self.unmarked = self._pick(~self.down & ~self.lost, UNMARKED, 1)
+        self.seen = ~self.lost & (~self.doubtful | self.recovered)
+
+    def _last_down(self) -> Mask:
+        """Of each producer: it is answered, which ends what those before it wait for."""
+        last = np.zeros(PRODUCERS, np.int64)
+        np.maximum.at(last, self.producer[self.down], self.number[self.down])
+        found: Mask = self.down & (self.number == last[self.producer])
+        return found
+
+    @cached_property
+    def end(self) -> int:
+        """When all is drained."""
+        return int(self.acked.max()) + 100_000
+
+    def plant(self, truth: Truth) -> None:
+        again, unmarked = int(self.again.sum()), int(self.unmarked.sum())
+        truth.counts = {
+            "attempts": self.count, "confirmed": int((~self.doubtful).sum()), "ok": int(self.seen.sum()),
+            "lost": int(self.lost.sum()), "unaccounted": 0, "explained": 0, "recovered": int(self.recovered.sum()),
+            "unexpected": GHOSTS, "duplicated": again + unmarked, "redelivered": again, "resend": 0,
+            "unmarked": unmarked, "unknown": int((self.doubtful & ~self.recovered).sum()), "refused": 0,
+            "resends": int(self.down.sum()),
+        }  # fmt: skip
+        truth.outages = {f"prod-{one}": self._outage(self.producer == one) for one in range(PRODUCERS)}
+
+    def _outage(self, mine: Mask) -> tuple[int, int]:
+        """From the first message that waits, or the loss of the connection; to the first answer."""
+        dead, alive = self.crash.dead, self.crash.alive
+        waiting = self.sent[mine & self.down]
+        answered = self.confirmed[mine & ~self.down & (self.sent < dead)]
+        first = max(int(waiting.min()), int(answered.max())) if len(waiting) else alive
+        long = mine & self.down & (self.confirmed - self.sent >= SHORTEST)
+        answers = self.confirmed[mine & (self.sent >= dead) & ~self.doubtful]
+        return min(first, dead + NOTICED), int(answers.min()) if long.any() else alive
+
+
+def _rank(values: np.ndarray) -> np.ndarray:
+    """How many equal ones stand before each."""
+    found = np.zeros(len(values), np.int64)
+    for value in np.unique(values):
+        mine = values == value
+        found[mine] = np.arange(mine.sum())
+    return found
+
+
+def _clients(rows: Rows, traffic: Traffic, machines: dict[str, Clock]) -> None:
+    """Publish, confirm, deliver and ack of each message."""
+    everything = np.ones(traffic.count, bool)
+    say = _Speaker(rows, traffic, machines)
+    say(everything, "publish", traffic.sent, "prod")
+    say(traffic.down, "resend", np.full(traffic.count, traffic.crash.alive + 500), "prod", resend=True)
+    say(~traffic.doubtful, "confirm", traffic.confirmed, "prod")
+    for kind, ts in (("deliver", traffic.delivered), ("ack", traffic.acked)):
+        say(traffic.seen, kind, ts, "cons", redelivered=False)
+        say(traffic.again, kind, ts + FLUSH // 4, "cons", redelivered=True)
+        say(traffic.unmarked, kind, ts + FLUSH // 4, "cons", redelivered=False)
+
+
+class _Speaker:
+    """Rows of clients about messages."""
+
+    def __init__(self, rows: Rows, traffic: Traffic, machines: dict[str, Clock]) -> None:
+        self._rows, self._traffic = rows, traffic
+        self._clocks = [machines[f"h{host}"] for host in range(HOSTS)]
+        self._ids = np.char.add(f"{rows.cluster}-p", traffic.producer.astype(str))
+        self._queues = np.char.add("q", traffic.queue.astype(str))
+
+    def __call__(self, chosen: Mask, kind: str, ts: np.ndarray, side: str, **more: Column) -> None:
+        traffic, name = self._traffic, self._rows.cluster
+        who = (traffic.producer if side == "prod" else traffic.consumer)[chosen]
+        wall, mono = self._times(ts[chosen], who % HOSTS)
+        client, host = np.char.add(f"{side}-", who.astype(str)), np.char.add("h", (who % HOSTS).astype(str))
+        numbers, ids = traffic.number[chosen], self._ids[chosen]
+        self._rows.add(
+            int(chosen.sum()), source="client", kind=kind, ts_wall=wall, ts_mono=mono, client_id=client,
+            proc=np.char.add(np.char.add(f"{name}-", client), "-1"), queue=self._queues[chosen],
+            node=host, boot_id=np.char.add(f"{name}-", host), producer=ids, pub_first=numbers, pub_last=numbers,
             msg_id=np.char.add(np.char.add(ids, ":"), numbers.astype(str)), **more,
         )  # fmt: skip
 
-    everything = np.ones(count, bool)
-    say(everything, "publish", sent, "prod", producer)
-    say(down, "resend", np.full(count, alive), "prod", producer, resend=True)
-    say(~doubtful, "confirm", confirmed, "prod", producer)
-    for kind, ts in (("deliver", delivered), ("ack", acked)):
-        say(seen, kind, ts, "cons", consumer, redelivered=False)
-        say(again, kind, ts + 50_000, "cons", consumer, redelivered=True)
-        say(unmarked, kind, ts + 50_000, "cons", consumer, redelivered=False)
-    _ends(rows, truth.cluster, begin, int(acked.max()) + 100_000)
+    def _times(self, ts: np.ndarray, host: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        wall, mono = np.empty_like(ts), np.empty_like(ts)
+        for index, clock in enumerate(self._clocks):
+            mine = host == index
+            wall[mine] = clock.wall(ts[mine])
+            mono[mine] = clock.mono(ts[mine])
+        return wall, mono
 
 
-def _ends(rows: _Rows, name: str, begin: int, end: int) -> None:
+def _ends(rows: Rows, traffic: Traffic, machines: dict[str, Clock], chance: np.random.Generator) -> None:
     """What each client writes besides, and messages that nobody sent."""
     for side, number in [("prod", n) for n in range(PRODUCERS)] + [("cons", n) for n in range(CONSUMERS)]:
-        client = f"{side}-{number}"
-        common = {"source": "client", "client_id": client, "proc": f"{name}-{client}-1", "node": f"h{number % HOSTS}"}
-        rows.add(1, **common, kind="connected", ts_wall=begin - 1000, ts_mono=0)
+        host = f"h{number % HOSTS}"
+        client = _Client(rows, f"{side}-{number}", host, machines, chance)
+        client.connection(traffic.begin, traffic.crash)
         if side == "cons":
-            queue = f"q{number % QUEUES}"
-            rows.add(1, **common, kind="drain_end", ts_wall=end, ts_mono=end - begin, queue=queue, result="ok")
-        rows.add(1, **common, kind="log_end", ts_wall=end + 1, ts_mono=end + 1 - begin)
-    for ghost in range(GHOSTS):
-        ids = {"producer": f"{name}-ghost", "pub_first": ghost + 1, "pub_last": ghost + 1, "queue": "q0"}
+            client.say("drain_end", traffic.end, queue=f"q{number % QUEUES}", result="ok")
+        client.say("log_end", traffic.end + 1)
+    ghost = _Client(rows, "cons-0", "h0", machines, chance)
+    for number in range(1, GHOSTS + 1):
+        ids: dict[str, Column] = {
+            "producer": f"{rows.cluster}-ghost",
+            "pub_first": number,
+            "pub_last": number,
+            "queue": "q0",
+        }
         for index, kind in enumerate(("deliver", "ack")):
-            rows.add(
-                1, source="client", client_id="cons-0", proc=f"{name}-cons-0-1", node="h0", kind=kind,
-                ts_wall=begin + 1000 + index, ts_mono=index, msg_id=f"{name}-ghost:{ghost + 1}", **ids,
-            )  # fmt: skip
+            ids["msg_id"] = f"{rows.cluster}-ghost:{number}"
+            ghost.say(kind, traffic.begin + 900_000 + index, None, **ids)
 
 
-# ---- brokers --------------------------------------------------------------------------------------------------------
+@dataclass
+class _Client:
+    rows: Rows
+    client_id: str
+    host: str
+    machines: dict[str, Clock]
+    chance: np.random.Generator
 
-
-def _brokers(rows: _Rows, truth: Truth, chance: np.random.Generator, begin: int, count: int) -> None:
-    """A primary and two backups whose clocks are wrong and drift."""
-    names = [f"n{index + 1}" for index in range(BROKERS)]
-    offsets = np.r_[0, chance.integers(-400_000, 400_000, BROKERS - 1)]
-    drifts = np.r_[0, chance.uniform(-60, 60, BROKERS - 1)]
-    truth.offsets = dict(zip(names, offsets.tolist(), strict=True))
-    truth.drifts = dict(zip(names, drifts.tolist(), strict=True))
-    moments = np.sort(chance.integers(begin, begin + LENGTH, count))
-    queue = np.char.add("q", chance.integers(0, QUEUES, count).astype(str))
-    position = np.arange(count) * 10
-
-    def say(kind: str, index: int, peer: int, ts: np.ndarray) -> None:
-        wall = ts + offsets[index] + ((ts - begin) * drifts[index] * 1e-6).astype(np.int64)
-        rows.add(
-            count, source="broker", kind=kind, node=names[index], peer=names[peer], ts_wall=wall, ts_mono=ts - begin,
-            proc=f"{truth.cluster}-{names[index]}-1", queue=queue, first_pos=position, last_pos=position + 9, term=1,
+    def say(self, kind: str, ts: int, attrs: dict[str, str] | None = None, **more: Column) -> None:
+        clock, name = self.machines[self.host], self.rows.cluster
+        self.rows.one(
+            attrs, source="client", kind=kind, client_id=self.client_id, proc=f"{name}-{self.client_id}-1",
+            node=self.host, boot_id=f"{name}-{self.host}", ts_wall=int(clock.wall(ts)), ts_mono=int(clock.mono(ts)),
+            **more,
         )  # fmt: skip
 
-    for peer in range(1, BROKERS):
-        there = moments + 200 + chance.exponential(600, count).astype(np.int64)
-        back = there + 50 + 180 + chance.exponential(500, count).astype(np.int64)
-        say("repl_send", 0, peer, moments)
-        say("repl_recv", peer, 0, there)
-        say("replack_send", peer, 0, there + 50)
-        say("replack_recv", 0, peer, back)
+    def connection(self, begin: int, crash: Crash) -> None:
+        """To the first primary, and to the second one."""
+        self.connected(begin, "n1", 0)
+        self.say("disconnected", crash.dead + NOTICED, peer="n1", reason="connection reset")
+        self.connected(crash.alive, "n2", 1)
+
+    def connected(self, ts: int, broker: str, number: int) -> None:
+        """Each side tells what the other one's clock shows at the least."""
+        there, here = self.machines[broker], self.machines[self.host]
+        late = 200 + self.chance.exponential(300, 2).astype(np.int64)
+        reading = str(there.wall(ts - int(late[0])))
+        self.say("connected", ts, {"broker": broker, "peer_wall": reading}, peer=broker, conn_id=str(number))
+        self.rows.one(
+            {"peer_wall": str(here.wall(ts - 100 - int(late[1]))), "product": "qpidd-client"}, source="broker",
+            kind="client_open", node=broker, proc=f"{self.rows.cluster}-{broker}-1", client_id=self.client_id,
+            peer=f"{self.host}:{1000 + number}", boot_id=f"{self.rows.cluster}-{broker}", term=number + 1,
+            conn_id=str(number), ts_wall=int(there.wall(ts - 100)), ts_mono=int(there.mono(ts - 100)),
+        )  # fmt: skip
