@@ -88,6 +88,7 @@ class _Client:
     last: int
     sent: dict[Message, int] = field(default_factory=dict)
     answered: dict[Message, int] = field(default_factory=dict)
+    last_answer: int = 0
     delivered: list[int] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
     queues: set[str] = field(default_factory=set)
@@ -154,6 +155,7 @@ class Windows:
             queue.ids.add(message)
         elif kind in _ANSWERS:
             _earliest(client.answered, message, at)
+            client.last_answer = max(client.last_answer, at)
         if kind == "confirm":
             _earliest(self._confirmed, message, at)
         if kind in ("deliver", "nack", "return"):
@@ -179,7 +181,7 @@ class Windows:
             parts += [(*part, "go-ahead") for part in _between(client.links, {"blocked"}, _GO_AHEAD, horizon)]
         last = self._limit(client, horizon)
         back = {at for at, _, kind, planned in client.links if planned or kind in ("connected", "unblocked")}
-        back.update(client.answered.values(), client.delivered)
+        back.update([client.last_answer], client.delivered)
         return [
             Outage(begin, end, name, why, end >= last and end not in back)
             for begin, end, why in _joined(parts)
