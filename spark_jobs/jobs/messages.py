@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.jobs import activity
 from spark_jobs.jobs.options import Options
-from spark_jobs.solve.messages_small import Brokers, Evidence, Process
+from spark_jobs.solve.evidence import Brokers, Evidence, Process
 from spark_jobs.sql import fans, messages
 from spark_jobs.workspace import Workspace
 

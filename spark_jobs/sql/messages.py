@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.solve.messages_small import EARLY
+from spark_jobs.solve.evidence import EARLY
 from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import FLAGS, REDELIVERED, RESENT, SENDS, coded, messages
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.solve import clock_pairs, messages_small, primaries
+from spark_jobs.solve import clock_pairs, evidence, primaries
 from tests.spark import pipeline_runs as runs
 from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.messages import Ledger
@@ -156,7 +156,7 @@ def test_fewer_lines_never_make_a_message_lost(
 def without_completeness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Broken: every log is taken for complete, and every queue for drained."""
     with monkeypatch.context() as patch:
-        patch.setattr(messages_small.Evidence, "of_queue", lambda self, queue: ("", messages_small.FOREVER))
+        patch.setattr(evidence.Evidence, "of_queue", lambda self, queue: ("", evidence.FOREVER))
         yield
 
 
