@@ -51,7 +51,7 @@ class _Conversation(asyncio.Protocol):
         self._client = ManagementClient(login)
         self._transport: asyncio.Transport | None = None
         self._requests: dict[int, _Request] = {}
-        self._over = False
+        self.over = False
 
     def send(self, request: _Request) -> None:
         self._requests[self._client.request(request.method, request.arguments)] = request
@@ -71,7 +71,7 @@ class _Conversation(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        if self._over:
+        if self.over:
             return
         try:
             events = self._client.feed(data)
@@ -94,12 +94,12 @@ class _Conversation(asyncio.Protocol):
             request.finish(Answer(Outcome.ANSWERED, result if event.ok else {}, event.error))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        hung_up, self._over = self._over, True
+        hung_up, self.over = self.over, True
         self._asker.lost(self, self.waiting, hung_up)
 
     def _end(self) -> None:
         self._flush()
-        self._over = True
+        self.over = True
         self.abort()
 
     def _flush(self) -> None:
@@ -170,8 +170,11 @@ class Asker:
             else:
                 _finish(requests, Outcome.REFUSED if error.errno == errno.ECONNREFUSED else Outcome.SILENT)
             return
-        self._conversation = conversation
         requests, self._connecting = self._connecting or [], None
+        if conversation.over:  # before we came to know that it had begun: nobody would tell these requests
+            self.lost(conversation, requests, hung_up=False)
+            return
+        self._conversation = conversation
         for request in requests:
             conversation.send(request)
 

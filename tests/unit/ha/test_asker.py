@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 import threading
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,19 @@ def dying(listener: socket.socket, connections: int) -> None:
     listener.close()
 
 
-async def outcome(port: int, timeout: float) -> Outcome:
+async def outcome(port: int, timeout: float, late: bool = False) -> Outcome:
+    """`late`: we are told of a connection when it has been broken already."""
     loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def connected_and_broken(*arguments: Any) -> Any:
+        transport, protocol = await connect(*arguments)
+        while not protocol.over:
+            await asyncio.sleep(0)
+        return transport, protocol
+
+    if late:
+        loop.create_connection = connected_and_broken  # type: ignore[method-assign, assignment]
     answered = loop.create_future()
     asker = Asker(loop, "127.0.0.1", port, Login("guest", "guest", "PLAIN"))
     asker.ask("ha.query", {}, timeout, answered.set_result)
@@ -33,13 +45,14 @@ async def outcome(port: int, timeout: float) -> Outcome:
     return found.outcome
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("connections", [0, 1, 2, 5])
-def test_a_broker_that_breaks_connections_is_asked_until_it_is_known_to_be_gone(connections):
+def test_a_broker_that_breaks_connections_is_asked_until_it_is_known_to_be_gone(connections, late):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=dying, args=(listener, connections), daemon=True)
         thread.start()
-        assert asyncio.run(outcome(port, 10.0)) is Outcome.REFUSED
+        assert asyncio.run(outcome(port, 10.0, late)) is Outcome.REFUSED
         thread.join(10.0)
 
 
