@@ -5,12 +5,15 @@ jobs; a test writes with the real writers and reads with the real parsers.  All 
 the provenance may be empty.  Times are microseconds.  A column that a writer gives is never overwritten: what we
 conclude has columns and tables of its own.
 
+`python -m spark_jobs.schema` prints the JSON Schema of a line, for other writers.
+
 VERSION is that of a table's layout.  A job refuses a table of another major version; within one, columns are only
 added.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -173,3 +176,7 @@ def json_schema() -> dict[str, Any]:
         "required": ["source", "kind", "ts_wall"],
         "additionalProperties": False,
     }
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=2))

@@ -48,12 +48,33 @@ def segments(directory: Path) -> tuple[list[dict[str, Any]], Tally]:
     return rows, tally
 
 
+JSON_SCHEMA = schema.json_schema()
+JSON_TYPES = {"string": str, "integer": int, "boolean": bool, "object": dict}
+
+
+def fits_json_schema(event: dict[str, Any]) -> bool:
+    """As far as it uses JSON Schema: required, properties with a type, no others."""
+    types = {name: JSON_TYPES[one["type"]] for name, one in JSON_SCHEMA["properties"].items()}
+    complete = set(JSON_SCHEMA["required"]) <= event.keys() <= types.keys()
+    return complete and all(value is None or type(value) is types[name] for name, value in event.items())
+
+
+def test_the_json_schema_refuses_what_is_no_event():
+    event: dict[str, Any] = {"source": "broker", "kind": "start", "ts_wall": 1}
+    assert fits_json_schema(event)
+    wrong = [{**event, "ts_wall": "1"}, {**event, "colour": "red"}, {"source": "broker", "kind": "start"}]
+    assert not any(fits_json_schema(one) for one in wrong)
+    shown = subprocess.run([sys.executable, "-m", "spark_jobs.schema"], capture_output=True, check=True, cwd=ROOT)
+    assert json.loads(shown.stdout) == JSON_SCHEMA
+
+
 def check(rows: list[dict[str, Any]], tally: Tally) -> None:
     """Sound, known, complete, and nothing lost on the way."""
     assert rows and tally.faulty == tally.torn == tally.unknown == 0, tally.faults
     for row in rows:
         event = {name: value for name, value in row.items() if name not in READ_ONLY}
         assert schema.faults(event) == [], event
+        assert fits_json_schema(event), event
         assert {"node", "proc", "boot_id", "seq", "ts_wall", "ts_mono", "ts_res"} <= {n for n in event if event[n]}
     numbers = Counter(row["proc"] for row in rows)
     for proc, count in numbers.items():
