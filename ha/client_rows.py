@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ha.allowance import Allowance
 from qpidd_py.amqp.constants import CLIENT_ID, CONN_ID, TIME
 
 BURST: Final = 1000
@@ -24,18 +25,17 @@ class ClientRows:
 
     def __init__(self, write: Callable[..., None], burst: int = BURST, rate: float = RATE) -> None:
         self._write = write
-        self._burst, self._rate = float(burst), rate
-        self._room = self._burst
-        self._filled: float | None = None
+        self._allowance = Allowance(burst, rate)
         self._written: dict[int, Mapping[str, str]] = {}
         self._opened = self._closed = 0
         self._counted = float("-inf")
 
     def opened(self, number: int, fields: Mapping[str, str], attrs: Mapping[str, object], now: float) -> None:
         """A client is in.  `number` is this broker's, for its connection."""
-        if not self._admit(now):
+        if not self._allowance.is_left(now):
             self._opened += 1
             return
+        self._allowance.take()
         self._written[number] = fields
         self._write("client_open", **fields, attrs=attrs)
 
@@ -59,15 +59,6 @@ class ClientRows:
             attrs = {"left_out": self._opened, "left_out_closed": self._closed}
             self._opened = self._closed = 0
             self._write("client_open", attrs=attrs)
-
-    def _admit(self, now: float) -> bool:
-        elapsed = 0.0 if self._filled is None else now - self._filled
-        self._filled = now
-        self._room = min(self._burst, self._room + elapsed * self._rate)
-        if self._room < 1:
-            return False
-        self._room -= 1
-        return True
 
 
 def described(peer: str, user: str, properties: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, object]]:

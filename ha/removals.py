@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ha.allowance import Allowance
 from ha.environment import Environment
 from qpidd_py.core import Engine, IdRuns
 
@@ -44,9 +45,8 @@ class Removals:
 
     def __init__(self, env: Environment, engine: Engine, burst: int = BURST, rate: float = RATE) -> None:
         self._env, self._engine = env, engine
-        self._burst, self._rate = float(burst), rate
-        self._room = self._burst
-        self._filled = self._written = env.now()
+        self._allowance = Allowance(burst, rate)
+        self._written = env.now()
         self._announced: set[Key] = set()
         engine.on_removed = self._noticed
 
@@ -62,9 +62,7 @@ class Removals:
     def _noticed(self) -> None:
         """From the engine: something goes in this turn."""
         now = self._env.now()
-        self._room = min(self._burst, self._room + (now - self._filled) * self._rate)
-        self._filled = now
-        if self._room >= 1:
+        if self._allowance.is_left(now):
             self._write(now)
             return
         for key in self._engine.removing:
@@ -79,14 +77,14 @@ class Removals:
 
     def _write_runs(self, key: Key, runs: IdRuns) -> None:
         named, others = runs.named, runs.unnamed
-        most = max(1, int(self._room))
+        most = max(1, int(self._allowance.room))
         for first, last, count, low, high in named[:most]:
             self._event(key, first_pos=low, last_pos=high, msg_id=first, attrs=run_attrs(first, last, count))
         for _, _, *rest in named[most:]:
             others = joined(others, (rest[0], rest[1], rest[2]))
         if others[0]:
             self._event(key, first_pos=others[1], last_pos=others[2], attrs={"count": others[0]})
-        self._room -= min(most, len(named)) + 1
+        self._allowance.take(min(most, len(named)) + 1)
 
     def _event(self, key: Key, **fields: object) -> None:
         queue, reason, dead = key
