@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import activity
+from spark_jobs.jobs import reduced
 from spark_jobs.jobs.options import Options
 from spark_jobs.solve.evidence import Brokers, Evidence, Process
 from spark_jobs.sql import fans, messages
@@ -24,10 +24,9 @@ _SHAKY = "cluster string, producer string"
 def run(engine: Engine, workspace: Workspace, options: Options) -> None:
     """Needs events_raw; `incidents` if it is there."""
     workspace.load(engine, "events_raw")
-    activity.takings(engine, workspace, options)
-    lives = lambda: messages.lives(engine.dialect, options.events, options.clock)  # noqa: E731
-    activity.need(engine, workspace, "message_lives", lives, options)
-    activity.spans(engine, workspace)
+    reduced.takings(engine, workspace, options)
+    reduced.lives(engine, workspace, options)
+    reduced.spans(engine, workspace)
     processes = _processes(engine.rows("select * from takings"))
     _by_queue(engine, options)
     _evidence(engine, processes, options)

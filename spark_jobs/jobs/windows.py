@@ -6,7 +6,7 @@ The incidents are found with the help of the outages, and cut their union: `clie
 from __future__ import annotations
 
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import activity
+from spark_jobs.jobs import reduced
 from spark_jobs.jobs.options import Options
 from spark_jobs.sql import fans, windows
 from spark_jobs.workspace import Workspace
@@ -32,7 +32,8 @@ def run(engine: Engine, workspace: Workspace, options: Options) -> None:
 def clients(engine: Engine, workspace: Workspace, options: Options) -> None:
     """events_raw → takings, message_lives, slow_waits, standstills, consumer_moments, outages."""
     workspace.load(engine, "events_raw")
-    activity.run(engine, workspace, options)
+    reduced.takings(engine, workspace, options)
+    reduced.lives(engine, workspace, options)
     dialect, shortest = engine.dialect, options.shortest
     _small(engine, "links", _LINKS, windows.links(options.events, options.clock))
     _small(engine, "client_lives", _LIVES, windows.client_lives(dialect, options.end))
@@ -63,7 +64,7 @@ def _sights(engine: Engine, workspace: Workspace, options: Options) -> None:
 def union(engine: Engine, workspace: Workspace, options: Options) -> None:
     """outages and takings → outage_union; without the table `incidents` a cluster is one."""
     workspace.load(engine, "outages", "takings")
-    activity.spans(engine, workspace)
+    reduced.spans(engine, workspace)
     _small(engine, "client_lives", _LIVES, windows.client_lives(engine.dialect, options.end))
     engine.view("cut", windows.cut())
     workspace.save(engine, "outage_union", windows.outage_union())

@@ -14,7 +14,7 @@ from spark_jobs.engine.base import arrow
 Row = dict[str, Any]
 T0 = 1_790_000_000_000_000
 TICK = 10_000
-"""µs; all moments are multiples of it, which is as exact as `activity` is."""
+"""µs; all moments are multiples of it."""
 
 
 class Maker:

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from spark_jobs.engine.base import Engine
 from spark_jobs.jobs.options import Options
+from spark_jobs.solve.evidence import FOREVER
 from spark_jobs.sql import messages
 from spark_jobs.workspace import Workspace
 
 SPANS = "incident string, cluster string, ts_begin bigint, ts_end bigint"
-FOREVER = 2**62
-
-
-def run(engine: Engine, workspace: Workspace, options: Options) -> None:
-    """events_raw → takings, message_lives."""
-    events, clock = options.events, options.clock
-    wanted: dict[str, Callable[[], str]] = {
-        "takings": lambda: messages.takings(events, clock),
-        "message_lives": lambda: messages.lives(engine.dialect, events, clock),
-    }
-    for table, query in wanted.items():
-        need(engine, workspace, table, query, options)
-
-
-def need(engine: Engine, workspace: Workspace, table: str, query: Callable[[], str], options: Options) -> None:
-    """A view of the table, which is computed if it is not there."""
-    if options.redo or not workspace.has(engine, table):
-        workspace.load(engine, "events_raw")
-        workspace.save(engine, table, query())
-    else:
-        workspace.load(engine, table)
 
 
 def takings(engine: Engine, workspace: Workspace, options: Options) -> None:
-    need(engine, workspace, "takings", lambda: messages.takings(options.events, options.clock), options)
+    _need(engine, workspace, "takings", messages.takings(options.events, options.clock), options)
+
+
+def lives(engine: Engine, workspace: Workspace, options: Options) -> None:
+    query = messages.lives(engine.dialect, options.events, options.clock)
+    _need(engine, workspace, "message_lives", query, options)
+
+
+def _need(engine: Engine, workspace: Workspace, table: str, query: str, options: Options) -> None:
+    """A view of the table, which is computed if it is not there."""
+    if options.redo or not workspace.has(engine, table):
+        workspace.load(engine, "events_raw")
+        workspace.save(engine, table, query)
+    else:
+        workspace.load(engine, table)
 
 
 def spans(engine: Engine, workspace: Workspace) -> None:
