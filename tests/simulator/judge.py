@@ -10,6 +10,7 @@ from tests.simulator.checks import check_queues, contents, everything, first_dif
 from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Job, Promotion
 from tests.simulator.scheduler import Violation
+from tests.simulator.shadow import Shadow
 
 if TYPE_CHECKING:
     from tests.simulator.history import History
@@ -22,6 +23,7 @@ class Judge:
     def __init__(self, history: History) -> None:
         self.history = history
         self.simulation = history.simulation
+        self.shadow = Shadow(history.ledger)
 
     # ---- when a broker says that something is safe ----------------------------------------------------------------
 
@@ -31,13 +33,20 @@ class Judge:
         if not node.state.is_primary:
             return
         for other in self._relied_upon(process, safe):
-            if other.node.whole and other.node.role.position < safe:
-                where = f"{other.name} is at {other.node.role.position:#x}"
-                raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {where}")
+            self._check_backup(process, other, safe)
         above = self.rivals(node.persisted.ballot)
         if above and not self.history.gambles:
             self.history.counts["safe below another"] += 1
             self._check_rivals(process, safe, above)
+
+    def _check_backup(self, process: BrokerProcess, other: BrokerProcess, safe: int) -> None:
+        """I10.  One that has gone over to a newer primary is compared with that one's log (I9, I3)."""
+        ballot = process.node.persisted.ballot
+        gone_over = epoch_of(other.engine.position) > ballot[0]
+        if not other.node.whole or gone_over:
+            return
+        if lacking := self.shadow.lacks(other, ballot, safe):
+            raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {lacking}")
 
     def rivals(self, ballot: Ballot) -> list[Promotion]:
         """Promotions above this ballot that were made after it, or of brokers that still live.

@@ -76,6 +76,11 @@ class Ledger:
         chapter = self.chapters.get(ballot)
         return chapter.whole() if chapter is not None else ()
 
+    def logs_up_to(self, position: int) -> list[Log]:
+        """What a broker may hold that has got there; two only where two have claimed one epoch."""
+        chapters = [each for each in self.chapters.values() if each.ballot[0] == position >> 48]
+        return [((chapter, position), *chapter.before) for chapter in chapters]
+
     def append(self, leader: str, batch: Batch, now: float) -> None:
         """A primary has sealed a batch."""
         chapter = self.chapters[batch.last >> 48, leader]
