@@ -116,9 +116,7 @@ class Vandal(Client):
 
     def disconnected(self) -> None:
         # What had no answer may be done or not, now or when its octets arrive.
-        if self._doing:
-            self.history.scrap.unanswered()
-            self._doing = ""
+        self._doing = ""
         self._there = self._ready = False
 
     def _next_order(self) -> None:

@@ -29,7 +29,8 @@ class Consumer(Client):
         self._prefetch: int = fields["prefetch"]
         self._slowness: float = fields["slowness"]
         """Seconds, on average, until a message is settled."""
-        self._unacked: list[int] = []
+        self._unacked: dict[int, str] = {}
+        """Copies by delivery tag."""
         self._calm = False
 
     def calm(self) -> None:
@@ -48,8 +49,7 @@ class Consumer(Client):
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         stream = f"{self.name}:{self._life}"
-        self.history.delivered(self._queue, stream, deliver.redelivered, body)
-        self._unacked.append(deliver.tag)
+        self._unacked[deliver.tag] = self.history.delivered(self._queue, stream, deliver.redelivered, body)
         if self._slowness:
             self.later(self.rng.expovariate(1 / self._slowness), lambda: self._settle(deliver.tag))
         else:
@@ -60,18 +60,21 @@ class Consumer(Client):
             return
         chance = self.rng.random()
         if chance < 0.1 and not self._calm:
-            self._unacked.remove(tag)
+            del self._unacked[tag]
             self.send(amqp.requeue(tag))
         elif chance < 0.3:
-            self._unacked = [other for other in self._unacked if other > tag]
+            self._acknowledge([other for other in self._unacked if other <= tag])
             self.send(amqp.ack(tag, True))
         elif chance < 0.32 and not self._calm:
             self.lost("it dies")
             return
         else:
-            self._unacked.remove(tag)
+            self._acknowledge([tag])
             self.send(amqp.ack(tag))
         self.flush()
+
+    def _acknowledge(self, tags: list[int]) -> None:
+        self.history.settled(self._queue, [self._unacked.pop(tag) for tag in tags])
 
 
 class Worker(Client):
@@ -123,7 +126,7 @@ class Worker(Client):
     def method(self, method: int, payload: bytes) -> None:
         if method != amqp.COMMIT_OK or self._job is None:
             raise Violation(f"{self.name}: unexpected method {method:#x}")
-        self.history.committed(self._job, self.broker)
+        self.history.committed(self._job, self.broker, self.ballot)
         self._job = None
         if self._inbox:
             self._begin()

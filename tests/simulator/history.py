@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 from ha.backup import Backup
 from ha.joining import Step
 from ha.membership import HaState, InSync
+from ha.position import epoch_of
 from qpidd_py.core import Batch
 from tests.simulator.checks import (
     check_queues,
@@ -46,6 +47,7 @@ from tests.simulator.checks import (
     objects,
 )
 from tests.simulator.judge import Judge
+from tests.simulator.ledger import Ledger, Log
 from tests.simulator.records import Ballot, Copy, Declared, Job, Promotion, Scrap, Stream
 from tests.simulator.scheduler import Violation
 
@@ -61,13 +63,16 @@ class History:
         self.copies: dict[str, Copy] = {}
         self.taken: dict[str, set[str]] = {}
         """Copies delivered, by queue."""
+        self.acknowledged: dict[str, set[str]] = {}
+        """Copies that a client has said it is done with, by queue."""
+        self.ledger = Ledger()
         self.salvaged: dict[str, Counter[str]] = {}
         """Copies in salvage files, by queue, and in how many."""
         self.gambles = simulation.scenario.mode == "gamble"
         """Only I15 is promised, not I1, I2, I6, I7, I9 and I13."""
         self.jobs: dict[str, Job] = {}
         self.configuration = Declared(self._log)
-        self.scrap = Scrap(self._now, lambda: {name for name, copy in self.copies_in("scrap") if copy.confirmed})
+        self.scrap = Scrap(lambda: {name for name, copy in self.copies_in("scrap") if copy.confirmed})
         self.homes: dict[str, str] = {}
         """Queues of hermits by client; they go with it."""
         self.relocated_at = 0.0
@@ -94,9 +99,9 @@ class History:
 
     # ---- clients say ----------------------------------------------------------------------------------------------
 
-    def published(self, name: str, queues: tuple[str, ...], body: bytes, priority: int = 0) -> None:
+    def published(self, name: str, queues: tuple[str, ...], body: bytes, priority: int = 0, exchange: str = "") -> None:
         self.counts["published"] += 1
-        self.copies[name] = Copy(queues, body, self._now(), priority)
+        self.copies[name] = Copy(queues, body, self._now(), priority, exchange=exchange)
         self._log(f"publish {name} to {'+'.join(queues)}")
 
     def confirmed(self, name: str, broker: BrokerProcess, ballot: Ballot) -> None:
@@ -136,6 +141,10 @@ class History:
             self._check_order(queue, stream, name, copy.priority)
         return name
 
+    def settled(self, queue: str, names: Iterable[str]) -> None:
+        """A client sends basic.ack for these."""
+        self.acknowledged.setdefault(queue, set()).update(names)
+
     def overheard(self, body: bytes) -> None:
         """A message from a queue that is nobody else's concern."""
         copy = self.copies.get(name_of(body))
@@ -165,9 +174,11 @@ class History:
     def committing(self, job: str) -> None:
         self.jobs[job].state = "unknown"
 
-    def committed(self, job: str, broker: BrokerProcess) -> None:
+    def committed(self, job: str, broker: BrokerProcess, ballot: Ballot) -> None:
         self.counts["committed"] += 1
         self.jobs[job].state = "committed"
+        for _, name in self.jobs[job].outputs:
+            self.copies[name].ballot, self.copies[name].confirmed_at = ballot, self._now()
         self._log(f"committed {job} by {broker.name}")
 
     def _check_work(self, queue: str, name: str) -> None:
@@ -199,6 +210,7 @@ class History:
     def sealed(self, process: BrokerProcess, batch: Batch) -> None:
         """A primary has sealed a batch; of several that are sealed together only the last one shows a state."""
         check_queues(process)
+        self.ledger.append(process.node.id, batch, self._now())
         if batch.last == process.engine.position:
             self.ends[process.node.id, batch.last] = held_ids(process)
 
@@ -221,10 +233,17 @@ class History:
         self.counts["promotions"] += 1
         check_queues(process)
         ballot = process.node.persisted.ballot
-        promotion = Promotion(ballot, process.name, contents(process), objects(process), process.life)
+        log = self._begun_log(process, ballot)
+        promotion = Promotion(ballot, process.name, contents(process), objects(process), log, process.life)
         self.promotions.append(promotion)
         if not self.gambles:
             self.judge.promoted(promotion)
+
+    def _begun_log(self, process: BrokerProcess, ballot: Ballot) -> Log:
+        lineage = process.node.lineage
+        base = lineage[ballot[0]].base
+        held = lineage.get(epoch_of(base))
+        return self.ledger.open(ballot, held.leader if held is not None else "", base).before
 
     def crashed(self, process: BrokerProcess) -> None:
         """Was that the last one that held everything?"""

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ha.position import epoch_of
+from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects
+from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Job, Promotion
 from tests.simulator.scheduler import Violation
-from tests.simulator.topology import QUEUES
+from tests.simulator.shadow import Shadow
 
 if TYPE_CHECKING:
     from tests.simulator.history import History
     from tests.simulator.process import BrokerProcess
-
-WALL_CLOCKS = 0.1
-"""Seconds by which the wall clocks of two brokers may differ."""
 
 
 class Judge:
@@ -24,6 +23,7 @@ class Judge:
     def __init__(self, history: History) -> None:
         self.history = history
         self.simulation = history.simulation
+        self.shadow = Shadow(history.ledger)
 
     # ---- when a broker says that something is safe ----------------------------------------------------------------
 
@@ -33,13 +33,20 @@ class Judge:
         if not node.state.is_primary:
             return
         for other in self._relied_upon(process, safe):
-            if other.node.whole and other.node.role.position < safe:
-                where = f"{other.name} is at {other.node.role.position:#x}"
-                raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {where}")
+            self._check_backup(process, other, safe)
         above = self.rivals(node.persisted.ballot)
         if above and not self.history.gambles:
             self.history.counts["safe below another"] += 1
             self._check_rivals(process, safe, above)
+
+    def _check_backup(self, process: BrokerProcess, other: BrokerProcess, safe: int) -> None:
+        """I10.  One that has gone over to a newer primary is compared with that one's log (I9, I3)."""
+        ballot = process.node.persisted.ballot
+        gone_over = epoch_of(other.engine.position) > ballot[0]
+        if not other.node.whole or gone_over:
+            return
+        if lacking := self.shadow.lacks(other, ballot, safe):
+            raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {lacking}")
 
     def rivals(self, ballot: Ballot) -> list[Promotion]:
         """Promotions above this ballot that were made after it, or of brokers that still live.
@@ -65,13 +72,15 @@ class Judge:
         return [other for other in living if other is not process and other.node.id in ids]
 
     def _check_rivals(self, process: BrokerProcess, safe: int, above: list[Promotion]) -> None:
+        own = self.history.ledger.log_of(process.node.persisted.ballot)
         for queue, names in contents(process, safe).items():
             for name in names:
                 copy = self.history.copies.get(name)
-                if copy is None or queue not in copy.queues or self.may_be_gone(name, copy, queue):
+                if copy is None or queue not in copy.queues:
                     continue
                 for promotion in above:
-                    if name not in promotion.contents.get(queue, {}):
+                    held = name in promotion.contents.get(queue, {})
+                    if not held and not self.may_be_gone(name, copy, queue, promotion.log, own):
                         rival = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                         raise Violation(f"I9: {process.name} says that {name} in {queue} is safe; {rival} lacks it")
 
@@ -93,25 +102,28 @@ class Judge:
             raise Violation(f"I7: {wrong}; not so on {promotion.name}")
 
     def check_copy(self, name: str, copy: Copy, promotion: Promotion) -> None:
+        confirming = self.history.ledger.log_of(copy.ballot)
         for queue in copy.queues:
-            if name not in promotion.contents.get(queue, {}) and not self.may_be_gone(name, copy, queue):
+            held = name in promotion.contents.get(queue, {})
+            if not held and not self.may_be_gone(name, copy, queue, promotion.log, confirming):
                 who = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                 raise Violation(f"I1: {name}, confirmed {copy.confirmed}, is not in {queue} of {who}")
 
-    def may_be_gone(self, name: str, copy: Copy, queue: str) -> bool:
-        """By the queue's own rules, or because somebody has had it."""
-        if copy.excused or copy.rejected or name in self.history.taken.get(queue, ()):
+    def may_be_gone(self, name: str, copy: Copy, queue: str, log: Log, confirming: Log) -> bool:
+        """May it be missing where the log is this one?  A client has acknowledged it, or the log says that it was
+        removed, or what made it unroutable.  `confirming`: the log of the primary that calls it safe."""
+        if copy.excused or copy.rejected or name in self.history.acknowledged.get(queue, ()):
             return True
-        kind = QUEUES[queue]
-        if kind.ttl and self.simulation.scheduler.now - copy.at >= kind.ttl - WALL_CLOCKS:
-            return True
-        if kind.length and self._may_be_behind(queue, copy) >= kind.length:
-            return True
-        return not kind.fixed and (self.history.gambles or not self.history.scrap.keeps(copy))
+        if came := ledger.arrivals(log, queue, name):
+            return all(ledger.removed(log, *each) for each in came)
+        if ledger.arrivals(confirming, queue, name):
+            return False  # it was in the log of the primary that has confirmed it, and this log has not got that far
+        return any(self._unroutable(copy, what, confirming, log) for what in copy.needs(queue))
 
-    def _may_be_behind(self, queue: str, copy: Copy) -> int:
-        """How many came later, as far as one can tell: all that were not confirmed when this was sent."""
-        return sum(other is not copy and other.confirmed_at > copy.at for _, other in self.history.copies_in(queue))
+    def _unroutable(self, copy: Copy, what: str, confirming: Log, log: Log) -> bool:
+        """Was this missing when the copy arrived, and does the log say so, too?"""
+        absent = ledger.absences(confirming, what, copy.at, copy.confirmed_at)
+        return any(not position or ledger.has(log, confirming, position) for position in absent)
 
     def _check_absent(self, promotion: Promotion) -> None:
         """I12, I13."""
@@ -157,7 +169,9 @@ class Judge:
         """Faults are over, everything was drained: nothing may be missing, and all brokers are equal."""
         for process in self.simulation.members:
             check_queues(process)
-        promotion = Promotion(primary.node.persisted.ballot, primary.name, contents(primary), objects(primary))
+        ballot = primary.node.persisted.ballot
+        log = self.history.ledger.log_of(ballot)
+        promotion = Promotion(ballot, primary.name, contents(primary), objects(primary), log)
         self._check_alien(promotion)
         if self.history.gambles:
             self._check_gamble(promotion)
@@ -186,7 +200,7 @@ class Judge:
         outside = [contents(each) for each in self.simulation.brokers if each.alive and each not in members]
         confirmed = [(queue, name) for name, copy in copies if copy.confirmed for queue in copy.queues]
         for queue, name in (*outputs, *confirmed):
-            if name in promotion.contents.get(queue, {}) or self.may_be_gone(name, self.history.copies[name], queue):
+            if name in promotion.contents.get(queue, {}) or self._gambled_away(name, queue):
                 continue
             if any(name in held.get(queue, {}) for held in outside):
                 continue  # a broker that was removed still has it; it may come back
@@ -194,6 +208,14 @@ class Judge:
             if name not in self.history.salvaged.get(queue, ()):
                 where = f"it is not in {queue} of {promotion.name}, and in no salvage file"
                 raise Violation(f"I15: {name} was confirmed; {where}")
+
+    def _gambled_away(self, name: str, queue: str) -> bool:
+        """Delivered, lost with the last broker that held it, or removed by one of the primaries that had it."""
+        copy, chapters = self.history.copies[name], self.history.ledger.chapters.values()
+        if name in self.history.taken.get(queue, ()):
+            return True
+        confirming = self.history.ledger.log_of(copy.ballot)
+        return any(self.may_be_gone(name, copy, queue, chapter.whole(), confirming) for chapter in chapters)
 
     def _check_alien(self, promotion: Promotion) -> None:
         for queue, messages in promotion.contents.items():

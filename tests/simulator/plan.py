@@ -107,7 +107,7 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
         clients.append(_consumer(rng, "c3", "main"))
     routes = ["main"] * 5 + ["work"] * 3 + ["fan"] * 2
     for queue in ("prio", "brief", "short", "full", "scrap"):
-        if rng.random() < 0.2:
+        if rng.random() < 0.4:
             options.setdefault("queues", []).append(queue)
             routes += [queue] * 3
             if queue in ("prio", "full") or (queue == "short" and rng.random() < 0.5):
@@ -116,7 +116,9 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
     for name, most in (("p1", 25), ("p2", 15)):
         polite = options.get("calm", rng.random() < 0.5)
         clients.append({"name": name, "kind": "producer", "window": rng.randint(1, 6), "polite": polite})
-        actions += _publishes(rng, name, rng.randint(1, most), routes)
+        # Half of those that have a queue with a limit send to little else.
+        aim = [rng.choice(options["queues"])] if "queues" in options and rng.random() < 0.5 else []
+        actions += _publishes(rng, name, rng.randint(1, most), routes + aim * 3 * len(routes))
     clients.append({"name": "q1", "kind": "architect"})
     actions += _orders(rng, rng.choice((0, 0, 2, 4, 8)))
     if "scrap" in options.get("queues", ()):

@@ -99,10 +99,11 @@ class Producer(Client):
         again = f"r{message.rejected}{message.key}" if message.rejected else ""
         message.name = f"{message.key}@{self._attempt}{again}"
         body = message.name.encode() + b"|" + b"." * message.size
-        self.history.published(message.name, DESTINATIONS[message.route], body, message.priority)
+        exchange, routing_key = ROUTES[message.route]
+        self.history.published(message.name, DESTINATIONS[message.route], body, message.priority, exchange)
         self._tag += 1
         self._under_way[self._tag] = message
-        self.send(amqp.publish(*ROUTES[message.route], body, message.priority))
+        self.send(amqp.publish(exchange, routing_key, body, message.priority))
 
     def method(self, method: int, payload: bytes) -> None:
         if method not in (amqp.ACK, amqp.NACK):

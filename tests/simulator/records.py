@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulator.ledger import Log
 
 Ballot = tuple[int, str]
 Contents = dict[str, dict[str, bytes]]
@@ -27,6 +31,13 @@ class Copy:
     rejected: bool = False
     """The broker has said that the queue does not take it."""
     excused: bool = False
+    exchange: str = ""
+    """To which it was published."""
+
+    def needs(self, queue: str) -> list[str]:
+        """What must be there for it to come to this queue, as `Declared` names it."""
+        binding = [f"exchange {self.exchange}", f"binding {queue} {self.exchange}"] if self.exchange else []
+        return [f"queue {queue}", *binding]
 
 
 @dataclass
@@ -48,6 +59,8 @@ class Promotion:
     contents: Contents
     objects: frozenset[str] = frozenset()
     """Queues, exchanges and bindings, as `Declared` names them."""
+    log: Log = ()
+    """What it held of the logs of all primaries."""
     life: int = 0
     """Of the broker."""
 
@@ -100,43 +113,23 @@ class Declared:
 
 
 class Scrap:
-    """The queue that is purged, deleted and made again: what must be in it, and what must never come back."""
+    """The queue that is purged, deleted and made again: what must never come back."""
 
-    def __init__(self, now: Callable[[], float], confirmed: Callable[[], set[str]]) -> None:
+    def __init__(self, confirmed: Callable[[], set[str]]) -> None:
         """`confirmed`: the copies in it that are confirmed by now."""
-        self._now = now
         self._confirmed = confirmed
-        self._since: float | None = None
-        self._stray = False
-        """An unanswered purge or deletion may still strike."""
         self._victims: set[str] = set()
-        self._op = ""
         self.gone: dict[str, Ballot] = {}
         """Copies that were confirmed before a purge or a deletion began: no later primary has them."""
 
     def begun(self, op: str) -> None:
-        self._op = op
         if op != "declare":
-            self._since = None
             self._victims = self._confirmed()
 
     def done(self, op: str, ballot: Ballot) -> None:
         if op != "declare":
             self.gone |= dict.fromkeys(self._victims, ballot)
-        if op == "delete":
-            self._since = None
-        elif self._since is None and not self._stray:
-            self._since = self._now()
-
-    def unanswered(self) -> None:
-        self._stray = self._stray or self._op != "declare"
-
-    def keeps(self, copy: Copy) -> bool:
-        """Was the queue there when this was published, and untouched since?"""
-        return self._since is not None and self._since <= copy.at
 
     def forget(self) -> None:
         """A total failure."""
         self.gone.clear()
-        self._since = None
-        self._stray = True

@@ -1,4 +1,4 @@
-"""The queues and exchanges of a simulation, and under which rule each queue may lose a message."""
+"""The queues and exchanges of a simulation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from tests.simulator import amqp
 
 @dataclass(frozen=True)
 class QueueKind:
-    """A queue.  Without any of the limits it keeps what it confirmed until somebody has taken it."""
+    """How a queue is declared."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    ttl: float = 0.0
-    """Seconds after which a message may be gone."""
-    length: int = 0
-    """So many newer messages push one out."""
     fixed: bool = True
     """Declared by everybody who needs it; else one client makes and deletes it."""
 
@@ -30,8 +26,8 @@ QUEUES: Final[Mapping[str, QueueKind]] = {
     "out1": QueueKind(),
     "out2": QueueKind(),
     "prio": QueueKind({"x-max-priority": 3}),
-    "brief": QueueKind({"x-message-ttl": 400}, ttl=0.4),
-    "short": QueueKind({"x-max-length": 3}, length=3),
+    "brief": QueueKind({"x-message-ttl": 400}),
+    "short": QueueKind({"x-max-length": 3}),
     "full": QueueKind({"x-max-length": 2, "x-overflow": "reject-publish"}),
     "scrap": QueueKind(fixed=False),
 }
