@@ -100,7 +100,7 @@ def unbind(queue: str, exchange: str, routing_key: str) -> bytes:
 
 @cache
 def declare_exchange(exchange: str, kind: str, alternate: str = "") -> bytes:
-    arguments = {"alternate-exchange": alternate} if alternate else {}
+    arguments: dict[str, Any] = {"alternate-exchange": alternate} if alternate else {}
     command = commands.Exchange.Declare(exchange=exchange, exchange_type=kind, durable=True, arguments=arguments)
     return marshal(command)
 

@@ -84,6 +84,12 @@ class Consumer(Client):
             self.send(amqp.ack(tag))
         self.flush()
 
+    def refused(self, text: str) -> None:
+        """A queue that expires may do so between its declaration and this consumer, if that takes long to be safe."""
+        if "x-expires" not in topology.QUEUES[self._queue].arguments or not text.startswith("NOT_FOUND"):
+            super().refused(text)
+        self.lost(text)
+
     def _acknowledge(self, tags: list[int]) -> None:
         self.history.settled(self._queue, [self._unacked.pop(tag) for tag in tags])
 
