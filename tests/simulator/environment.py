@@ -15,6 +15,7 @@ from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Logi
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
+from tests.simulator.clients import Client
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
 
@@ -31,7 +32,16 @@ class SimTransport:
         self.session: Session
 
     def output_ready(self) -> None:
-        self.end.send(self.session.connection.take_output())
+        peer = self.end.peer_host
+        if isinstance(peer, Client):
+            if not peer.reads:
+                return  # the octets stay with the broker, as behind a full socket
+            octets = self.session.connection.take_output()
+            if self.end.open:
+                peer.octets_left(octets)
+            self.end.send(octets)
+        else:
+            self.end.send(self.session.connection.take_output())
 
     def disconnect(self) -> None:
         self.output_ready()
@@ -146,6 +156,7 @@ class Ports:
         transport.session = session
         end.on_data = session.connection.feed
         end.on_closed = session.closed
+        end.on_writable = transport.output_ready
 
     def connect(
         self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]

@@ -8,9 +8,10 @@ from ha.position import epoch_of
 from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects
 from tests.simulator.ledger import Log
-from tests.simulator.records import Ballot, Copy, Job, Promotion
+from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
 from tests.simulator.scheduler import Violation
 from tests.simulator.shadow import Shadow
+from tests.simulator.topology import LETTERS
 
 if TYPE_CHECKING:
     from tests.simulator.history import History
@@ -94,6 +95,7 @@ class Judge:
             if copy.confirmed and copy.ballot < promotion.ballot:
                 self.check_copy(name, copy, promotion)
         self._check_absent(promotion)
+        self._check_letters(promotion)
         if any(earlier.ballot > promotion.ballot for earlier in history.promotions):
             history.counts["promotions below another"] += 1
             return
@@ -123,43 +125,88 @@ class Judge:
     def _unroutable(self, copy: Copy, what: str, confirming: Log, log: Log) -> bool:
         """Was this missing when the copy arrived, and does the log say so, too?"""
         absent = ledger.absences(confirming, what, copy.at, copy.confirmed_at)
-        return any(not position or ledger.has(log, confirming, position) for position in absent)
+        writers = {position: ledger.writer(confirming, position) for position in absent if position}
+        return any(not position or ledger.has(log, writers[position], position) for position in absent)
+
+    def _check_letters(self, promotion: Promotion) -> None:
+        """I18."""
+        for name, copy in self.history.copies.items():
+            for queue in copy.queues:
+                if queue in LETTERS and not copy.excused:
+                    self._check_letter(name, queue, LETTERS[queue], promotion)
+
+    def _check_letter(self, name: str, queue: str, to: str, promotion: Promotion) -> None:
+        held = name in promotion.contents.get(queue, {})
+        sent = self._came(promotion, to, name)
+        if held and sent:
+            raise Violation(f"I18: {promotion.name} has {name} in {queue}, and has sent it on to {to}")
+        came = ledger.arrivals(promotion.log, queue, name)
+        if came and not held and not sent and name not in self.history.acknowledged.get(queue, ()):
+            raise Violation(f"I18: {name} is neither in {queue} of {promotion.name} nor in {to}")
 
     def _check_absent(self, promotion: Promotion) -> None:
         """I12, I13."""
         for queue, messages in promotion.contents.items():
             for name in messages:
                 copy = self.history.copies.get(name)
-                if copy is not None and copy.rejected:
-                    raise Violation(f"I12: {name} was rejected, and is in {queue} of {promotion.name}")
+                if copy is not None and (copy.rejected or copy.returned):
+                    raise Violation(f"I12: {name} was refused, and is in {queue} of {promotion.name}")
         for name, ballot in self.history.scrap.gone.items():
             if promotion.ballot > ballot and name in promotion.contents.get("scrap", {}):
                 raise Violation(f"I13: {name} is in scrap of {promotion.name}, from before a purge or deletion")
 
+    def check_marked(self, queue: str, name: str, now: Handed, before: list[Handed]) -> None:
+        """I17.  (What was handed out first may arrive last, where connections overtake each other.)"""
+        log = self.history.ledger.log_of(now.ballot)
+        if now.marked or len(ledger.arrivals(log, queue, name)) > 1:
+            return  # it came back into the queue as another message
+        for each in before:
+            again = each.ballot == now.ballot and not each.marked
+            if again or (each.ballot < now.ballot and ledger.has(log, each.ballot, each.end)):
+                who = f"epoch {each.ballot[0]}, and now by that of epoch {now.ballot[0]}"
+                raise Violation(f"I17: {name} of {queue} was handed out by the primary of {who}, unmarked")
+
+    def check_seen(self, name: str, job: Job, ballot: Ballot) -> None:
+        """I6: a client got one of the outputs."""
+        job.seen = max(job.seen or ballot, ballot)
+        for promotion in self.rivals(ballot):
+            self._check_job(name, job, promotion)
+
     def _check_jobs(self, promotion: Promotion) -> None:
-        """The outputs are never consumed: so they are there or not, and together."""
         for name, job in self.history.jobs.items():
-            there = [output in promotion.contents.get(queue, {}) for queue, output in job.outputs]
-            if job.excused:
-                continue
-            if any(there) != all(there):
-                raise Violation(f"I6: {promotion.name} has part of the transaction {name}: {there}")
-            if job.state == "committed" and not all(there):
-                raise Violation(f"I6: {promotion.name} lacks the committed transaction {name}")
-            if job.state == "open" and any(there):
-                raise Violation(f"I6: {promotion.name} has the transaction {name}, which was not committed")
-            if all(there) == (job.source in promotion.contents.get("work", {})):
-                what = "outputs and input" if all(there) else "neither outputs nor input"
-                if all(there) or not self._done(job, promotion):
-                    raise Violation(f"I6: {promotion.name} has {what} of the transaction {name}")
+            if not job.excused:
+                self._check_job(name, job, promotion)
+
+    def _check_job(self, name: str, job: Job, promotion: Promotion) -> None:
+        there = [self._came(promotion, queue, output) for queue, output in job.outputs]
+        if any(there) != all(there):
+            raise Violation(f"I6: {promotion.name} has part of the transaction {name}: {there}")
+        if job.state == "committed" and not all(there):
+            raise Violation(f"I6: {promotion.name} lacks the committed transaction {name}")
+        if job.seen is not None and job.seen < promotion.ballot and not all(there):
+            raise Violation(f"I6: {promotion.name} lacks the transaction {name}, of which a client has seen a part")
+        if job.state == "open" and any(there):
+            raise Violation(f"I6: {promotion.name} has the transaction {name}, which was not committed")
+        if all(there) == (job.source in promotion.contents.get("work", {})):
+            what = "outputs and input" if all(there) else "neither outputs nor input"
+            if all(there) or not self._done(job, promotion):
+                raise Violation(f"I6: {promotion.name} has {what} of the transaction {name}")
+
+    def _came(self, promotion: Promotion, queue: str, name: str) -> bool:
+        """It is there, or was there and has left by this log, or a client has acknowledged it."""
+        if name in promotion.contents.get(queue, {}):
+            return True
+        came = ledger.arrivals(promotion.log, queue, name)
+        if came and not all(ledger.removed(promotion.log, *each) for each in came):
+            return name in self.history.acknowledged.get(queue, ())
+        return bool(came)
 
     def _done(self, job: Job, promotion: Promotion) -> bool:
         """Another transaction has the same input, and its outputs are there; or the input had never been safe."""
         if not self.history.copies[job.source].confirmed:
             return True
         return any(
-            other.source == job.source
-            and all(output in promotion.contents.get(queue, {}) for queue, output in other.outputs)
+            other.source == job.source and all(self._came(promotion, *output) for output in other.outputs)
             for other in self.history.jobs.values()
         )
 
@@ -189,6 +236,7 @@ class Judge:
                 self.check_copy(name, copy, promotion)
         self._check_jobs(promotion)
         self._check_absent(promotion)
+        self._check_letters(promotion)
         if wrong := self.history.configuration.wrong(promotion.objects):
             raise Violation(f"I7: at the end {wrong}; not so on {promotion.name}")
 
@@ -223,5 +271,5 @@ class Judge:
                 copy = self.history.copies.get(name)
                 if queue.startswith("own."):
                     continue
-                if copy is None or copy.body != body or queue not in copy.queues:
+                if copy is None or copy.body != body or not copy.belongs(queue):
                     raise Violation(f"I8: {name} in {queue} was never sent like that")

@@ -54,6 +54,8 @@ class Chapter:
     """Number of a queue -> its name."""
     changes: dict[str, list[Change]] = field(default_factory=dict)
     """Object, as `records.Declared` names it -> what became of it."""
+    end: int = 0
+    """The last position."""
 
     def whole(self) -> Log:
         """The log of its leader, as it is now."""
@@ -84,6 +86,7 @@ class Ledger:
     def append(self, leader: str, batch: Batch, now: float) -> None:
         """A primary has sealed a batch."""
         chapter = self.chapters[batch.last >> 48, leader]
+        chapter.end = batch.last
         for operation, _, position, numbers, payload in records(bytes(batch)[HEADER_SIZE:]):
             if operation == "enqueue":
                 _enqueue(chapter, position, numbers, payload[2])
@@ -164,7 +167,11 @@ def absences(log: Log, what: str, since: float, until: float) -> list[int]:
     return [*found, position] if not there and began <= until else found
 
 
-def has(log: Log, other: Log, position: int) -> bool:
-    """Is this position of the other log in this one?"""
-    (writer,) = [chapter for chapter, _ in other if chapter.ballot[0] == position >> 48]
-    return any(chapter is writer and position <= end for chapter, end in log)
+def writer(log: Log, position: int) -> Ballot:
+    """Under which ballot this position of the log was written."""
+    return next(chapter.ballot for chapter, _ in log if chapter.ballot[0] == position >> 48)
+
+
+def has(log: Log, ballot: Ballot, position: int) -> bool:
+    """Is this position, as the primary of that ballot wrote it, in the log?"""
+    return any(chapter.ballot == ballot and position <= end for chapter, end in log)

@@ -60,6 +60,7 @@ class End:
         self.open = True
         self.on_data: Callable[[bytes], None] = lambda data: None
         self.on_closed: Callable[[str], None] = lambda reason: None
+        self.on_writable: Call = lambda: None
         self.hold_until = 0.0
         """Nothing of this connection arrives before that time."""
         self._rng = network.rng(host.name, peer_host.name)
@@ -71,6 +72,10 @@ class End:
     def send(self, data: bytes) -> None:
         if self.open and data:
             self._push((DATA, data))
+
+    def writable(self) -> None:
+        """The peer has begun to read again."""
+        self.host.run(self, self.on_writable)
 
     def close(self) -> None:
         """Nothing more is delivered here; the other end learns of it behind what was sent."""

@@ -22,7 +22,24 @@ from typing import Any
 
 from tests.simulator.faults import STEPS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
+from tests.simulator.topology import LETTERS
 
+TAKEN = {
+    "prio": 1.0,
+    "brief": 0.3,
+    "short": 0.5,
+    "full": 1.0,
+    "scrap": 0.0,
+    "mortal": 0.3,
+    "crowded": 0.3,
+    "picky": 1.0,
+    "dead": 0.7,
+    "fleeting": 0.5,
+    "turned": 0.5,
+}
+"""Queues that a scenario may have beside the basic ones, and how often somebody takes what is in them."""
+ROUTE = {"turned": "turn"}
+"""What says to which exchange, where it is not the name of the queue."""
 DURATION = 4.0
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
 """How long a cut or a pause lasts."""
@@ -105,23 +122,27 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
     clients = [_consumer(rng, "c1", "main"), _consumer(rng, "c2", "fan2"), {"name": "w1", "kind": "worker"}]
     if rng.random() < 0.3:
         clients.append(_consumer(rng, "c3", "main"))
-    routes = ["main"] * 5 + ["work"] * 3 + ["fan"] * 2
-    for queue in ("prio", "brief", "short", "full", "scrap"):
-        if rng.random() < 0.4:
-            options.setdefault("queues", []).append(queue)
-            routes += [queue] * 3
-            if queue in ("prio", "full") or (queue == "short" and rng.random() < 0.5):
-                clients.append(_consumer(rng, f"c{len(clients) + 2}", queue))
+    if rng.random() < 0.7:
+        clients += [_consumer(rng, "c11", "out1"), _consumer(rng, "c12", "out2")]
+    queues, routes = _queues(rng), ["main"] * 5 + ["work"] * 3 + ["fan"] * 2 + ["nowhere"]
+    if queues:
+        options["queues"] = queues
+        routes += [ROUTE.get(queue, queue) for queue in queues if queue != "dead" for _ in range(3)]
+    clients += [_taker(rng, f"d{number}", queue) for number, queue in enumerate(queues) if rng.random() < TAKEN[queue]]
     actions: list[Action] = []
+    # Half of those that have a queue with a limit send to little else.
+    aim = [rng.choice([queue for queue in queues if queue != "dead"])] if queues and rng.random() < 0.5 else []
+    routes += [ROUTE.get(queue, queue) for queue in aim for _ in range(2 * len(routes))]
+    many = 8 if rng.random() < 0.04 else 1
     for name, most in (("p1", 25), ("p2", 15)):
         polite = options.get("calm", rng.random() < 0.5)
-        clients.append({"name": name, "kind": "producer", "window": rng.randint(1, 6), "polite": polite})
-        # Half of those that have a queue with a limit send to little else.
-        aim = [rng.choice(options["queues"])] if "queues" in options and rng.random() < 0.5 else []
-        actions += _publishes(rng, name, rng.randint(1, most), routes + aim * 3 * len(routes))
+        clients.append({"name": name, "kind": "producer", "window": rng.randint(1, 6) * many, "polite": polite})
+        actions += _publishes(rng, name, rng.randint(1, most) * many, routes)
     clients.append({"name": "q1", "kind": "architect"})
     actions += _orders(rng, rng.choice((0, 0, 2, 4, 8)))
-    if "scrap" in options.get("queues", ()):
+    if "turned" in queues:
+        actions += [_turn(rng) for _ in range(rng.randint(2, 10))]
+    if "scrap" in queues:
         clients.append({"name": "v1", "kind": "vandal"})
         actions += [_vandalism(rng) for _ in range(rng.randint(1, 6))]
     if rng.random() < 0.2:
@@ -129,9 +150,29 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
     return clients, actions
 
 
+def _queues(rng: Random) -> list[str]:
+    """Beside the basic ones."""
+    queues = [queue for queue in TAKEN if queue != "dead" and rng.random() < 0.25]
+    return [*queues, "dead"] if any(queue in LETTERS for queue in queues) else queues
+
+
+def _taker(rng: Random, name: str, queue: str) -> Fields:
+    if queue == "fleeting" or rng.random() < 0.5:
+        return _consumer(rng, name, queue)
+    if rng.random() < 0.5:
+        return {"name": name, "kind": "reader", "queue": queue}
+    return {**_consumer(rng, name, queue), "kind": "getter"}
+
+
+def _turn(rng: Random) -> Action:
+    op = rng.choice(("bind", "unbind"))
+    return Action(_time(rng), "configure", {"who": "q1", "op": op, "name": "turned", "to": "turn"})
+
+
 def _consumer(rng: Random, name: str, queue: str) -> Fields:
     prefetch, slowness = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.005, 0.05))
-    return {"name": name, "kind": "consumer", "queue": queue, "prefetch": prefetch, "slowness": slowness}
+    fields = {"name": name, "kind": "consumer", "queue": queue, "prefetch": prefetch, "slowness": slowness}
+    return {**fields, "rejects": True} if queue in LETTERS or rng.random() < 0.1 else fields
 
 
 def _publishes(rng: Random, name: str, count: int, routes: Sequence[str]) -> list[Action]:
@@ -143,6 +184,8 @@ def _publishes(rng: Random, name: str, count: int, routes: Sequence[str]) -> lis
 def _publish(rng: Random, name: str, at: float, route: str) -> Action:
     size = rng.choice((0, 10, 10, 100, 1000)) if rng.random() < 0.95 else 9000
     fields: Fields = {"who": name, "to": route, "size": size}
+    if rng.random() < 0.2:
+        fields["mandatory"] = True
     if route == "prio":
         fields["priority"] = rng.randint(0, 3)
     return Action(at, "publish", fields)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.simulator.topology import LETTERS
+
 if TYPE_CHECKING:
     from tests.simulator.ledger import Log
 
@@ -30,9 +32,15 @@ class Copy:
     """Of the primary that has confirmed."""
     rejected: bool = False
     """The broker has said that the queue does not take it."""
+    returned: bool = False
+    """The broker has said that there is no queue for it."""
     excused: bool = False
     exchange: str = ""
     """To which it was published."""
+
+    def belongs(self, queue: str) -> bool:
+        """Was it sent there, or to a queue whose dead letters go there?"""
+        return queue in self.queues or any(LETTERS.get(each) == queue for each in self.queues)
 
     def needs(self, queue: str) -> list[str]:
         """What must be there for it to come to this queue, as `Declared` names it."""
@@ -48,6 +56,8 @@ class Job:
     outputs: list[tuple[str, str]]
     state: str = "open"
     excused: bool = False
+    seen: Ballot | None = None
+    """Of the primary that has handed out one of the outputs."""
 
 
 @dataclass
@@ -63,6 +73,18 @@ class Promotion:
     """What it held of the logs of all primaries."""
     life: int = 0
     """Of the broker."""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A client got a copy from a queue."""
+
+    ballot: Ballot
+    """Of the primary."""
+    end: int
+    """Of its log by then."""
+    marked: bool
+    """As redelivered."""
 
 
 @dataclass

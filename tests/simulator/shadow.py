@@ -30,7 +30,8 @@ class Shadow:
         key = ballot, process.name, process.life
         since, self._compared[key] = self._compared.get(key, 0), safe
         for number, id, name in _arrivals(log, since, safe):
-            if not _holds(process, number, id, id) and not any(ledger.removed(each, number, id) for each in (log, *own)):
+            there = _holds(process, number, id, id)
+            if not there and not any(ledger.removed(each, number, id) for each in (log, *own)):
                 return f"{name} of {ledger.name_of_queue(log, number)} is not on {process.name}"
         for number, low, high in _removals(log, since, safe):
             if _holds(process, number, low, high):

@@ -12,7 +12,7 @@ from ha.status import State
 from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
 from tests.simulator.clients import Client
-from tests.simulator.consumers import Consumer, Hermit, Worker
+from tests.simulator.consumers import Consumer, Getter, Hermit, Reader, Worker
 from tests.simulator.faults import Faults
 from tests.simulator.history import History
 from tests.simulator.manager import Manager
@@ -49,6 +49,8 @@ SETTINGS = NodeSettings(
 KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client]] = {
     "producer": Producer,
     "consumer": Consumer,
+    "reader": Reader,
+    "getter": Getter,
     "worker": Worker,
     "hermit": Hermit,
     "architect": Architect,

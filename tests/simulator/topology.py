@@ -18,6 +18,7 @@ class QueueKind:
     """Declared by everybody who needs it; else one client makes and deletes it."""
 
 
+_DEAD: Final = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 QUEUES: Final[Mapping[str, QueueKind]] = {
     "main": QueueKind(),
     "work": QueueKind(),
@@ -30,14 +31,35 @@ QUEUES: Final[Mapping[str, QueueKind]] = {
     "short": QueueKind({"x-max-length": 3}),
     "full": QueueKind({"x-max-length": 2, "x-overflow": "reject-publish"}),
     "scrap": QueueKind(fixed=False),
+    "mortal": QueueKind({"x-message-ttl": 300, **_DEAD}),
+    "crowded": QueueKind({"x-max-length": 3, **_DEAD}),
+    "picky": QueueKind(_DEAD),
+    "dead": QueueKind(),
+    "fleeting": QueueKind({"x-expires": 300}),
+    "turned": QueueKind(),
 }
+LETTERS: Final[Mapping[str, str]] = {
+    name: str(kind.arguments["x-dead-letter-routing-key"])
+    for name, kind in QUEUES.items()
+    if "x-dead-letter-routing-key" in kind.arguments
+}
+"""Where the dead letters of a queue go."""
 BASIC: Final = ("main", "work", "fan1", "fan2", "out1", "out2")
 ROUTES: Final[Mapping[str, tuple[str, str]]] = {
     "fan": ("fan", ""),
+    "turn": ("turn", "key"),
+    "nowhere": ("alternate", "unknown"),
     **{name: ("", name) for name in QUEUES},
 }
 """Exchange and routing key by what an action says."""
-DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {"fan": ("fan1", "fan2"), **{name: (name,) for name in QUEUES}}
+DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "fan": ("fan1", "fan2"),
+    "turn": ("turned",),
+    "nowhere": ("fan1", "fan2"),
+    **{name: (name,) for name in QUEUES},
+}
+ALTERNATES: Final[Mapping[str, str]] = {"alternate": "fan"}
+"""Exchanges that nothing is bound to, and their alternate exchanges."""
 Greeting = list[tuple[bytes, int]]
 """Frames, each with the answer to wait for."""
 
@@ -54,4 +76,6 @@ def greeting(extra: tuple[str, ...]) -> Greeting:
         (amqp.declare_exchange("fan", "fanout"), amqp.EXCHANGE_OK),
         (amqp.bind("fan1", "fan", ""), amqp.BIND_OK),
         (amqp.bind("fan2", "fan", ""), amqp.BIND_OK),
+        *([(amqp.declare_exchange("turn", "direct"), amqp.EXCHANGE_OK)] if "turned" in extra else []),
+        *((amqp.declare_exchange(name, "direct", to), amqp.EXCHANGE_OK) for name, to in ALTERNATES.items()),
     ]
