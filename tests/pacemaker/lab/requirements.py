@@ -33,7 +33,8 @@ def problem() -> str:
     """Empty when a lab can be made here; else one line for the reason of a skipped test."""
     if os.geteuid() != 0:
         return "the lab needs root"
-    missing = sorted({system.package(program) for program in PROGRAMS if system.which(program, system.WITH_SBIN) is None})
+    lacking = [program for program in PROGRAMS if system.which(program, system.WITH_SBIN) is None]
+    missing = sorted({system.package(program) for program in lacking})
     if not AGENT.exists():
         missing.append(system.package(AGENT_FILE))
     if missing:
