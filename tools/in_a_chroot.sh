@@ -20,10 +20,11 @@ tests=(
     tests/integration/test_torture.py
 )
 
-# The first process of the namespaces.  The new root is a mount, as overlays and pivot_root of some tests want it.
+# In the namespaces, debootstrap too: it mounts.  The new root is a mount, as overlays and pivot_root of tests want it.
 inside() {
     root=$1
     shift
+    make_machine "$root"
     mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
@@ -77,7 +78,6 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 place=${PLACE:-$(mktemp -d /var/tmp/qpidd-fresh-XXXXXX)}
-make_machine "$place"
 unshare --mount --pid --ipc --fork --kill-child=KILL --propagation private \
     timeout --signal=KILL "$limit" bash "$0" --inside "$place" -rs "$@" &
 worker=$!

@@ -40,9 +40,9 @@ def run(*command, **environment):
     return result.stdout + result.stderr
 
 
-def unshared(*command):
-    """In a mount namespace; as somebody else than root in a user namespace, too."""
-    return ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)), *command)
+def unshared(*command, kind="--mount"):
+    """In a namespace of that kind; as somebody else than root in a user namespace, too."""
+    return ("unshare", kind, *(() if os.geteuid() == 0 else ("--map-root-user",)), *command)
 
 
 def can_overlay(tmp_path):
@@ -183,10 +183,10 @@ def test_corosync_takes_its_configuration(directory):
     config = directory / "corosync.conf"
     # It looks for itself among the nodes, by the addresses of this machine.
     script = 'ip link set lo up && ip address add "$1" dev lo && exec corosync -t -c "$2"'
-    command = ("unshare", "--map-root-user", "--net", "sh", "-c", script, "sh", f"{hosts[0]}/32", config)
-    if subprocess.run([*command[:3], "true"], capture_output=True).returncode:
-        pytest.skip("no network namespace for us")
-    run(*command)
+    check = subprocess.run(unshared("true", kind="--net"), capture_output=True, text=True)
+    if check.returncode:
+        pytest.skip(f"no network namespace for us: {check.stderr.strip()}")
+    run(*unshared("sh", "-c", script, "sh", f"{hosts[0]}/32", config, kind="--net"))
 
 
 @needs("sh")
