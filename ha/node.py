@@ -33,7 +33,7 @@ from ha.public_url import public_address
 from ha.relocation import Relocation, choose
 from ha.requests import NodeRequests, Reply
 from ha.role import Role
-from ha.safety import Safety
+from ha.safety import Safety, fragile
 from ha.settings import NodeSettings
 from ha.status import State, check_transition
 from ha.survey import Round
@@ -152,6 +152,8 @@ class Node:
 
     def start(self) -> None:
         """Become a member: joining, until a primary is found or we are promoted."""
+        if warning := fragile(self.safety.mode, self.brokers):
+            self.env.log("warning", warning)
         self.set_state(State.JOINING)
         self.role.start()
         self.env.after(self.settings.heartbeat / 4, self._tick)

@@ -153,9 +153,15 @@ class Faults:
         if not process.life and fields["action"] == "add":
             process.configure()
             process.boot()
-        self._ask_primary("ha.member", {"action": fields["action"], "address": process.address})
+        arguments = {"action": fields["action"], "address": process.address}
+        self._ask_primary("ha.member", arguments, self._write_members)
 
-    def _ask_primary(self, method: str, arguments: Json) -> None:
+    def _write_members(self) -> None:
+        """Into the configuration of each of them; read at its next start."""
+        for process in self.simulation.members:
+            process.configure()
+
+    def _ask_primary(self, method: str, arguments: Json, done: Callable[[], None] = lambda: None) -> None:
         process = self.target("primary")
         if process is None:
             return
@@ -166,6 +172,8 @@ class Faults:
             result = value.get("result", {}) if value["ok"] else value["error"]
             self.scheduler.log("adm", f"{method} {shown}: {result}")
             self.simulation.history.counts[f"{method} {'done' if value['ok'] else 'refused'}"] += 1
+            if value["ok"]:
+                done()
 
         process.run("admin", lambda: process.handle(method, arguments, reply))
 

@@ -21,6 +21,7 @@ from ha.settings import NodeSettings
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Engine
+from qpidd_py.errors import ConfigError
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.network import End
@@ -117,7 +118,10 @@ class BrokerProcess(Ports):
     def configure(self) -> None:
         """An administrator writes the present members into `ha-brokers-url`, and this one."""
         members = [process.address for process in self.simulation.members]
-        self.settings = replace(self.settings, brokers=tuple(dict.fromkeys([*members, self.address])))
+        try:
+            self.settings = replace(self.settings, brokers=tuple(dict.fromkeys([*members, self.address])))
+        except ConfigError as error:
+            raise Violation(f"liveness: {self.name} cannot start with the present members: {error}") from error
 
     def boot(self) -> None:
         """Start with an empty memory and with what is on disk."""
