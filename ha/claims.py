@@ -85,8 +85,9 @@ def grant(me: View, claim: ClaimRequest) -> str:
     """
     if claim.ballot < me.ballot:
         return f"{me.member} has seen epoch {me.epoch}, claimed is {claim.epoch}"
-    if claim.force or claim.ballot == me.ballot:
+    if claim.force:
         return ""
+    # Also for a ballot that is ours already: we may have learned of it without having granted it.
     if me.in_sync.key > claim.base.key:
         return f"{me.member} knows in-sync set {me.in_sync.key}, the claim is based on {claim.base.key}"
     if not claim.whole and me.whole and me.id in claim.base:
