@@ -53,7 +53,7 @@ class Manager:
 
     def _answers(self, process: BrokerProcess) -> bool:
         """Does the monitor get an answer, and from the side that has the quorum?"""
-        return process.running and not self.rules.cut_off(process)
+        return process.running and not self.rules.cut_off(process) and not self.simulation.liveness.shuns(process)
 
     def _choose(self) -> BrokerProcess | None:
         enrolled = self.simulation.history.enrolled
@@ -73,7 +73,7 @@ class Manager:
 def may_be_asked(simulation: Simulation, process: BrokerProcess) -> bool:
     """Is it there, of the cluster, and may a manager promote it now?  Fences whom it must."""
     enrolled = process.running and process.address in simulation.history.enrolled
-    return enrolled and simulation.rules.may_promote(process)
+    return enrolled and not simulation.liveness.shuns(process) and simulation.rules.may_promote(process)
 
 
 def promote(simulation: Simulation, process: BrokerProcess, who: str, force: bool = False) -> None:

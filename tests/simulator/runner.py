@@ -28,6 +28,8 @@ class Work:
     mode: str = ""
     faults: tuple[str, ...] = ()
     mutant: str = ""
+    liveness: bool = False
+    """Has every seed a core that must live?"""
 
     def broken(self) -> AbstractContextManager[None]:
         """The HA core as the mutant has it."""
@@ -53,7 +55,7 @@ class Report:
 
 def run_seed(seed: int, work: Work) -> Report:
     """The mutant must have been applied."""
-    simulation = Simulation(plan(seed, work.mode, work.faults))
+    simulation = Simulation(plan(seed, work.mode, work.faults, work.liveness))
     report = Report(1)
     try:
         simulation.run()

@@ -124,7 +124,7 @@ class ScoreManager(Manager):
         seen = [
             (process, self._attributes[process.name])
             for process in self.simulation.brokers
-            if process.name in self._attributes and not self.rules.cut_off(process)
+            if process.name in self._attributes and self._sees(process)
         ]
         primaries = [process for process, said in seen if said.primary]
         if primaries:
@@ -136,6 +136,9 @@ class ScoreManager(Manager):
         scored = [(said.score, self._likes.index(process.name), process) for process, said in seen if said.score]
         if scored:
             self.promote(max(scored)[2])
+
+    def _sees(self, process: BrokerProcess) -> bool:
+        return not self.rules.cut_off(process) and not self.simulation.liveness.shuns(process)
 
     def promote(self, process: BrokerProcess) -> None:
         if not may_be_asked(self.simulation, process):
