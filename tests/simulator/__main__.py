@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from tests.simulator.mutants import MUTANTS
-from tests.simulator.plan import plan
 from tests.simulator.runner import Work, run
 from tests.simulator.scenario import MODES, Scenario
 from tests.simulator.scheduler import Violation
@@ -28,8 +27,7 @@ def main() -> int:
     work = Work(options.mode, faults, options.mutant, options.liveness)
     if options.replay or options.seed is not None:
         with work.broken():
-            scenario = Scenario.load(options.replay) if options.replay else plan(options.seed, work.mode, faults, work.liveness)
-            return _one(scenario, options)
+            return _one(Scenario.load(options.replay) if options.replay else work.plan(options.seed), options)
     return _many(work, options)
 
 
@@ -84,7 +82,7 @@ def _many(work: Work, options: argparse.Namespace) -> int:
     seed = min(report.failures)[0]
     if options.shrink:
         with work.broken():
-            _one(plan(seed, work.mode, work.faults, work.liveness), options)
+            _one(work.plan(seed), options)
     else:
         mode = f" --mode {work.mode}" if work.mode else ""
         print(f"to see it: python -m tests.simulator --seed {seed}{mode} --shrink")

@@ -1,22 +1,27 @@
 """A core that is healthy, and around it faults that never end: the core has to become active, and to serve.
 
-    faults as planned ──duration──▶ the core is repaired, the others get their faults for ever ──▶ the core serves within
+    faults as planned ──duration──▶ the core is repaired, the others get faults for ever ──▶ the core serves within
     WITHIN seconds ──▶ everything is repaired, and all else is checked as usual
 
-Faults that heal hide a livelock: whatever disturbs the core over and over ends before anybody is missed.
+Faults that heal hide a livelock: what disturbs the core over and over ends before it is noticed.
 
 The core is what the promise of a mode needs:
 
     quorum              a majority of the members, one of them a whole member of the newest in-sync set; any manager.
                         The manager sees an outside broker as healthy as it says it is, and may promote it
     registry            the same core; it reaches the registry, and no other broker does
-    manager             the same core; the manager takes the other brokers for failed: it stops one that is primary, and
-    availability        promotes none of them (that is the manager's duty in these modes, see `rules.py`)
+    manager             the same core, and in it the leader of the newest set and each broker that has claimed an epoch:
+                        a broker that was out of touch is not promoted while these are silent; if all whole ones stood
+                        still, every member of the newest set
+    availability        a majority, and a whole member
 
-Without a whole member of the newest set in the cluster (a total failure) nothing is promised, and nothing is checked.
+In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary, and promotes
+none of them, as is its duty (`rules.py`).  Without a registry and without quorum a fresh cluster needs all of its
+members.  Without a whole member of the newest set (a total failure) nothing is promised, and nothing is checked.
 
-The probes (clients of kind `producer` whose names begin with `l`) publish when the core has been repaired, and must be
-told that it is confirmed.  They reach every broker: an outside broker that is primary may serve them, as well as it can.
+The probes (clients of kind `producer` whose names begin with `l`) publish for a while from the core's repair on, to a
+queue that nobody reads, and must be told that all of it is confirmed.  They reach every broker: an outside broker that
+is primary may serve them, as well as it can.
 """
 
 from __future__ import annotations
@@ -32,23 +37,28 @@ from tests.simulator.scenario import Fields
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
+    from tests.simulator.clients import Client
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
 WITHIN: Final = 12.0
 """Virtual seconds that the core has until it is active and its clients have their confirms: 60 heartbeat intervals."""
-PUBLISHES: Final = 2
-"""Messages of each probe."""
+PUBLISHES: Final = 7
+EVERY: Final = 0.5
+"""Messages of each probe, and seconds between two: what was under way when the faults came says little."""
+UNREAD: Final = "out1"
+"""A queue without consumers: what a consumer acknowledges is confirmed by any primary."""
 SHARE: Final = 0.12
 """Of the seeds have a core."""
 FOR_EVER: Final = 1e9
 """Seconds."""
 NAMES: Final = "abcdefgh"
+KINDS: Final = ("cut", "cut", "slow", "hang", "hang", "clog", "mute", "pause", "pulse", "slow-disk", "dead", "loop")
 PROBE: Final[Fields] = {"name": "l1", "kind": "producer", "window": 2}
 
 
 def planned(rng: Random, names: str) -> Fields:
-    """The option `liveness` of a scenario: who belongs to the core first, and the faults of the others in that order."""
+    """The option `liveness` of a scenario: which brokers belong to the core first, and the faults of the others."""
     order = list(names)
     rng.shuffle(order)
     faults = [[_fault(rng) for _ in range(rng.choice((1, 1, 2)))] for _ in names]
@@ -57,7 +67,7 @@ def planned(rng: Random, names: str) -> Fields:
 
 
 def _fault(rng: Random) -> Fields:
-    kind = rng.choice(("cut", "cut", "slow", "hang", "hang", "clog", "mute", "pause", "pulse", "slow-disk", "dead", "loop"))
+    kind = rng.choice(KINDS)
     fields: Fields = {"kind": kind}
     if kind in ("cut", "hang", "clog", "slow"):
         fields["way"] = rng.choice(("in", "out", "both"))
@@ -107,6 +117,7 @@ class Liveness:
         for number, process in enumerate(self._outside()):
             for fields in self._option["faults"][number % len(self._option["faults"])]:
                 self._kinds[fields["kind"]](process, fields)
+        self._probe(PUBLISHES)
         self._wait()
         self._over = True
         simulation.history.counts["cores"] += 1
@@ -121,14 +132,23 @@ class Liveness:
         members = sorted(
             simulation.members, key=lambda each: (each is primary, order.find(each.name) % len(NAMES), each.name)
         )
-        survivors = [each for each in simulation.history.survivors() if each in members]
-        if not survivors:
+        survivors = [each for each in members if each in simulation.history.survivors()]
+        trusting = simulation.scenario.mode == "manager"
+        if not survivors or (trusting and not simulation.history.newest.version):
             simulation.history.counts["no core"] += 1
             return False
-        first = min(survivors, key=members.index)
-        size = min(len(members), len(members) // 2 + 1 + bool(self._option["more"]))
-        self.core = [first, *(each for each in members if each is not first)][:size]
+        needed = [survivors[0], *(self._witnesses(members, survivors) if trusting else ())]
+        size = max(len(members) // 2 + 1 + bool(self._option["more"]), len(set(needed)))
+        self.core = list(dict.fromkeys([*needed, *members]))[:size]
         return True
+
+    def _witnesses(self, members: list[BrokerProcess], survivors: list[BrokerProcess]) -> list[BrokerProcess]:
+        """Without a registry they alone know that nobody has gone on without us (`promotion.py`, doubt)."""
+        newest = self.simulation.history.newest
+        ids = {newest.leader, *(each.state.leader for each in members)}
+        if all(each.node.role.stood for each in survivors):
+            ids |= newest.ids
+        return [each for each in members if each.state.id in ids]
 
     def _outside(self) -> list[BrokerProcess]:
         return [process for process in self.simulation.brokers if process not in self.core and process.life]
@@ -136,14 +156,14 @@ class Liveness:
     def shuns(self, process: BrokerProcess) -> bool:
         """Does the manager take this broker for failed?"""
         fenced = self.simulation.scenario.mode != "quorum"
-        return fenced and self._under_way and process not in self.core
+        return fenced and self.under_way and process not in self.core
 
     def trusts(self, process: BrokerProcess) -> bool:
         """Does it reach the registry whatever the others do?"""
-        return self._under_way and process in self.core
+        return self.under_way and process in self.core
 
     @property
-    def _under_way(self) -> bool:
+    def under_way(self) -> bool:
         return bool(self.core) and not self._over
 
     def _repair_core(self) -> None:
@@ -158,16 +178,20 @@ class Liveness:
             if not process.alive:
                 process.boot()
             process.resume()
-        for client in simulation.clients:
-            if client.name.startswith("l"):
-                for _ in range(PUBLISHES):
-                    client.told("publish", {"to": "main", "size": 10})
+
+    def _probes(self) -> list[Client]:
+        return [client for client in self.simulation.clients if client.name.startswith("l")]
+
+    def _probe(self, left: int) -> None:
+        for probe in self._probes():
+            probe.told("publish", {"to": UNREAD, "size": 10})
+        if left > 1:
+            self.scheduler.at(EVERY, partial(self._probe, left - 1))
 
     def _wait(self) -> None:
-        end = self.scheduler.now + WITHIN
         began = self.scheduler.now
-        while why := self._missing():
-            if self.scheduler.now > end:
+        while self.scheduler.now < began + PUBLISHES * EVERY or (why := self._missing()):
+            if self.scheduler.now > began + WITHIN:
                 raise Violation(f"liveness: {WITHIN:g} s after its repair the core does not serve: {why}")
             self._stop_shunned()
             self.scheduler.run_until(self.scheduler.now + 0.05)
@@ -178,8 +202,8 @@ class Liveness:
         states = ", ".join(f"{each.name} {each.node.state.value}" for each in living)
         if not any(each.node.state is State.ACTIVE for each in living):
             return f"nobody is active: {states}"
-        for client in self.simulation.clients:
-            if client.name.startswith("l") and not client.finished:
+        for client in self._probes():
+            if not client.finished:
                 return f"{client.name} waits for its confirms; the states are {states}"
         return ""
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Json
+from ha.score import PRIMARY
 from tests.simulator.manager import Manager, may_be_asked
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class ScoreManager(Manager):
         ]
         primaries = [process for process, said in seen if said.primary]
         if primaries:
+            if primaries[0].running and self._attributes[primaries[0].name].score is None:
+                self._demote(primaries[0], "it has no score any more")
             for process in primaries[1:]:
                 other = primaries[0] if process.name == self._promoted else process
                 if other.running:
@@ -156,6 +159,6 @@ class ScoreManager(Manager):
             counts["refused in spite of a score"] += refused
             self._busy_until = self.scheduler.now + (REFUSED if refused else 0.0)
             if not refused and process.life == life:
-                self._attributes[process.name] = Attribute(life, True, None)
+                self._attributes[process.name] = Attribute(life, True, PRIMARY)
 
         process.run("admin", lambda: process.handle("ha.promote", {"behind": True, "takeover": True}, reply))
