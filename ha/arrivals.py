@@ -138,6 +138,7 @@ class Arrivals:
         assert plan is not None
         peer.phase, peer.plan = Phase.COMPLETE, None
         peer.target = self._primary.seal()
+        self._primary.completed(peer)
         seconds = self._env.now() - peer.started
         attrs = {"slices": plan.slices, "octets": plan.octets, "seconds": round(seconds, 6)}
         self._env.event("catchup_end", peer=str(peer.member), last_pos=plan.cut, attrs=attrs)

@@ -154,7 +154,7 @@ class Finder:
         self._round = None
         survey = Survey.of(self._node.id, answers)
         primaries = [view for view in survey.views if self._would_follow(view)]
-        self.survey = None if primaries else self._of_the_cluster(answers)
+        self.survey = None if any(view.leads for view in primaries) else self._of_the_cluster(answers)
         if primaries:
             self._connect(max(primaries, key=lambda view: view.ballot).address)
         elif told := self._told(survey):

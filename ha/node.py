@@ -100,6 +100,7 @@ class Node:
             self.role.primary_address,
             self.role.doubt,
             self.role.stood,
+            self.safety.mode == "quorum" and bool(self.role.isolation),
         )
 
     @property

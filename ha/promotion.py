@@ -14,7 +14,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
 
     R0  the manager's registry does not answer                 => refused, or by force
         I am not on the list of brokers (N's, or ha-brokers-url)  => refused
-    R1  a reachable P is primary                               => refused, named
+    R1  a reachable P is primary, and not isolated (quorum)    => refused, named
     R2  safety quorum, and no majority has answered            => refused
         else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
         and we are three or more                               => refused, unless safety is availability, or by force
@@ -50,6 +50,9 @@ knows a newer set than the registry: it was switched on later, or lost its conte
 
 A registry may also know that a silent broker is *gone* (its node was fenced): then it is as dead as one whose host says
 that nobody listens.
+
+An *isolated* primary has had no majority for `ha-isolation-timeout`, and serves nobody.  It may answer questions for
+ever while its links do not work; a claim deposes it, and until it hears of that it confirms nothing (quorum).
 
 `known` is an in-sync set that the manager has on record in its own way; it counts as if a broker had said it.
 
@@ -173,7 +176,7 @@ def _forbidden(case: _Case) -> str:
     """R0's list, R1, and R2 for quorum: no force helps against these.  The empty text is yes."""
     me, voters = case.me, case.safety.voters(case.newest)
     for view in case.survey.views:
-        if view.state.is_primary:
+        if view.leads:
             return f"{view.member} is primary ({view.state.value})"
     if voters and me.address and me.address not in voters:
         changed = bool(case.newest.brokers)

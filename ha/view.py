@@ -34,6 +34,14 @@ class View:
     been removed from the in-sync set without knowing."""
     stood: bool = False
     """It is in doubt because it stood still itself: those that stayed in the set may know more of it than it does."""
+    isolated: bool = False
+    """A primary with `quorum` that has had no majority for so long that it has sent its clients away: it can confirm
+    nothing, so another broker may be promoted."""
+
+    @property
+    def leads(self) -> bool:
+        """Is it a primary that nobody is promoted over?"""
+        return self.state.is_primary and not self.isolated
 
     @property
     def member(self) -> Member:
@@ -60,6 +68,7 @@ class View:
             "primary": self.primary,
             "doubt": self.doubt,
             "stood": self.stood,
+            "isolated": self.isolated,
         }
 
     @classmethod
@@ -82,6 +91,7 @@ class View:
             str(value.get("primary", "")),
             bool(value.get("doubt")),
             bool(value.get("stood")),
+            bool(value.get("isolated")),
         )
 
 

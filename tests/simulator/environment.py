@@ -114,6 +114,8 @@ class Ports:
         self.rng = simulation.scenario.rng(f"process {name}")
         self.write_seconds = 0.0
         """A write to the disk takes that long."""
+        self.mute: frozenset[str] = frozenset()
+        """Methods that are carried out and not answered."""
         self._wires = Wires()
         self._number = 0
 
@@ -217,7 +219,7 @@ class Ports:
             self.when_free(lambda: answer(copy))
 
         def answer(value: Json) -> None:
-            if self._unanswered.pop(number, None):
+            if self._unanswered.pop(number, None) and method not in self.mute:
                 back(Answer(Outcome.ANSWERED, value.get("result") or {}, value.get("error", "")))
 
         process.run("admin", lambda: self.handle(method, json.loads(arguments), reply))

@@ -63,16 +63,20 @@ class Faults:
         if not self.stopped:
             self.kinds[action.do](action.fields)
 
+    def end(self) -> None:
+        """No more of them."""
+        self.stopped = True
+        self._traps.clear()
+
     def stop(self) -> None:
         """No more of them, and what is broken is repaired."""
-        self.stopped = True
+        self.end()
         simulation = self.simulation
         self.scheduler.log("", "--- faults end: everything is repaired ---")
-        self._traps.clear()
         simulation.network.heal_all()
         simulation.registry.repair()
         for process in simulation.brokers:
-            process.write_seconds = 0.0
+            process.write_seconds, process.buried, process.mute = 0.0, False, frozenset()
             if not process.alive and process.life:
                 process.boot()
             process.resume()

@@ -12,6 +12,7 @@ Options of a scenario:
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
+    liveness    the faults that never end, and who has none (`liveness.py`)
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests.simulator import liveness as core
 from tests.simulator.faults import STEPS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
 from tests.simulator.topology import LETTERS
@@ -65,8 +67,8 @@ SKEWS = {"quorum": 0.2, "registry": 0.2, "manager": 0.02, "availability": 0.02, 
 """By how much a clock may be fast or slow: where the promise rests on no clock, by a lot."""
 
 
-def plan(seed: int, mode: str = "", faults: Sequence[str] = ()) -> Scenario:
-    """`mode` and the kinds of `faults` are the seed's choice by default."""
+def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool = False) -> Scenario:
+    """`mode` and the kinds of `faults` are the seed's choice by default, and whether there is a core that must live."""
     rng = Random(f"plan {seed} {mode}")
     mode = mode or rng.choice(MODES)
     size = _size(rng, mode)
@@ -90,6 +92,11 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = ()) -> Scenario:
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    apart = Random(f"liveness {seed} {mode}")
+    if liveness or (apart.random() < core.SHARE and mode != "gamble" and not faults):
+        options["liveness"] = core.planned(apart, names)
+        options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
+        clients.append(dict(core.PROBE))
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 

@@ -86,6 +86,8 @@ class BrokerProcess(Ports):
         self.alive = False
         self.paused = False
         self.powered = True
+        self.buried = False
+        """It is not started again."""
         self.busy_until = 0.0
         self.seen_safe = 0
         self._machine = 0

@@ -86,8 +86,11 @@ class Registry:
 
     def _reaches(self, process: BrokerProcess) -> bool:
         """It runs on most hosts: whoever talks to most of them talks to it."""
-        if self.down or not process.powered:
+        liveness = self._simulation.liveness
+        if self.down or not process.powered or liveness.shuns(process):
             return False
+        if liveness.trusts(process):
+            return True
         hosts = self._simulation.brokers
         reached = [
             other

@@ -164,7 +164,7 @@ class Rules:
         life = process.life
 
         def restart() -> None:
-            if not process.alive and process.life == life:
+            if not process.alive and process.life == life and not process.buried:
                 process.boot()
 
         self.scheduler.at(after, restart)

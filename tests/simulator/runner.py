@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.plan import plan
+from tests.simulator.scenario import Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.simulation import Simulation
 
@@ -28,6 +29,11 @@ class Work:
     mode: str = ""
     faults: tuple[str, ...] = ()
     mutant: str = ""
+    liveness: bool = False
+    """Has every seed a core that must live?"""
+
+    def plan(self, seed: int) -> Scenario:
+        return plan(seed, self.mode, self.faults, self.liveness)
 
     def broken(self) -> AbstractContextManager[None]:
         """The HA core as the mutant has it."""
@@ -53,7 +59,7 @@ class Report:
 
 def run_seed(seed: int, work: Work) -> Report:
     """The mutant must have been applied."""
-    simulation = Simulation(plan(seed, work.mode, work.faults))
+    simulation = Simulation(work.plan(seed))
     report = Report(1)
     try:
         simulation.run()

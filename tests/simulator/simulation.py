@@ -15,6 +15,7 @@ from tests.simulator.clients import Client
 from tests.simulator.consumers import Consumer, Getter, Hermit, Reader, Worker
 from tests.simulator.faults import Faults
 from tests.simulator.history import History
+from tests.simulator.liveness import Liveness
 from tests.simulator.manager import Manager
 from tests.simulator.network import Network
 from tests.simulator.process import BrokerProcess, Clock
@@ -74,6 +75,7 @@ class Simulation:
         self.by_address = {process.address: process for process in self.brokers}
         self.scheduler.log("", f"seed {scenario.seed}: {scenario.brokers} brokers, {scenario.mode}")
         self.topology = topology.greeting(tuple(scenario.option("queues", ())))
+        self.liveness = Liveness(self)
         self.rules = Rules(self)
         self.registry = Registry(self)
         kind = ScoreManager if scenario.option("scores", False) else Manager
@@ -85,6 +87,8 @@ class Simulation:
         self.clients = [KINDS[fields["kind"]](self, fields) for fields in scenario.clients]
         self.repair_time = 0.0
         """Virtual seconds from the repair until everything was done."""
+        self.core_time = 0.0
+        """Virtual seconds from the repair of the core until it served."""
         self._begin()
 
     def _broker(self, name: str) -> BrokerProcess:
@@ -130,6 +134,7 @@ class Simulation:
     def _run(self) -> None:
         scheduler = self.scheduler
         scheduler.run_until(self.scenario.duration)
+        self.liveness.run()
         self.faults.stop()
         began = scheduler.now
         while why := self._unfinished():
