@@ -195,6 +195,10 @@ class Backup(Role):
         op, fields = decode_control(body)
         if op == "still-there":
             self._on_still_there(joining, fields)
+        elif op == "alive":
+            joining.control("alive", number=fields.get("number"))
+        elif op == "refused" and fields.get("twin"):
+            self.node.end(str(fields.get("reason")))
         elif op == "refused":
             reason = str(fields.get("reason"))
             self._finder.refused(reason)
@@ -226,7 +230,7 @@ class Backup(Role):
             self.node.whole = True
             if self.node.state is not State.READY:
                 self.node.set_state(State.READY)
-        elif self.node.id not in membership.in_sync:
+        elif not membership.in_sync.lists(self.node.member):
             self.not_listed()
 
     # ---- what Joining tells (`joining.Joiner`) --------------------------------------------------------------------
