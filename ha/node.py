@@ -95,6 +95,11 @@ class Node:
     def member(self) -> Member:
         return Member(self.id, self.settings.name, self.settings.address, self.instance)
 
+    @property
+    def ever_whole(self) -> bool:
+        """Has this process held everything at some time?  Then it may have what nobody else has."""
+        return self.whole or bool(self.acknowledged or self.led)
+
     def view(self) -> View:
         """What we say of ourselves when we are asked."""
         return View(

@@ -6,7 +6,6 @@ import logging
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from ha.shutdown import is_last, may_stop
 from ha.standalone import Standalone
 from ha.state_file import NAME as STATE_FILE
 from ha.state_file import FileDirectory, StateFileError, stored
+from ha.twins import with_new_identity
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
@@ -321,19 +321,14 @@ def load_state(path: Path | None) -> HaState | None:
 
 
 def identified(state: HaState | None, new_identity: bool) -> tuple[HaState, bool]:
-    """The state to go on with, and whether it has to be stored.
-
-    A new identity keeps the ballot and the in-sync set that it finds: they say what this broker must not grant, and it
-    may stand at an address that has voted under the old identity.  Nothing is gained by them: a vote is an answer to a
-    claim, given once for each address and id, and a member of the set is its id.
-    """
+    """The state to go on with, and whether it has to be stored."""
     id = uuid.uuid4().hex
     if state is None:
         return HaState(id), True
     if not new_identity:
         return state, False
     log.warning("new identity %s, it was %s; start without --new-identity from now on", id[:8], state.id[:8])
-    return replace(state, id=id), True
+    return with_new_identity(state, id), True
 
 
 def own_address(brokers: Iterable[str], listening: Iterable[Address]) -> str:

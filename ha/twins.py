@@ -6,8 +6,11 @@ asked to tell them apart; only who lives can answer, and both questions come aft
 
     a second hello of one id, from another life ──▶ both are asked ("alive"), the second one has to wait
         the first link ends      ──▶ it was half open: the second one takes its place
-        both have answered       ──▶ twins: the second one is refused, and ends itself (exit code 3)
+        both have answered       ──▶ twins: the second one is refused
         the second link ends     ──▶ nothing has happened
+
+A refused broker that has never held everything ends itself (exit code 3).  One that has may be the original, whose place
+a copy has taken while it was cut off: it keeps what it holds, says so, and gets in when the other one was stopped.
 
 Why the second?  Nothing tells which of the two directories is the copy; the first one has a link, so it may be a member
 of the in-sync set, and hold what was confirmed.  A twin of the primary itself is refused at its hello.
@@ -22,10 +25,10 @@ Pure.  Who may call: `Meetings` belongs to the primary's `Arrivals`; `Sightings`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ha.membership import Member
+from ha.membership import HaState, Member
 
 if TYPE_CHECKING:
     from ha.environment import Environment, Json
@@ -83,6 +86,17 @@ class Sightings:
             }
             for one in self._by_id.values()
         ]
+
+
+def with_new_identity(state: HaState, id: str) -> HaState:
+    """The state of a copied data directory, under an identity of its own (`--new-identity`).
+
+    The ballot and the in-sync set stay, as bounds of what this broker must not grant: it may stand at an address that
+    has voted under the old identity, and an address that went back behind its word would vote twice.  Nothing is gained
+    by them.  A grant is an answer to a claim, and counts once for each address and id; a member of the set is known by
+    its id, so the new one is none, and holds nothing until it has joined.
+    """
+    return replace(state, id=id)
 
 
 def place(member: Member) -> str:

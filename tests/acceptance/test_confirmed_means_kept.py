@@ -107,7 +107,7 @@ def test_b6_no_majority_by_the_word_of_a_clone(make_cluster: Callable[..., Clust
         assert clone.ask("ha.query")["status"] in ("joining", "catchup", "ready")
         assert primary.ask("ha.query")["stalled"], "a broker that is on nobody's list makes no majority"
         primary.kill()
-        with pytest.raises(RequestRefused, match="1 brokers heard|0 brokers heard|needed"):
+        with pytest.raises(RequestRefused, match="needed"):
             clone.promote_once()
 
 
@@ -121,6 +121,10 @@ def test_b6_a_broker_that_returns_before_its_loss_was_noticed_is_no_clone(make_c
         successor.wait_status("ready", timeout=10)
         assert "has the identity" not in primary.log
         old.resume()
-        assert old.wait(15) == EXIT_TWIN, old.log
         wait_for(lambda: "has the identity" in primary.log, what="the primary says so")
         assert successor.status == "ready"
+        # It held everything: it keeps that, and waits for an administrator.
+        wait_for(lambda: "--new-identity" in old.ask("ha.status")["advice"], what="it says so, too")
+        successor.kill()
+        wait_for(lambda: not old.ask("ha.status")["advice"], what="it is let in")
+        cluster.settle()
