@@ -106,7 +106,7 @@ class Losses:
         self._rounds.pop(number, None)
         if self._stopped:
             return
-        survey = Survey.of(self._node.id, answers)
+        survey = self._node.survey(answers)
         if self._node.learn(survey) or number < self._judged:
             return
         self._survey, self._judged = survey, number
@@ -135,7 +135,7 @@ class Losses:
         away = self._node.env.now() - peer.lost_at
         if survey.outcome(peer.member) is Outcome.REFUSED:
             return True
-        view = survey.view(peer.id)
+        view = survey.of_member(peer.member)
         if view is not None:
             # It lives: give it the time to come back by itself, unless it has nothing to come back with or was dropped.
             return peer.dropped or not view.whole or away > self._node.settings.dead_after

@@ -184,6 +184,17 @@ class Primary(Role):
         """It has taken over everything up to the cut."""
         self._failing.completed(peer.id)
 
+    def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
+        """Another life of this broker that has a link."""
+        linked = (other for other in self._links.values() if other is not peer and other.id == member.id)
+        return next((other for other in linked if not other.member.same_life(member)), None)
+
+    def send_away(self, peer: Peer) -> None:
+        """It was told why."""
+        if peer.link is not None:
+            peer.link.close()
+        self._forget_link(peer)
+
     def take_place(self, peer: Peer, position: int) -> None:
         """What we knew of this broker from before: an old link, a place in the set."""
         for link, other in list(self._links.items()):
@@ -194,7 +205,7 @@ class Primary(Role):
         if old is None:
             return
         self._losses.back(peer.id)
-        if old.reported and position < old.acked:
+        if not peer.member.same_life(old.member) or (old.reported and position < old.acked):
             peer.whole = False
         if peer.whole:
             self.roster.keep_place(peer, old)
@@ -245,11 +256,10 @@ class Primary(Role):
 
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Who is no member of the cluster any more, and whose removal is safe, is sent away."""
-        for link, peer in list(self._links.items()):
+        for peer in list(self._links.values()):
             if peer.id and peer.id not in counting and not self.node.is_broker(peer.member.address):
                 self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
-                link.close()
-                self._forget_link(peer)
+                self.send_away(peer)
 
     def _forget_link(self, peer: Peer) -> None:
         link = peer.link
@@ -259,6 +269,7 @@ class Primary(Role):
                 self._live.remove(link)
         peer.link, peer.plan, peer.phase = None, None, Phase.AWAY
         peer.lost_at = self.env.now()
+        self._arrivals.left(peer)
 
     def _backup_timeout(self) -> None:
         """Expected backups that have not even connected are treated as lost."""

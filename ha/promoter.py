@@ -96,7 +96,7 @@ class Promoter:
         silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
         if asked.over or not silent <= node.role.hushed:
             return
-        survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
+        survey = node.survey(_of_the_cluster(answers, node.latest()))
         verdict = self._decide(survey)
         proven = node.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
         if isinstance(verdict, Claim) and verdict.whole and proven:
@@ -123,7 +123,7 @@ class Promoter:
             # Somebody knows a newer list than we: those who came after ours was made may hold more, and they vote.
             self._ask(untold, answers)
             return
-        self._survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
+        self._survey = node.survey(_of_the_cluster(answers, node.latest()))
         if isinstance(verdict := self._decide(self._survey), Refuse):
             self._end(verdict.text)
             return

@@ -95,7 +95,7 @@ def dry_run(me: View, survey: Survey, safety: Safety, record: Record) -> int | N
 
 def _rank(me: View, views: Iterable[View], newest: InSync) -> int:
     """Of those that hold every confirmed message: the ready ones first, each by how much more it holds."""
-    whole = [view for view in views if view.whole and view.id in newest]
+    whole = [view for view in views if view.whole and newest.lists(view.member)]
     better = {_worth(view) for view in whole if _worth(view) > _worth(me)}
     return max(LEAST_WHOLE, WHOLE - WHOLE_STEP * len(better))
 
@@ -110,4 +110,4 @@ def _kept(me: View, heard: Iterable[View], last: int | None) -> int | None:
         return None
     views = list(heard)
     newest = newest_set(me, views)
-    return min(last, _rank(me, views, newest)) if me.id in newest else None
+    return min(last, _rank(me, views, newest)) if newest.lists(me.member) else None

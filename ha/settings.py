@@ -68,6 +68,10 @@ class HaSettings:
     ha_events_limit: int = option(size, 1 << 30, "most that event logs may take, the oldest go then; 0 = all are kept")
     ha_slice_size: int = option(size, 128 * 1024, "largest piece of the difference sent between two live batches")
 
+    new_identity: bool = option(
+        boolean, False, "once, for a broker whose data directory is the copy of another one's: take a new identity"
+    )
+
     def __post_init__(self) -> None:
         check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:

@@ -258,6 +258,13 @@ class Ports:
             if session.opened and session.link is None and (not session.admin or session.holds_messages):
                 session.close(code, text)
 
+    def end(self, reason: str) -> None:
+        """The process ends itself; nobody starts it again before an administrator has looked."""
+        process, life = self.process, self.life
+        self.scheduler.log(self.name, f"ends: {reason}")
+        self.simulation.history.counts["ended as a twin"] += 1
+        self.scheduler.at(0.0, lambda: process.kill() if life == self.life else None)
+
     def event(self, kind: str, **fields: object) -> None:
         shown = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
         self.scheduler.log(self.name, f"[{kind}] {shown}")

@@ -54,6 +54,7 @@ class Faults:
             "relocate": self._relocate,
             "demote": self._demote,
             "member": self._member,
+            "clone": self._clone,
             "registry-down": self._registry_down,
             "registry-slow": self._registry_slow,
             "registry-silent": self._registry_silent,
@@ -77,6 +78,8 @@ class Faults:
         simulation.registry.repair()
         for process in simulation.brokers:
             process.write_seconds, process.buried, process.mute = 0.0, False, frozenset()
+            self._part(process)
+        for process in simulation.brokers:
             if not process.alive and process.life:
                 process.boot()
             process.resume()
@@ -164,6 +167,30 @@ class Faults:
         """Into the configuration of each of them; read at its next start."""
         for process in self.simulation.members:
             process.configure()
+
+    def _clone(self, fields: Mapping[str, Any]) -> None:
+        """A spare is started from a copy of a member's data directory: where nobody expects a broker, and without
+        knowing its address (a port forwarded, a copied container), or as a new member."""
+        original, process = self.target(fields["of"]), self.simulation.by_name.get(fields["who"])
+        if original is None or process is None or process.life or not original.life:
+            return
+        address = process.address
+        process.copy_of(original, address if fields.get("listed") else "")
+        self.scheduler.log(process.name, f"starts from a copy of {original.name}'s data directory")
+        self.simulation.history.counts["clones"] += 1
+        process.boot()
+        if fields.get("listed"):
+            self._ask_primary("ha.member", {"action": "add", "address": address})
+
+    def _part(self, process: BrokerProcess) -> None:
+        """An administrator stops the copy; if it has a place in the cluster it comes back with a new identity."""
+        if process.original is None:
+            return
+        process.kill()
+        if process.address in self.simulation.history.enrolled:
+            process.new_identity()
+        else:
+            process.put_away()
 
     def _ask_primary(self, method: str, arguments: Json, done: Callable[[], None] = lambda: None) -> None:
         process = self.target("primary")

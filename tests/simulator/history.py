@@ -302,5 +302,5 @@ class History:
         alive = [process for process in candidates if process.alive]
         if not self.newest.version:
             return alive
-        return [process for process in alive if process.node.whole and process.node.id in self.newest]
+        return [process for process in alive if process.node.whole and self.newest.lists(process.node.member)]
 

@@ -92,6 +92,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    actions += _clones(seed, mode, names, options, faults)
     apart = Random(f"liveness {seed} {mode}")
     if liveness or (apart.random() < core.SHARE and mode != "gamble" and not faults):
         options["liveness"] = core.planned(apart, names)
@@ -223,9 +224,22 @@ def _faults(
     rng: Random, mode: str, names: str, spares: int, clients: Sequence[str], only: Sequence[str]
 ) -> list[Action]:
     maker = FaultMaker(rng, mode, names, spares, clients)
+    only = [name for name in only if name != "clone"]
     chosen = [maker.kinds[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
     count = rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)
     return [rng.choice(chosen)(_time(rng)) for _ in range(count)]
+
+
+def _clones(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some scenarios somebody copies a data directory; drawn apart, so that the others stay what they are."""
+    rng = Random(f"clone {seed} {mode}")
+    if "clone" not in only and (only or rng.random() > 0.1):
+        return []
+    spares: int = options.get("spares", 0)
+    options["spares"] = spares + 1
+    who = "abcdefgh"[len(names) + spares]
+    fields = {"who": who, "of": rng.choice([*names, "primary"]), "listed": rng.random() < 0.4}
+    return [Action(_time(rng, 0.3, 2.0), "clone", fields)]
 
 
 class FaultMaker:
