@@ -65,7 +65,8 @@ def troubles(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
     if answer.get("isolated"):
         found.append(("Isolated", "clients are closed and refused, see ha-isolation-timeout"))
     for twin in answer.get("twins") or ():
-        text = f"{twin.get('name')} ({twin.get('address') or 'address unknown'}) has the identity of {twin.get('other')}, "
+        where = twin.get("address") or "address unknown"
+        text = f"{twin.get('name')} ({where}) has the identity of {twin.get('other')}, "
         found.append(("Twin", f"{text}seen {twin.get('seconds', 0):.0f} s ago; {REMEDY}"))
     if answer.get("advice"):
         found.append(("Advice", str(answer["advice"])))

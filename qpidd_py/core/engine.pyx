@@ -110,6 +110,11 @@ cdef class Engine:
             n += w.count - front_released(w) if w.channel != NULL else 0
         return n
 
+    @property
+    def unlogged(self):
+        """Whether there are dequeues that only the next turn puts into the log."""
+        return bool(self.touched_queues)
+
     # ---------------------------------------------------------------- queues and configuration
 
     def create_queue(self, uint32_t number, str name, bint replicated):

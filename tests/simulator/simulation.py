@@ -189,6 +189,8 @@ class Simulation:
 
     def _unequal(self, primary: BrokerProcess) -> str:
         position = primary.engine.position
+        if primary.engine.unlogged:
+            return f"{primary.name} has dequeued what is not in the log yet"
         if any(process.node.role.position != position for process in self.members) or primary.engine.safe < position:
             return f"not everyone is at {position:#x}"
         return ""
