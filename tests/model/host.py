@@ -218,8 +218,8 @@ class Host:
         self.env = ModelEnvironment()
         self.engine = ModelEngine()
         self.settings = NodeSettings(id, id.upper(), username="ha", **settings)
-        ports: list[Any] = [self.engine, ModelConfiguration(), self.env]
-        node: Any = Node(self.settings, *ports, ha_state(id, EMPTY))
+        stubs: Any = self.engine, ModelConfiguration(), self.env
+        node: Any = Node(self.settings, stubs[0], stubs[1], stubs[2], ha_state(id, EMPTY))
         self.node: Node = node
         self.engine.node = node
         node.candidacy = Nothing()
