@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ha import node, promoter
+from ha import node
 from ha.claims import Claim, ClaimRequest, grant
 from ha.membership import InSync
 from ha.node import Node
 from ha.peer import Peer, Phase
 from ha.promoter import Promoter
-from ha.promotion import Refuse, decide
 from ha.registry import Recorder
 from ha.roster import Roster
 from ha.safety import Safety
@@ -32,7 +31,7 @@ from tests.simulator.mistakes_safety import (
 
 @dataclass(frozen=True)
 class Mistake:
-    """One of them; `bounds` are also clean without it."""
+    """One of them, and where it shows."""
 
     apply: Callable[[], AbstractContextManager[None]]
     bounds: Bounds
@@ -72,11 +71,6 @@ def confirm_below_majority() -> AbstractContextManager[None]:
     return patched(Safety, may_shrink=lambda self, in_sync, lost: True, may_confirm=lambda self, in_sync: True)
 
 
-def majority_of_one() -> AbstractContextManager[None]:
-    """One broker is enough, for a promotion and for a confirm."""
-    return patched(Safety, majority=lambda self, in_sync: 1)
-
-
 def base_not_compared() -> AbstractContextManager[None]:
     """A claim is granted although a newer in-sync set is known; of a broker that the manager wants though it is behind
     (else the granter's position would deny it)."""
@@ -94,17 +88,6 @@ def known_ballot_is_a_grant() -> AbstractContextManager[None]:
         return "" if claim.ballot == me.ballot else grant(me, claim)
 
     return patched(node, grant=blind)
-
-
-@contextmanager
-def promote_incomplete() -> Iterator[None]:
-    """A broker that is not whole is promoted, and a whole member grants that."""
-
-    def anybody(me: View, survey: Any, *arguments: Any) -> Refuse | Claim:
-        return decide(replace(me, whole=me.id in me.in_sync), survey, *arguments)
-
-    with patched(promoter, decide=anybody):
-        yield
 
 
 def confirm_before_record() -> AbstractContextManager[None]:
@@ -171,7 +154,6 @@ REMOVED = ("publish at a", "applies c message", "hears a c", "gives up a b")
 MISTAKES: Mapping[str, Mistake] = {
     "confirm-at-once": Mistake(confirm_at_once, Bounds(SMALL)),
     "grant-and-follow-on": Mistake(grant_and_follow_on, Bounds(SHRINK)),
-    "majority-of-one": Mistake(majority_of_one, Bounds(SHRINK)),
     "known-ballot-is-a-grant": Mistake(known_ballot_is_a_grant, Bounds(TWO)),
     "promoted-without-own-vote": Mistake(promoted_without_own_vote, Bounds(TWO)),
     "grant-unwritten": Mistake(grant_unwritten, Bounds(CRASH, prefix=VOTED)),
@@ -179,7 +161,6 @@ MISTAKES: Mapping[str, Mistake] = {
     "base-not-compared": Mistake(base_not_compared, Bounds(SHRINK)),
     "list-without-counting": Mistake(list_without_counting, Bounds(SHRINK)),
     "forget-removed": Mistake(forget_removed, Bounds(CRASH, prefix=REMOVED)),
-    "promote-incomplete": Mistake(promote_incomplete, Bounds(Left(publishes=1, claims=1, crashes=1))),
     "confirm-before-record": Mistake(confirm_before_record, Bounds(SHRINK, 2, "registry")),
     "listed-unaware": Mistake(listed_unaware, Bounds(SHRINK, 2, "registry")),
     "read-before-write": Mistake(read_before_write, Bounds(SHRINK, 2, "registry")),
