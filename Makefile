@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | torture | soak | pacemaker | fresh | docker | venv | build | clean
+# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | model | torture | soak | pacemaker | fresh | docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
 
@@ -25,7 +25,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate torture soak pacemaker fresh docker venv build clean install uninstall stage package completion
+.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate model torture soak pacemaker fresh docker venv build clean install uninstall stage package completion
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -63,6 +63,10 @@ soak: $(BUILT)
 # Schedules of faults and clients against pure code; MODE is quorum, manager, registry or availability, default all.
 simulate: $(BUILT)
 	@$(PY) -m tests.simulator --seeds $(SEEDS) --mode "$(MODE)" --jobs $$(nproc) --keep-going $(SIMULATE_OPTIONS)
+
+# Every schedule within bounds of the rules of promotion and confirming (tests/model), one core; MODEL_OPTIONS="--space NAME".
+model: $(BUILT)
+	@$(PY) -m tests.model $(MODEL_OPTIONS)
 
 # Random faults on real brokers in network namespaces (root); MODE is quorum (default), manager, registry or availability.
 torture: $(BUILT)

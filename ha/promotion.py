@@ -29,6 +29,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
     R5  otherwise what I hold may lack confirmed messages:
           a reachable P is whole and in N                      => refused, P named
           a P of N is silent (it may live, and be whole)       => refused, unless safety is availability, or by force
+          with a registry, any P on the list is silent         => the same: N may be on record and not in force
           the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
@@ -111,8 +112,10 @@ class Record:
         return self.registry and max(sets, default=InSync().key) >= newest.key
 
     def settle(self, survey: Survey, newest: InSync) -> Survey:
-        """Who is silent, and gone, is not only silent."""
-        gone = {member.address for member in newest.members if member.id in self.gone}
+        """Who is silent, and gone, is not only silent.  An address that a broker which is not gone has had stays silent."""
+        known = {member for in_sync in (newest, *(state.in_sync for state in self.states)) for member in in_sync.members}
+        living = {member.address for member in known if member.id not in self.gone}
+        gone = {member.address for member in known} - living
         outcomes = {
             address: Outcome.REFUSED if outcome is Outcome.SILENT and address in gone else outcome
             for address, outcome in survey.outcomes.items()
@@ -243,6 +246,8 @@ def _unheard(case: _Case, what: str) -> str:
     if case.safety.mode != "availability":
         if silent:
             return f"{what}, and {_names(silent)} may hold more but does not answer"
+        if listed := _listed_and_silent(case):
+            return f"{what}, and {', '.join(listed)} may hold more but does not answer"
         unheard = survey.fate(leader, case.newest) is Outcome.SILENT and leader != case.me.id
         if unheard and not case.certain:
             return f"{what}, and broker {leader[:8]} has claimed epoch {epoch} but does not answer"
@@ -250,6 +255,16 @@ def _unheard(case: _Case, what: str) -> str:
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
     return ""
+
+
+def _listed_and_silent(case: _Case) -> list[str]:
+    """With a registry N can be on record without being in force: its leader has died in between, or was restarted.
+    Then what was confirmed is on the members of the set before, and one of those that N lacks may be silent."""
+    if not case.certain or not case.newest.version:     # without any set on record nothing was confirmed
+        return []
+    heard = newest_set(case.me, case.survey.views)
+    listed = {*case.safety.voters(case.newest), *case.safety.voters(heard)}
+    return [address for address in case.silent if address in listed]
 
 
 def _better(case: _Case, what: str) -> str:

@@ -111,6 +111,9 @@ class Roster:
 
     def _larger(self, peer: Peer, in_sync: InSync) -> InSync | None:
         gone = peer.link is None or peer.phase is not Phase.COMPLETE
+        # Until it knows of its removal it takes itself for whole: on record as a member again it could be promoted,
+        # without what was confirmed since.  It is listed when it has acknowledged the removal (`target`).
+        gone = gone or peer.acked < peer.removal
         return None if gone or not self._node.is_broker(peer.member.address) else in_sync.grow(peer.member)
 
     def _listed(self, peer: Peer, in_sync: InSync) -> None:
@@ -153,8 +156,8 @@ class Roster:
             self._node.env.event(
                 "membership", peer=str(peer.member), result="removed", last_pos=position, attrs=attrs
             )
-            if peer.phase is Phase.COMPLETE and self._node.is_broker(peer.member.address):
-                self.enlist(peer)
+            if peer.phase is Phase.COMPLETE:
+                peer.target = position
         self._settle()
         return position
 

@@ -270,6 +270,31 @@ def test_a_silent_broker_whose_node_was_fenced_is_dead() -> None:
     assert [member.name for member in found.members] == ["b"]
 
 
+def test_a_broker_that_a_recorded_set_lacks_may_hold_more() -> None:
+    """a has put {a} on record, and was restarted before the set was in force: b holds what both had confirmed."""
+    pair = InSync(1, "id-a", 2, (MEMBERS["a"], MEMBERS["b"]))
+    alone = pair.shrink(["id-b"])
+    restarted = view("a", State.JOINING, 0, False, alone)
+    safety = Safety("manager", BROKERS[:2], 2.0)
+    silent = Survey.of("id-a", {"b:1": Answer(Outcome.SILENT)})
+    entries = (entry("a", alone), entry("b", pair))
+    refused = decide(restarted, silent, safety, record=recorded(*entries))
+    assert isinstance(refused, Refuse)
+    assert "b:1 may hold more but does not answer" in refused.text
+    fenced = Record(entries, registry=True, gone=frozenset({"id-b"}))
+    assert isinstance(decide(restarted, silent, safety, record=fenced), Claim)
+    dead = Survey.of("id-a", {"b:1": Answer(Outcome.REFUSED)})
+    assert isinstance(decide(restarted, dead, safety, record=recorded(*entries)), Claim)
+
+
+def test_an_address_that_has_passed_to_another_broker_is_not_gone() -> None:
+    successor = Member("id-d", "d", "a:1")
+    entries = (entry("a"), entry("b", InSync(1, "id-b", 9, (MEMBERS["b"], successor))))
+    gone = Record(entries, registry=True, gone=frozenset({"id-a"}))
+    seen = survey(a=Outcome.SILENT)
+    assert gone.settle(seen, entries[1].in_sync).outcomes["a:1"] is Outcome.SILENT
+
+
 def test_a_set_that_only_the_registry_knows_counts() -> None:
     without = SET.shrink(["id-b"])
     text = refused_by_registry(view("b"), survey(a=Outcome.SILENT, c=Outcome.REFUSED), recorded(entry("a", without)))

@@ -1,0 +1,34 @@
+"""A checked model: every schedule within bounds, of the shipped rules of promotion, confirming and membership.
+
+**State** (`state.py`): for each broker what is on its disk, what it remembers, its role, how far it is whole, the
+messages that it holds, its link; for a primary its backups as `ha.peer.Peer` has them, the log that they have not
+applied, and the change that is being recorded; a promotion under way; every claim that was ever sent; the registry;
+and the judge's own history.
+
+**Steps** (`steps.py`, `leading.py`, `joining.py`, `promoting.py`): one broker does one thing, with whatever has
+arrived: publish, hear an acknowledgement, give up a backup, hear of a higher ballot, step down, change the members;
+connect, be welcomed (vote and set are written), have copied all, apply one operation; ask, decide and claim, grant or
+deny, end the claim; the registry takes an entry, is read, answers, or its answer is lost; crash, also between two
+writes of one call; restart with what was on disk.  Time is left out: whatever a timer does may happen at any moment.
+
+The rules are not repeated here: `host.py` sets the real `Node`, `Primary`, `Backup`, `Roster`, `Recorder`,
+`Promoter`, `Arrivals` and `Joining` to a state, calls what the real environment would call, and reads the state out
+again.  So `promotion.decide`, `claims.grant`, `decide_claims`, `fell_silent`, `contradicted`, `Safety`, `membership`
+and `Brokers.changed` run as shipped.
+
+**The network**: an answer that comes late is one that was lost or one that was read earlier, so only claims and
+acknowledgements are kept on the wire.  A claim may arrive at any time, twice or never, also after a restart; its
+answer may be lost.  A backup's acknowledgement may arrive after it has left.  Any broker may be silent when it is
+asked.
+
+**What has to hold** (`judge.py`): P1, P2, votes and sets that never go back, one leader for each ballot.
+
+**What is left out**: content other than "has message n" (the difference, staging, salvage, queues, consumers); the
+modes `availability` and `manager` without a registry, which rest on time and fencing; force, a manager's own record
+(`known`), planned switch-over; doubt; the journal (a restarted broker is empty); damaged disks; the questions of one
+promotion read at different moments; octets of a primary that arrive after its end; a failed registry write that takes
+effect late.  Liveness is not checked.  Brokers are not interchangeable, since ties of ballots are decided by the id,
+so there is no reduction by symmetry; the first primary is `a`, the lowest id.
+
+What was found so far: `tests/unit/ha/test_late_claim.py`, `tests/unit/ha/test_listed_again.py`.
+"""

@@ -1,0 +1,173 @@
+"""The rules, broken on purpose: each a small patch of the shipped code, with bounds within which it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ha import node, promotion
+from ha.claims import Claim, ClaimRequest, grant
+from ha.membership import InSync
+from ha.node import Node
+from ha.peer import Peer, Phase
+from ha.promoter import Promoter
+from ha.registry import Recorder
+from ha.roster import Roster
+from ha.safety import Safety
+from ha.view import View
+from tests.model import leading, promoting
+from tests.model.bounds import Bounds
+from tests.model.state import Exchange, Left, World
+from tests.simulator.mistakes_safety import (
+    confirm_at_once,
+    forget_removed,
+    grant_and_follow_on,
+    list_without_counting,
+    patched,
+)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One of them, and where it shows."""
+
+    apply: Callable[[], AbstractContextManager[None]]
+    bounds: Bounds
+
+
+def grant_unwritten() -> AbstractContextManager[None]:
+    """A claim is granted without being written to disk."""
+
+    def claimed(self: Any, claim: ClaimRequest) -> Any:
+        disk = self.env.disk
+        answer = old(self, claim)
+        self.env.disk = disk
+        return answer
+
+    old = Node.claimed
+    return patched(Node, claimed=claimed)
+
+
+def promoted_without_own_vote() -> AbstractContextManager[None]:
+    """Promoted although its vote went to another meanwhile: neither of the two checks is made."""
+
+    def claimed(self: Any, claim: Claim, *answers: Any) -> None:
+        vote = self._node.persisted
+        if vote.ballot > (claim.epoch, vote.id):
+            self._node.persisted = replace(vote, epoch=claim.epoch, leader=vote.id)
+        old(self, claim, *answers)
+        if vote.ballot > (claim.epoch, vote.id):
+            self._node.persisted = replace(self._node.persisted, epoch=vote.epoch, leader=vote.leader)
+            self._node.env.disk = self._node.persisted
+
+    old = Promoter._claimed
+    return patched(Promoter, _claimed=claimed)
+
+
+def listed_and_silent_ignored() -> AbstractContextManager[None]:
+    """With a registry only the members of the set on record are asked whether they hold more.  (It was so once.)"""
+    return patched(promotion, _listed_and_silent=lambda case: [])
+
+
+def confirm_below_majority() -> AbstractContextManager[None]:
+    """The set may shrink, and is confirmed under, below a majority."""
+    return patched(Safety, may_shrink=lambda self, in_sync, lost: True, may_confirm=lambda self, in_sync: True)
+
+
+def base_not_compared() -> AbstractContextManager[None]:
+    """A claim is granted although a newer in-sync set is known; of a broker that the manager wants though it is behind
+    (else the granter's position would deny it)."""
+
+    def blind(me: View, claim: ClaimRequest) -> str:
+        return grant(me, replace(claim, base=replace(claim.base, epoch=1 << 15), behind=True))
+
+    return patched(node, grant=blind)
+
+
+def known_ballot_is_a_grant() -> AbstractContextManager[None]:
+    """A claim is granted because its ballot is known already.  (It was so once.)"""
+
+    def blind(me: View, claim: ClaimRequest) -> str:
+        return "" if claim.ballot == me.ballot else grant(me, claim)
+
+    return patched(node, grant=blind)
+
+
+def confirm_before_record() -> AbstractContextManager[None]:
+    """Registry: a smaller set is in force before the registry has it."""
+
+    def exchange(self: Any) -> None:
+        change, self._change = self._change, None
+        self._node.env.exchange(replace(self._node.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
+        change.in_force(self._in_sync)
+        self._busy = False
+        self._next()
+
+    return patched(Recorder, _exchange=exchange)
+
+
+@contextmanager
+def listed_unaware() -> Iterator[None]:
+    """Registry: a backup is listed again before it knows of its removal.  (It was so once.)"""
+
+    def larger(self: Any, peer: Peer, in_sync: InSync) -> InSync | None:
+        gone = peer.link is None or peer.phase is not Phase.COMPLETE
+        return None if gone else in_sync.grow(peer.member)
+
+    with patched(Roster, _larger=larger):
+        yield
+
+
+def read_before_write() -> AbstractContextManager[None]:
+    """Registry: the entries are read, and then ours is written."""
+
+    def turned(world: World, i: int, name: str, exchange: Exchange) -> Any:
+        if exchange.step == "asked":
+            yield ("the registry is read for", name), world, exchange._replace(step="written", states=world.registry)
+        elif exchange.step == "written":
+            registry = (*world.registry[:i], exchange.entry, *world.registry[i + 1 :])
+            yield (
+                ("the registry takes the entry of", name),
+                world._replace(registry=registry),
+                exchange._replace(step="read"),
+            )
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with patched(leading, registry_steps=turned), patched(promoting, registry_steps=turned):
+            yield
+
+    return both()
+
+
+SMALL = Left(publishes=1, claims=1)
+SHRINK = Left(publishes=1, claims=1, losses=1)
+TWO = Left(publishes=1, claims=2)
+CRASH = Left(publishes=1, claims=1, crashes=1, losses=1)
+VOTED = (
+    "claims epoch 2 c having heard b",
+    "grants b c's claim",
+    "ends its claim c",
+    "crash b",
+    "restart b",
+    "connects to b a",
+)
+REMOVED = ("publish at a", "applies c message", "hears a c", "gives up a b")
+
+MISTAKES: Mapping[str, Mistake] = {
+    "confirm-at-once": Mistake(confirm_at_once, Bounds(SMALL)),
+    "grant-and-follow-on": Mistake(grant_and_follow_on, Bounds(SHRINK)),
+    "known-ballot-is-a-grant": Mistake(known_ballot_is_a_grant, Bounds(TWO)),
+    "promoted-without-own-vote": Mistake(promoted_without_own_vote, Bounds(TWO)),
+    "grant-unwritten": Mistake(grant_unwritten, Bounds(CRASH, prefix=VOTED)),
+    "confirm-below-majority": Mistake(confirm_below_majority, Bounds(Left(publishes=1, claims=1, losses=2))),
+    "base-not-compared": Mistake(base_not_compared, Bounds(SHRINK)),
+    "list-without-counting": Mistake(list_without_counting, Bounds(SHRINK)),
+    "forget-removed": Mistake(forget_removed, Bounds(CRASH, prefix=REMOVED)),
+    "confirm-before-record": Mistake(confirm_before_record, Bounds(SHRINK, 2, "registry")),
+    "listed-unaware": Mistake(listed_unaware, Bounds(SHRINK, 2, "registry")),
+    "listed-and-silent-ignored": Mistake(listed_and_silent_ignored, Bounds(CRASH, 2, "registry")),
+    "read-before-write": Mistake(read_before_write, Bounds(SHRINK, 2, "registry")),
+}
