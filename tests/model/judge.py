@@ -31,6 +31,8 @@ def _look(seen: Seen, id: str, before: Broker, after: Broker) -> tuple[Seen, str
         seen = seen._replace(survivors=seen.survivors.replace(id, ""))
         if not seen.survivors:
             seen = seen._replace(excused=(1 << len(seen.published)) - 1)
+    if after.whole and not before.whole and id in seen.in_force[3] and id not in seen.survivors:
+        seen = seen._replace(survivors="".join(sorted(seen.survivors + id)))
     if after.lead is None:
         return seen, ""
     ballot = epoch_of(after.position), id
@@ -55,9 +57,10 @@ def _led(seen: Seen, id: str, ballot: tuple[int, str], after: Broker) -> Seen:
 
 
 def _survivors(seen: Seen, in_force: tuple[int, str, int, str, str]) -> str:
-    """Members of the new set that have run since they were members, or have just become members."""
+    """Members of the new set that have run since they were members.  A new one is in sync when it has applied the
+    operation that lists it: what was confirmed before stands in front of that."""
     _, leader, _, members, _ = in_force
-    return "".join(id for id in members if id in seen.survivors or id not in seen.in_force[3] or id == leader)
+    return "".join(id for id in members if id in seen.survivors or id == leader)
 
 
 def _back(before: Saved, after: Saved) -> bool:
