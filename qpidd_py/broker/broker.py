@@ -70,7 +70,7 @@ class Broker:
 
     @passive.setter
     def passive(self, value: bool) -> None:
-        self.vhost.passive = value
+        self.vhost.passive = self.engine.passive = value
         self.engine.forget_routes()
 
     def next_session_number(self) -> int:

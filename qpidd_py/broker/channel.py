@@ -49,8 +49,7 @@ class ChannelSession:
         self.session.connection.write(encode_method(self.number, command))
 
     def reply_when_safe(self, position: int, command: Frame) -> None:
-        # On a backup nothing becomes safe: what an administrator sees there is what there is.
-        self.core.hold(0 if self.vhost.passive else position, encode_method(self.number, command))
+        self.core.hold(position, encode_method(self.number, command))
 
     def queue_name(self, name: str) -> str:
         """An empty name means the queue that this channel declared last."""

@@ -40,7 +40,6 @@ class VHost(Routing):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.default_replicate = "none"
-        self.changed = 0  # position of the newest operation of ours
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by session
         self._expiring: dict[str, DeclaredQueue] = {}
 
@@ -48,8 +47,7 @@ class VHost(Routing):
         if self.passive:
             raise InvariantError(f"a backup decides {operation['op']}")
         payload = encode_table(operation)
-        self.changed = self.engine.log_config(payload)
-        return self.changed, payload
+        return self.engine.log_config(payload), payload
 
     # ------------------------------------------------------------ queues
 
@@ -127,7 +125,7 @@ class VHost(Routing):
         """How many messages went with it, and the position to wait for.  Deleting what is not there is no error, so
         that a client may repeat a deletion whose answer it lost."""
         if name not in self.queues:
-            return 0, self.changed
+            return 0, self.engine.changed
         queue = self.find_queue(name, session)
         self.check_free(queue)
         if if_unused and queue.core.consumer_count:
@@ -137,7 +135,7 @@ class VHost(Routing):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
         count = queue.core.ready
         self.remove_queue(queue)
-        return count, self.changed if queue.position else 0
+        return count, self.engine.changed if queue.position else 0
 
     def remove_queue(self, queue: DeclaredQueue) -> None:
         """Deletes without asking; auto-delete exchanges that lose their last binding go too.
@@ -274,12 +272,12 @@ class VHost(Routing):
         if name == "" or name in self.internal_exchanges or (exchange is not None and exchange.predeclared):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
         if exchange is None:
-            return self.changed
+            return self.engine.changed
         self._check_ours(exchange, f"exchange '{name}'")
         if if_unused and (exchange.bindings or self._is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
         self._remove_exchange(exchange)
-        return self.changed if exchange.position else 0
+        return self.engine.changed if exchange.position else 0
 
     def _is_alternate(self, name: str) -> bool:
         users: Iterable[DeclaredQueue | Exchange] = (*self.exchanges.values(), *self.queues.values())
@@ -324,12 +322,12 @@ class VHost(Routing):
         exchange = self._bindable(source, destination)
         binding = exchange.bindings.get(Binding(exchange, destination, routing_key, arguments).key)
         if binding is None:
-            return self.changed
+            return self.engine.changed
         if binding.position:
             self._log(binding_operation("unbind", binding.key, arguments))
         self.drop_binding(binding)
         self._collect([exchange])
-        return self.changed if binding.position else 0
+        return self.engine.changed if binding.position else 0
 
     def _bindable(self, source: str, destination: DeclaredQueue | Exchange) -> Exchange:
         if source == "" or (isinstance(destination, Exchange) and destination.name == ""):

@@ -18,6 +18,7 @@ flags u8, 2 spare.  Record: size u32, operation u8, flags u8, queues u16, positi
   dequeue     queue u32, ranges u32, (low u64, high u64) × ranges
   delivered   queue u32, 4 spare, position u64
   config, membership   payload
+  mark        nothing: it changes nothing, and its position can be waited for
 """
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -50,7 +51,7 @@ cdef size_t SPARSE = 16 << 20           # octets that a sweep must win
 
 HEADER_SIZE = LINK_HEADER
 OPERATIONS = {OP_ENQUEUE: "enqueue", OP_DEQUEUE: "dequeue", OP_CONFIG: "config",
-              OP_MEMBERSHIP: "membership", OP_DELIVERED: "delivered"}
+              OP_MEMBERSHIP: "membership", OP_DELIVERED: "delivered", OP_MARK: "mark"}
 
 
 def crc32c(bytes data, uint32_t crc=0):
@@ -269,6 +270,8 @@ cdef int check_record(const uint8_t* p, size_t left) noexcept:
         return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 16 * <size_t>le32(p + RECORD_HEADER + 4)
     if p[4] == OP_DELIVERED:
         return size == RECORD_HEADER + 16
+    if p[4] == OP_MARK:
+        return size == RECORD_HEADER
     return p[4] == OP_CONFIG or p[4] == OP_MEMBERSHIP
 
 
@@ -299,7 +302,7 @@ def records(bytes data):
 
 cdef tuple _record(const uint8_t* p):
     cdef uint32_t size = le32(p), i
-    cdef uint16_t queues = le16(p + 6) if p[4] == OP_ENQUEUE else (0 if p[4] in (OP_CONFIG, OP_MEMBERSHIP) else 1)
+    cdef uint16_t queues = le16(p + 6) if p[4] == OP_ENQUEUE else (0 if p[4] in (OP_CONFIG, OP_MEMBERSHIP, OP_MARK) else 1)
     numbers = [le32(p + RECORD_HEADER + 4 * i) for i in range(queues)]
     if p[4] == OP_ENQUEUE:
         payload = _content(p, size)

@@ -58,7 +58,7 @@ cdef class Channel:
         self._active = True
         self.consumers = {}
         self.unacked_mask = 15
-        self.unacked_head = self.unacked_tail = 1
+        self.unacked_head = self.unacked_tail = self.auto_head = 1
         self.unacked = <Unacked*>calloc(16, sizeof(Unacked))
         if self.unacked == NULL:
             raise MemoryError
@@ -85,7 +85,7 @@ cdef class Channel:
         """Deliveries that the client has yet to settle."""
         cdef uint64_t tag, n = 0
         for tag in range(self.unacked_head, self.unacked_tail):
-            n += self.unacked[tag & self.unacked_mask].queue != NULL
+            n += outstanding_slot(self.slot(tag)) or self.slot(tag).pending == IN_TRANSACTION
         return n
 
     def confirm_select(self):
@@ -163,24 +163,23 @@ cdef class Channel:
         return True
 
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1:
-        """Gives the delivery its slot; without acknowledgement the message is gone at once."""
+        """Gives the delivery its slot; one without acknowledgement keeps it until its octets have left the socket."""
+        cdef Connection connection = self.connection
         cdef Unacked* u
-        self.connection.engine.delivered += 1
-        self.connection.engine.note_delivered(queue)
-        if no_ack:
-            if self.unacked_head == self.unacked_tail:
-                self.unacked_head += 1
-                self.unacked_tail += 1
-            else:
-                self.add_unacked()
-            self.connection.engine.dequeue(queue, index)
-            return 0
+        connection.engine.delivered += 1
+        connection.engine.note_delivered(queue)
         u = self.add_unacked()
         Py_INCREF(queue)
         u.queue = <void*>queue
         u.id = ring_at(&queue.main, index).id
         u.index = index
-        if consumer is not None:
+        if no_ack:
+            u.pending = AUTO
+            u.end = connection.sent + (connection.output_end - connection.output_start)
+            if self.auto_count == 0:
+                connection.auto_channels.append(self)
+            self.auto_count += 1
+        elif consumer is not None:
             Py_INCREF(consumer)
             u.consumer = <void*>consumer
             consumer.unacked += 1
@@ -235,13 +234,13 @@ cdef class Channel:
         cdef uint64_t tag = 0, position
         cdef Route route = p.route
         cdef Engine engine = self.connection.engine
-        if self.transactional:
-            self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
-                                   PyBytes_FromStringAndSize(<const char*>body, body_size)))
-            return 0
         if be16(header + 12) & 0x0100 and bad_expiration(header, header_size):
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - expiration is not a number of "
                                         "milliseconds", 60, 40)
+        if self.transactional and not self.committing:
+            self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
+                                   PyBytes_FromStringAndSize(<const char*>body, body_size)))
+            return 0
         if self.confirming:
             self.publish_tag += 1
             tag = self.publish_tag
@@ -251,7 +250,7 @@ cdef class Channel:
                 return 0
         if not route.queues:
             self.unrouted(p, route, header, header_size, body, body_size)
-            return self.confirm_now(tag) if tag else 0
+            return self.confirm_at(tag, engine.witness() if route.handler is None else 0) if tag else 0
         if route.limited:
             route = admitting(engine, route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, header,
                               header_size, body, body_size)
@@ -264,7 +263,7 @@ cdef class Channel:
                                   header, header_size, body, body_size)
         if tag:
             if route.replicated == 0:
-                return self.confirm_now(tag)
+                return self.confirm_at(tag, engine.changed)
             engine.add_wait(self, tag, position, False)
         return 0
 
@@ -393,7 +392,7 @@ cdef class Channel:
             if not outstanding_slot(self.slot(t)):
                 continue
             if self.transactional:
-                self.slot(t).pending = 1
+                self.slot(t).pending = IN_TRANSACTION
                 self.acks.append((t, action))
             else:
                 self.settle_one(t, action)
@@ -424,9 +423,39 @@ cdef class Channel:
             elif action == DISCARD:
                 engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
+                if u.id > engine.safe and not self.committing and not ring_at(&queue.main, index).flags & ENTRY_SHARED:
+                    engine.release_id(u.id)     # inside a transaction the client does not have it for good yet
                 engine.dequeue(queue, index)
         forget_slot(u)
         return 0
+
+    cdef int settle_sent(self, uint64_t sent) except -1:
+        """Settles what needs no acknowledgement and has left the socket with the first `sent` octets.
+
+        This confirms nothing: the octets may never arrive.  Nor does it ask for a turn of its own; until the dequeue is
+        in the log a fail-over delivers the message again."""
+        cdef Engine engine = self.connection.engine
+        cdef Unacked* u
+        cdef Queue queue
+        if self.auto_head < self.unacked_head:
+            self.auto_head = self.unacked_head
+        while self.auto_count:
+            u = self.slot(self.auto_head)
+            if u.queue != NULL and u.pending == AUTO:
+                if u.end > sent:
+                    break
+                queue = <Queue>u.queue
+                if not queue.deleted:
+                    queue.dequeue(queue.locate(u.id, u.index))
+                    engine.touch(queue, False)
+                self.forget_auto(u)
+            self.auto_head += 1
+        self.trim()
+        return 0
+
+    cdef void forget_auto(self, Unacked* u) noexcept:
+        self.auto_count -= 1
+        forget_slot(u)
 
     cdef void trim(self) noexcept:
         while self.unacked_head < self.unacked_tail and self.slot(self.unacked_head).queue == NULL:
@@ -466,6 +495,7 @@ cdef class Channel:
             if self.slot(tag).queue != NULL:
                 self.settle_one(tag, REQUEUE)
         self.unacked_head = self.unacked_tail
+        self.auto_count = 0
         self.drop_assembly()
         self.publishes = self.acks = None
         self.stash = None
@@ -476,22 +506,25 @@ cdef class Channel:
     def tx_commit(self):
         """Applies publishes and settlements in one batch of the log; the position that commit-ok waits for.
 
-        Routes are looked up anew where bindings changed meanwhile.  When that costs the channel (an exchange is gone),
-        nothing is applied; the owner has been told."""
+        Routes are looked up anew where bindings changed meanwhile.  When that costs the channel (an exchange is gone, a
+        queue is full), nothing is applied; the owner has been told."""
         cdef Engine engine = self.connection.engine
         cdef Publication p
         cdef bytes header, body
-        cdef uint64_t before = engine.position
-        cdef list publishes = self.commit_publications(self.publishes)
+        cdef uint64_t position
+        cdef list publishes = self.commit_publications(self.publishes), queues
         acks = self.acks
         if publishes is None:
+            return 0
+        queues = self.commit_queues(publishes)
+        if queues is None:
             return 0
         self.publishes = []
         self.acks = []
         engine.log_dequeues()
-        self.transactional = False
-        engine.withhold = True      # the client has no commit-ok yet: what it settles is not consumed until that is safe
-        engine.log.whole = True
+        self.committing = engine.log.whole = True
+        if queues:
+            engine.hold_outputs(queues)
         try:
             for p, header, body in publishes:
                 self.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
@@ -501,10 +534,34 @@ cdef class Channel:
             send_letters(engine, -1)
             engine.log_dequeues()
         finally:
-            self.transactional = True
-            engine.withhold = engine.log.whole = False
+            self.committing = engine.log.whole = False
         self.trim()
-        return engine.position if engine.position > before else 0
+        position = engine.witness() if publishes or acks else 0
+        if queues:
+            engine.commit_outputs(position, queues)
+        return position
+
+    cdef list commit_queues(self, list publishes):
+        """The queues that get something, each once; None when one of them is full and refuses it."""
+        cdef Publication p
+        cdef Route route
+        cdef Queue queue
+        counts = {}
+        for p, header, body in publishes:
+            route = p.route
+            if route.by_header is not None:
+                route = self.route_by_header(route, header)
+                if route is None:
+                    return None
+            for queue in route.queues:
+                count, octets = counts.get(queue, (0, 0))
+                counts[queue] = count + 1, octets + len(body)
+        for queue, (count, octets) in counts.items():
+            if refuses(self.connection.engine, queue, count, octets):
+                text = f"queue '{queue.name}' is full: {queue.ready} messages, the transaction has {count} more"
+                self.connection.fail(self.number, 406, "PRECONDITION_FAILED - " + text, 90, 20)
+                return None
+        return list(counts)
 
     cdef list commit_publications(self, list publishes):
         """The publishes with routes that are valid now, or None."""
@@ -529,9 +586,9 @@ cdef class Channel:
     # ---------------------------------------------------------------- replies that wait
 
     def hold(self, uint64_t position, bytes reply, then=None):
-        """Writes `reply` once `position` is safe; until then this channel's frames are kept aside, so order holds."""
+        """Writes `reply` once `position` is safe (on a backup at once: nothing becomes safe there); until then this channel's frames are kept aside, so order holds."""
         cdef Engine engine = self.connection.engine
-        if position <= engine.safe:
+        if position <= engine.safe or engine.passive:
             self.connection.write(reply)
             if then is not None:
                 then()
@@ -544,12 +601,16 @@ cdef class Channel:
 
     # ---------------------------------------------------------------- confirms
 
-    cdef int confirm_now(self, uint64_t tag) except -1:
-        """Nothing in the log to wait for; still not ahead of earlier publishes of this channel."""
-        if self.first_wait == 0:
+    cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1:
+        """Confirms a publish that has no position of its own when `position` is safe; never ahead of earlier publishes
+        of this channel."""
+        cdef Engine engine = self.connection.engine
+        if engine.passive:
+            position = 0
+        if self.first_wait == 0 and position <= engine.safe:
             self.want_confirm(tag)
             return 0
-        return self.connection.engine.add_wait(self, tag, 0, True)
+        return engine.add_wait(self, tag, position, True)
 
     cdef void want_confirm(self, uint64_t tag) noexcept:
         self.confirm_to = tag
@@ -565,9 +626,7 @@ cdef class Channel:
         cdef uint64_t done
         while self.first_wait:
             w = &engine.waits[(self.first_wait - 1) & engine.waits_mask]
-            done = trailing_ones(w.released)
-            if done > w.count:
-                done = w.count
+            done = front_released(w)
             if done and not w.refused:
                 self.want_confirm(w.tag + done - 1)
             if done < w.count:
@@ -602,6 +661,12 @@ cdef inline void forget_slot(Unacked* u) noexcept:
 
 cdef inline uint64_t trailing_ones(uint64_t bits) noexcept:
     return 64 if bits == <uint64_t>-1 else <uint64_t>__builtin_ctzll(~bits)
+
+
+cdef inline uint64_t front_released(const Wait* w) noexcept:
+    """How many of the run's first publishes wait no longer."""
+    cdef uint64_t n = trailing_ones(w.released)
+    return n if n < w.count else w.count
 
 
 cdef int write_ack(Channel channel, uint64_t tag, bint multiple) except -1:

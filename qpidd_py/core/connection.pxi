@@ -38,6 +38,7 @@ cdef class Connection:
         self.state = EXPECT_FRAMES if client else EXPECT_HEADER
         self.channels = [None]
         self.publications = {}
+        self.auto_channels = []
         self.fd = -1
 
     def __dealloc__(self):
@@ -124,8 +125,9 @@ cdef class Connection:
         memcpy(self.room(n), PyBytes_AS_STRING(data), n)
         self.output_end += n
 
-    def take_output(self):
-        """What waits to be sent; for connections without a socket of ours."""
+    def take_output(self, bint leaves=True):
+        """What waits to be sent; for connections without a socket of ours.  Unless it `leaves` our process with this
+        call, `left` has to say how much of it has."""
         cdef bytes data = PyBytes_FromStringAndSize(<char*>self.output + self.output_start,
                                                     self.output_end - self.output_start)
         self.output_start = self.output_end = 0
@@ -135,7 +137,25 @@ cdef class Connection:
             self.out_octets = 0
         self.sent += len(data)
         self.drained()
+        if leaves:
+            self.left(0)
         return data
+
+    def left(self, size_t waiting):
+        """All that was taken has left our process, but the last `waiting` octets."""
+        if self.auto_channels:
+            self.settle_sent(self.sent - waiting)
+
+    cdef int settle_sent(self, uint64_t sent) except -1:
+        """Deliveries without acknowledgement are settled when their octets have left the socket."""
+        cdef Channel channel
+        channels = self.auto_channels
+        self.auto_channels = []
+        for channel in channels:
+            channel.settle_sent(sent)
+            if channel.auto_count:
+                self.auto_channels.append(channel)
+        return 0
 
     cdef int drained(self) except -1:
         """Output went out: consumers that waited for it may go on; a big buffer is given back."""

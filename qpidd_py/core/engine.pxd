@@ -14,13 +14,14 @@ cdef enum:                      # what a connection expects next
 
 cdef struct Wait:               # a run of publishes of one channel whose confirms are held back together
     uint64_t first              # position of the first; those of the others follow without a gap
+    uint64_t until              # position that has to be safe: the last one's, or (unlogged) what the decision rests on
     uint64_t tag                # its delivery tag
-    uint64_t released           # bit i: publish i waits no longer (it was consumed, or never had to)
+    uint64_t released           # bit i: publish i waits no longer (a client acknowledged it, or it never had to)
     uint64_t told               # bit i: was confirmed on its own
     void* channel               # borrowed; NULL when the channel is gone or has been told
     uint64_t next               # the channel's next run, as index + 1; 0 = none
     uint32_t count              # 1 to 64
-    bint unlogged               # nothing in the log to wait for
+    bint unlogged               # the message went into no replicated queue
     bint refused                # a nack was sent; not to be confirmed by itself
 
 cdef struct Unacked:
@@ -28,7 +29,12 @@ cdef struct Unacked:
     void* consumer              # counted; NULL for basic.get
     uint64_t id
     uint64_t index
-    uint32_t pending            # settled inside an open transaction
+    uint64_t end                # AUTO: what the connection has sent when the delivery has left the socket, in octets
+    uint32_t pending            # one of the following; 0 = the client has yet to settle it
+
+cdef enum:
+    IN_TRANSACTION = 1          # settled inside an open transaction
+    AUTO = 2                    # settled by itself when its octets have left the socket
 
 cdef class Route:
     cdef readonly list queues
@@ -73,6 +79,8 @@ cdef class Channel:
     # deliveries
     cdef Unacked* unacked
     cdef uint64_t unacked_mask, unacked_head, unacked_tail      # delivery tag t lies at t
+    cdef uint64_t auto_head                 # no AUTO slot lies before it
+    cdef uint64_t auto_count                # AUTO slots
     # publishes
     cdef Publication last
     cdef uint64_t publish_tag
@@ -86,6 +94,7 @@ cdef class Channel:
     cdef uint8_t* body
     cdef uint64_t body_size, body_got
     # a transaction
+    cdef bint committing                    # the transaction is being applied
     cdef list publishes
     cdef list acks
     cdef bytearray stash
@@ -95,6 +104,7 @@ cdef class Channel:
     cdef void mark_consumers(self)
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
     cdef list commit_publications(self, list publishes)
+    cdef list commit_queues(self, list publishes)
     cdef Route route_by_header(self, Route route, bytes header)
     cdef int refuse(self, error) except -1
     cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
@@ -104,11 +114,13 @@ cdef class Channel:
     cdef inline Unacked* slot(self, uint64_t tag) noexcept:
         return &self.unacked[tag & self.unacked_mask]
     cdef int settle_one(self, uint64_t tag, int action) except -1
+    cdef void forget_auto(self, Unacked* u) noexcept
     cdef Unacked* add_unacked(self) except NULL
     cdef void trim(self) noexcept
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1
     cdef int write_content(self, const uint8_t* record) except -1
-    cdef int confirm_now(self, uint64_t tag) except -1
+    cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
+    cdef int settle_sent(self, uint64_t sent) except -1
     cdef void want_confirm(self, uint64_t tag) noexcept
     cdef void advance_confirms(self) noexcept
     cdef int write_confirm(self) except -1
@@ -129,6 +141,7 @@ cdef class Connection:
     cdef bint choked                        # its consumers wait for output to drain
     cdef readonly bint input_paused
     cdef size_t stashed
+    cdef list auto_channels                 # channels with deliveries that settle themselves
     cdef list channels
     cdef dict publications
     cdef uint8_t* input
@@ -160,6 +173,7 @@ cdef class Connection:
     cdef int fail(self, int channel, int code, str text, int class_id, int method_id) except -1
     cdef void mark(self) noexcept
     cdef int drained(self) except -1
+    cdef int settle_sent(self, uint64_t sent) except -1
     cdef int flush(self) except -1
 
 cdef class Transport:
@@ -174,6 +188,9 @@ cdef class Engine:
     cdef readonly uint64_t position         # of the newest operation in the log
     cdef readonly uint64_t sequence         # the newest message id; beyond position after local publishes
     cdef readonly uint64_t safe
+    cdef readonly uint64_t changed          # position of the newest operation of the configuration
+    cdef uint64_t replicated                # end of what `on_batch` has got
+    cdef public bint passive                # a backup: it decides nothing, and nothing becomes safe
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn
@@ -199,8 +216,8 @@ cdef class Engine:
     cdef list dirty_connections, dirty_links, confirm_channels
     cdef list held
     cdef list awaited                       # (position, callback), see when_safe
+    cdef object uncommitted                 # (position, queues) of transactions whose outputs wait, oldest first
     cdef bint safe_moved, in_turn, turn_wanted
-    cdef bint withhold                      # a dequeue does not release the confirm of what it takes
     cdef readonly bint throttled
     cdef set publishers
     cdef Wait* waits
@@ -213,7 +230,11 @@ cdef class Engine:
                           size_t header_size, const uint8_t* body, size_t body_size) except 0
     cdef uint64_t log_payload(self, int operation, bytes payload) except 0
     cdef uint8_t* record(self, int operation, size_t size, uint32_t queues) except NULL
-    cdef void touch(self, Queue queue) noexcept
+    cdef void touch(self, Queue queue, bint soon) noexcept
+    cdef uint64_t witness(self) except? 0
+    cdef int hold_outputs(self, list queues) except -1
+    cdef int commit_outputs(self, uint64_t position, list queues) except -1
+    cdef int release_committed(self) except -1
     cdef int grow_waits(self) except -1
     cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
                       bint refused=*) except -1

@@ -9,9 +9,18 @@ Positions.  `position` is that of the newest operation in the log, `safe` the hi
 queues that are not replicated count on as well (`sequence`), but are not in the log.  Without `on_batch`
 the engine is alone and `safe` follows `position`; with it, `advance_safe` is called by the plug-in.
 
-Confirms.  The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
-one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; a dequeue releases
-one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
+Confirms.  A publish is confirmed when the operation that made it safe is safe, or when a client has acknowledged the message.
+Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the dead letters waits
+for its own enqueue operation like any other message; what it puts into no queue waits for an operation of the open batch
+(`witness`), so that a primary which was deposed without knowing it confirms no such message; what it puts into local queues only
+waits for the last change of the configuration (`changed`).
+
+The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
+one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an acknowledgement
+releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
+
+Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`, `Queue.hold_from`):
+else a client could have one message of a transaction of which a fail-over leaves nothing.
 
 Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
 removals.pxi (which messages nobody consumed), letters.pxi (messages that leave a queue for another).
@@ -25,7 +34,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 
 from qpidd_py.core.batch cimport (
     FLAG_PERSISTENT, FLAG_TIMED, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
-    OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record,
+    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record,
     lengths_of, route_of)
 from qpidd_py.core.queue cimport (
     ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, name_entry,
@@ -74,6 +83,7 @@ cdef class Engine:
         self.sweeping = []
         self.expiring = []
         self.letters = deque()
+        self.uncommitted = deque()
         self.removals = {}
         self.refused = deque()
         self.publishers = set()
@@ -92,12 +102,12 @@ cdef class Engine:
 
     @property
     def waiting_confirms(self):
-        """Publishes that are neither safe nor consumed yet."""
+        """Publishes that are neither safe nor acknowledged by a consumer yet."""
         cdef uint64_t i, n = 0
         cdef Wait* w
         for i in range(self.waits_head, self.waits_tail):
             w = &self.waits[i & self.waits_mask]
-            n += w.count - trailing_ones(w.released) if w.channel != NULL else 0
+            n += w.count - front_released(w) if w.channel != NULL else 0
         return n
 
     # ---------------------------------------------------------------- queues and configuration
@@ -129,22 +139,18 @@ cdef class Engine:
 
     def purge(self, Queue queue):
         """Drops what is ready; answers how many messages that were."""
-        cdef uint64_t i
         if self.on_removed is not None and queue.parent is None:
             note_all(self, queue, "purged", False)
         if queue.levels is not None:
             return sum([self.purge(level) for level in queue.levels])
-        if self.safe < self.position and queue.replicated:
-            for i in range(queue.main.head, queue.main.tail):
-                if ring_at(&queue.main, i).state == READY and not ring_at(&queue.main, i).flags & ENTRY_SHARED:
-                    self.release_id(ring_at(&queue.main, i).id)
         count = queue.drop_ready()
-        self.touch(queue)
+        self.touch(queue, True)
         return count
 
     def log_config(self, bytes payload):
         """Appends a configuration operation; its position."""
-        return self.log_payload(OP_CONFIG, payload)
+        self.changed = self.log_payload(OP_CONFIG, payload)
+        return self.changed
 
     def log_membership(self, bytes payload):
         return self.log_payload(OP_MEMBERSHIP, payload)
@@ -153,6 +159,16 @@ cdef class Engine:
         cdef size_t size = RECORD_HEADER + PyBytes_GET_SIZE(payload)
         cdef uint8_t* p = self.record(operation, size, 0)
         memcpy(p + RECORD_HEADER, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
+        return self.position
+
+    cdef uint64_t witness(self) except? 0:
+        """The position of an operation that no backup has seen yet; one that changes nothing if there is none.
+
+        It becomes safe only if this broker is still the primary, and then everything that it knew is safe, too."""
+        if self.passive:
+            return 0
+        if self.position == self.replicated and self.on_batch is not None:
+            self.record(OP_MARK, RECORD_HEADER, 0)
         return self.position
 
     cdef uint8_t* record(self, int operation, size_t size, uint32_t queues) except NULL:
@@ -250,9 +266,12 @@ cdef class Engine:
     def drain(self, Queue queue, route):
         """As `move` for all that is in a queue which is about to be deleted, handed out or not; its dead letters are
         sent, too.  What a full queue refuses is gone."""
+        cdef uint64_t barrier = queue.barrier
         send_letters_of(self, queue)
         self.log_dequeues()
         queue.reset()
+        if barrier != UNLIMITED:
+            queue.hold_from(barrier)
         count = move_messages(self, queue, UNLIMITED, route, False)
         send_letters_of(self, queue)
         return count
@@ -271,7 +290,7 @@ cdef class Engine:
             self.pump(queue)
         while queue.ready and queue.over(0, 0):
             level = queue.tail()
-            index = level.peek_ready()
+            index = level.first_ready()
             level.take(index)
             self.drop_message(queue, level, index, "maxlen")
         return 0
@@ -329,18 +348,17 @@ cdef class Engine:
         self.want_turn()
 
     cdef int dequeue(self, Queue queue, uint64_t index) except -1:
-        cdef Entry* e = ring_at(&queue.main, index)
-        if e.id > self.safe and not e.flags & ENTRY_SHARED and not self.withhold:
-            self.release_id(e.id)
         queue.dequeue(index)
-        self.touch(queue)
+        self.touch(queue, True)
         return 0
 
-    cdef void touch(self, Queue queue) noexcept:
+    cdef void touch(self, Queue queue, bint soon) noexcept:
+        """The queue's dequeues go into the log: in a turn that this asks for, or (not `soon`) in the next one."""
         if queue.replicated and not queue.touched and not queue.deleted:
             queue.touched = True
             self.touched_queues.append(queue)
-            self.want_turn()
+            if soon:
+                self.want_turn()
 
     cdef int log_dequeues(self) except -1:
         cdef Queue queue
@@ -397,21 +415,26 @@ cdef class Engine:
 
     cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
                       bint refused=False) except -1:
-        """Holds back the confirm of `tag`; extends the channel's run when position and tag follow on."""
+        """Holds back the confirm of `tag` until `position` is safe; extends the channel's run if it follows on.
+
+        `unlogged`: the message itself has no position, it was put into no replicated queue."""
         cdef Wait* w
+        if unlogged and position <= self.safe:
+            position = 0
         if channel.last_wait:
             w = &self.waits[(channel.last_wait - 1) & self.waits_mask]
-            if w.count < 64 and w.unlogged == unlogged and not (w.refused or refused) and (unlogged or w.first + w.count == position):
-                if unlogged:
-                    w.released |= <uint64_t>1 << w.count
+            if (w.count < 64 and w.unlogged == unlogged and not (w.refused or refused)
+                    and (w.until == position if unlogged else w.until + 1 == position)):
+                w.until = position
                 w.count += 1
                 return 0
         if self.waits_tail - self.waits_head > self.waits_mask:
             self.grow_waits()
         w = &self.waits[self.waits_tail & self.waits_mask]
         w.first = self.sequence + 1 if unlogged else position
+        w.until = position
         w.tag = tag
-        w.released = 1 if unlogged else 0
+        w.released = <uint64_t>-1 if unlogged and position == 0 else 0
         w.told = 0
         w.count = 1
         w.unlogged = unlogged
@@ -457,7 +480,7 @@ cdef class Engine:
         return -1
 
     cdef void release_id(self, uint64_t id) noexcept:
-        """A message was consumed before it was safe: its confirm need not wait any longer."""
+        """A client has acknowledged a message before it was safe: its confirm need not wait any longer."""
         cdef int64_t index = self.find_wait(id)
         cdef Wait* w
         cdef Channel channel
@@ -477,11 +500,11 @@ cdef class Engine:
         while self.waits_head < self.waits_tail:
             w = &self.waits[self.waits_head & self.waits_mask]
             if w.channel != NULL:
-                if not w.unlogged and w.first + w.count - 1 > self.safe:
+                if w.until > self.safe:
                     break
                 w.released = <uint64_t>-1
                 (<Channel>w.channel).advance_confirms()
-            elif not w.unlogged and w.first + w.count - 1 > self.safe and trailing_ones(w.released) < w.count:
+            elif w.until > self.safe and front_released(w) < w.count:
                 break
             self.waits_head += 1
         while self.confirm_channels:
@@ -504,7 +527,7 @@ cdef class Engine:
         self.held = [item for item in self.held if item[1] is not channel]
 
     cdef int confirm_consumed(self) except -1:
-        """Confirms, one by one, what was consumed behind publishes that still wait (a backup does not answer)."""
+        """Confirms, one by one, what was acknowledged behind publishes that still wait (a backup does not answer)."""
         cdef uint64_t i
         cdef uint32_t k
         cdef uint64_t bit
@@ -530,8 +553,9 @@ cdef class Engine:
             self.want_turn()
 
     def when_safe(self, uint64_t position, call):
-        """Calls `call(True)` as soon as `position` is safe, or `call(False)` when this broker is deposed before."""
-        if position <= self.safe:
+        """Calls `call(True)` as soon as `position` is safe (on a backup at once), or `call(False)` when this broker is
+        deposed before."""
+        if position <= self.safe or self.passive:
             call(True)
         else:
             self.awaited.append((position, call))
@@ -541,6 +565,7 @@ cdef class Engine:
         cdef Channel channel
         cdef uint64_t position
         self.safe_moved = False
+        self.release_committed()
         if self.awaited:
             due = [call for awaited, call in self.awaited if <uint64_t>awaited <= self.safe]
             self.awaited = [item for item in self.awaited if <uint64_t>item[0] > self.safe]
@@ -559,6 +584,30 @@ cdef class Engine:
             if then is not None:
                 then()
             channel.connection.replay(channel)
+        return 0
+
+    # ---------------------------------------------------------------- transactions
+
+    cdef int hold_outputs(self, list queues) except -1:
+        """What comes into these queues from here on is handed out when `commit_outputs` has its position safe."""
+        cdef Queue queue
+        for queue in queues:
+            queue.hold_from(self.sequence + 1)
+        return 0
+
+    cdef int commit_outputs(self, uint64_t position, list queues) except -1:
+        self.uncommitted.append((position, queues))
+        if position <= self.safe:
+            self.release_committed()
+        return 0
+
+    cdef int release_committed(self) except -1:
+        """Hands out what safe transactions have put into queues; in order of their positions."""
+        cdef Queue queue
+        while self.uncommitted and <uint64_t>self.uncommitted[0][0] <= self.safe:
+            for queue in self.uncommitted.popleft()[1]:
+                queue.release_held()
+                self.mark_queue(queue)
         return 0
 
     # ---------------------------------------------------------------- the turn
@@ -621,7 +670,9 @@ cdef class Engine:
         cdef Batch batch
         if self.removals and self.on_removed is not None:
             self.on_removed()
-        for batch in self.log.take():
+        batches = self.log.take()
+        self.replicated = self.position
+        for batch in batches:
             if self.on_batch is not None:
                 self.on_batch(batch)
         if self.on_batch is None and self.safe < self.position:
@@ -717,7 +768,7 @@ cdef class Engine:
         self.compact()
         if self.expiring:
             self.expire_heads()
-        if self.turn_wanted:
+        if self.turn_wanted or self.touched_queues:
             self.end_turn()
 
     cdef int compact(self) except -1:
@@ -762,7 +813,9 @@ cdef class Engine:
         self.flush()
         self.letters.clear()
         self.refused.clear()
+        self.uncommitted.clear()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
+        self.changed = self.replicated = self.position      # nothing of what was taken over is known to be safe
         for queue in self.queues.values():
             queue.reset()
             if queue.timed:
@@ -792,6 +845,7 @@ cdef class Engine:
         self.expiring = []
         self.letters.clear()
         self.refused.clear()
+        self.uncommitted.clear()
         self.log.take()
         for queue in self.queues.values():
             queue.delivery_noted = False
@@ -865,6 +919,8 @@ cdef class Engine:
                         le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
             elif p[4] == OP_DELIVERED:
                 self.find_queue(le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
+            elif p[4] == OP_MARK:
+                pass
             elif p[4] == OP_CONFIG:
                 self.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
                                                                      le32(p) - RECORD_HEADER))

@@ -72,25 +72,28 @@ cdef int send_letter(Engine engine, tuple note) except -1:
 cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes exchange, bytes routing_key,
                   bytes header, bytes body, Queue moved_from=None) except -1:
     """Publishes the copy and removes the message, in one batch; a moved one (not a letter) may find no queue."""
-    cdef bint withhold = engine.withhold, whole = engine.log.whole
-    cdef uint64_t taken, before = engine.sequence, id = ring_at(&level.main, index).id
+    cdef bint whole = engine.log.whole
+    cdef uint64_t taken, id = ring_at(&level.main, index).id
+    cdef bint held = id >= level.barrier        # of a transaction that is not safe: the copy waits as well
     cdef size_t room = (4 * RECORD_HEADER + 128 + 4 * len(route.queues) + len(exchange) + len(routing_key) + len(header)
                         + len(body) + 16 * level.gone.count)
     engine.log.ensure(room)
     engine.log.whole = True
+    if held:
+        engine.hold_outputs(route.queues)
     try:
         taken = put(engine, route, exchange, routing_key, header, body)
         if not taken and moved_from is not None and engine.on_removed is not None:
             note_removal(engine, moved_from, ring_at(&level.main, level.locate(id, index)), "unroutable", False)
         send_refused(engine, -1)
-        engine.withhold = engine.withhold or engine.sequence > before   # not consumed: its confirm waits as any other
         engine.dequeue(level, level.locate(id, index))      # a copy pushed to this very queue may have moved it
         if level.gone.count:
             engine.log_queue_dequeues(level)
             level.gone.count = 0
     finally:
-        engine.withhold = withhold
         engine.log.whole = whole
+        if held:
+            engine.commit_outputs(engine.position, route.queues)
     return 0
 
 
@@ -107,11 +110,11 @@ cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key,
     return engine.enqueue(route, e, len(exrk), h, len(header), b, len(body))
 
 
-cdef bint refuses(Engine engine, Queue queue, size_t body_size) except -1:
-    """Whether it is full and says so; consumers that can take something make room first."""
-    if queue.rejects and queue.over(1, body_size) and queue.consumers:
+cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1:
+    """Whether it has no room for so many messages and says so; consumers that can take something make room first."""
+    if queue.rejects and queue.over(count, octets) and queue.consumers:
         engine.pump(queue)
-    return queue.rejects and queue.over(1, body_size)
+    return queue.rejects and queue.over(count, octets)
 
 
 cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint8_t* header, size_t header_size,
@@ -119,7 +122,7 @@ cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint
     """The route less the full queues that refuse (x-overflow reject-publish); what they refuse may be a dead letter."""
     cdef Queue queue
     cdef Route rest
-    full = [queue for queue in route.queues if refuses(engine, queue, body_size)]
+    full = [queue for queue in route.queues if refuses(engine, queue, 1, body_size)]
     if not full:
         return route
     for queue in full:
@@ -141,7 +144,7 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
     cdef Queue level
     for level in list(reversed(queue.levels)) if queue.levels is not None else [queue]:
         while moved < limit:
-            index = level.peek_ready()
+            index = level.first_ready()
             if index < 0 or ring_at(&level.main, index).id > last:
                 break
             if level.timed and level.expired(index, engine.now):
@@ -150,9 +153,9 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
                 continue
             content = content_at(level, index)
             to = route(content[0], content[1], content[2])
-            if to is None or (careful and [full for full in to.queues if refuses(engine, full, len(content[3]))]):
+            if to is None or (careful and [full for full in to.queues if refuses(engine, full, 1, len(content[3]))]):
                 return moved
-            if level.peek_ready() != index:     # a consumer took it, to make room
+            if level.first_ready() != index:    # a consumer took it, to make room
                 continue
             level.take(index)
             engine.inherited = expiry_of(level, index)

@@ -75,6 +75,8 @@ cdef class Queue:
     cdef Ranges returned                    # sorted indexes (low only) of requeued entries below next
     cdef Ranges gone                        # ids dequeued in this turn, not yet in the log
     cdef uint64_t gone_index
+    cdef uint64_t barrier                   # messages from this id on are not handed out; UNLIMITED = all are
+    cdef list barriers                      # one for each transaction whose outputs wait, oldest first
     cdef uint64_t delivered                 # highest id handed out
     cdef uint64_t delivered_logged
     cdef bint dirty                         # waits for the pump
@@ -96,7 +98,13 @@ cdef class Queue:
     cdef void set_delivered(self, uint64_t id) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int grow(self) except -1
-    cdef int64_t peek_ready(self) noexcept nogil
+    cdef int64_t first_ready(self) noexcept nogil
+    cdef inline int64_t peek_ready(self) noexcept nogil:
+        """The index of the message to hand out next, or -1."""
+        cdef int64_t index = self.first_ready()
+        return -1 if index >= 0 and ring_at(&self.main, index).id >= self.barrier else index
+    cdef int hold_from(self, uint64_t id) except -1
+    cdef int release_held(self) except -1
     cdef void take(self, uint64_t index) noexcept
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
     cdef int requeue(self, uint64_t index) except -1

@@ -9,6 +9,7 @@ Invariants
 * `ready` and `unacked` count exactly the entries of that state.
 * every READY entry lies at `next` or later, or its index is in `returned` (requeued ones, sorted).
 * an absolute index stays valid until `grow` compacts the ring; holders keep (id, index) and use `locate`.
+* messages from `barrier` on belong to transactions that are not safe, or came later: they are READY and not handed out.
 * `gone` holds what this turn dequeued; a range low..high there may be extended only by the ring's next entry, so
   "all of this queue's ids in low..high" is exactly what was dequeued, on the primary and on each backup.
 
@@ -140,7 +141,8 @@ cdef class Queue:
         self.name = name
         self.replicated = replicated
         self.consumers = []
-        self.max_count = self.max_bytes = self.ttl = UNLIMITED
+        self.max_count = self.max_bytes = self.ttl = self.barrier = UNLIMITED
+        self.barriers = []
         ring_init(&self.main)
         ring_init(&self.side)
 
@@ -270,8 +272,8 @@ cdef class Queue:
         self.main.tail = to
         self.gone_index = NOWHERE
 
-    cdef int64_t peek_ready(self) noexcept nogil:
-        """The index of the message to hand out next, or -1."""
+    cdef int64_t first_ready(self) noexcept nogil:
+        """The index of the first message that is ready, held back by a transaction or not; or -1."""
         if self.returned.count:
             return <int64_t>self.returned.items[0].low
         while self.next < self.main.tail:
@@ -280,8 +282,27 @@ cdef class Queue:
             self.next += 1
         return -1
 
+    cdef int hold_from(self, uint64_t id) except -1:
+        """Messages from `id` on are not handed out before the matching `release_held`."""
+        cdef Queue level
+        self.barriers.append(id)
+        self.barrier = self.barriers[0]
+        for level in self.levels or ():
+            level.hold_from(id)
+        return 0
+
+    cdef int release_held(self) except -1:
+        """The oldest transaction that holds messages back is safe.  After a change of role there may be none."""
+        cdef Queue level
+        if self.barriers:
+            del self.barriers[0]
+        self.barrier = self.barriers[0] if self.barriers else UNLIMITED
+        for level in self.levels or ():
+            level.release_held()
+        return 0
+
     cdef void take(self, uint64_t index) noexcept:
-        """READY -> UNACKED of what `peek_ready` answered."""
+        """READY -> UNACKED of what `peek_ready` or `first_ready` answered."""
         cdef Entry* e = ring_at(&self.main, index)
         if self.returned.count and self.returned.items[0].low == index:
             self.returned.count -= 1
@@ -428,6 +449,8 @@ cdef class Queue:
         if self.joining:
             self.merge()
         self.returned.count = self.gone.count = 0
+        self.barriers = []
+        self.barrier = UNLIMITED
         self.touched = self.dirty = False
         self.next = self.main.head
         if self.unacked or self.delivered:

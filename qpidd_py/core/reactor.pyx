@@ -199,6 +199,8 @@ cdef class Reactor(Transport):
                 return self.send_failed(c)
             c.output_start += went
             c.sent += went
+            if c.auto_channels:
+                c.settle_sent(c.sent)
             if c.output_start < c.output_end:
                 return self.wait_to_write(c)
         while c.out:

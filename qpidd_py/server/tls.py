@@ -43,6 +43,13 @@ def context(settings: SecuritySettings) -> ssl.SSLContext | None:
     return made
 
 
+def waiting(transport: asyncio.Transport) -> int:
+    """Octets of a TLS connection that the kernel has not got yet, encrypted or not."""
+    inner = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    encrypted: int = inner.get_write_buffer_size() if inner is not None else 0
+    return transport.get_write_buffer_size() + encrypted
+
+
 class TlsConnection(asyncio.Protocol):
     """Both the asyncio protocol and the session's `Transport`."""
 
@@ -88,10 +95,11 @@ class TlsConnection(asyncio.Protocol):
         if session is None or transport is None:
             return
         while self._writable:
-            output = session.connection.take_output()
+            output = session.connection.take_output(False)
             if not output:
                 break
             transport.write(output)
+        session.connection.left(waiting(transport))
 
     def disconnect(self) -> None:
         self._writable = True
@@ -106,10 +114,11 @@ class TlsConnection(asyncio.Protocol):
         return self._transport is None
 
     def look(self) -> None:
-        """Follow the core's wish to read or not."""
+        """Follow the core's wish to read or not, and tell it what has left."""
         session, transport = self._session, self._transport
         if session is None or transport is None:
             return
+        session.connection.left(waiting(transport))
         wanted = not session.connection.input_paused
         if wanted and not self._reading:
             transport.resume_reading()

@@ -74,7 +74,7 @@ def test_confirms_wait_for_safe(engine: Engine, client: MemoryClient) -> None:
     assert engine.waiting_confirms == 0
 
 
-def test_a_consumed_message_waits_for_nobody(engine: Engine, client: MemoryClient, queue: Queue) -> None:
+def test_an_acknowledged_message_waits_for_no_backup(engine: Engine, client: MemoryClient, queue: Queue) -> None:
     engine.on_batch = lambda batch: None
     client.channel.confirm_select()
     client.channel.consume(queue, "c", False, 0)
@@ -87,15 +87,16 @@ def test_a_consumed_message_waits_for_nobody(engine: Engine, client: MemoryClien
     assert confirms(client.turn()) == [(3, False)]
 
 
-def test_consumed_behind_one_that_waits_is_confirmed_alone_by_the_tick(engine: Engine, client: MemoryClient) -> None:
+def test_acknowledged_behind_one_that_waits_is_confirmed_alone_by_the_tick(engine: Engine, client: MemoryClient) -> None:
     other = engine.create_queue(2, "b", True)
     client.owner.routes[b"b"] = [other]
     engine.on_batch = lambda batch: None
     client.channel.confirm_select()
     client.publish(b"waits", "a")
     client.publish(b"consumed", "b")
-    client.channel.consume(other, "c", True, 0)
+    client.channel.consume(other, "c", False, 0)
     assert confirms(client.turn()) == []
+    client.send(Basic.Ack(1))
     engine.tick()
     engine.tick()
     assert confirms(client.turn()) == [(2, False)]
@@ -110,8 +111,10 @@ def test_a_message_in_two_queues_waits_though_one_has_consumed_it(engine: Engine
     client.owner.routes[b"both"] = queues
     engine.on_batch = lambda batch: None
     client.channel.confirm_select()
-    client.channel.consume(queues[0], "c", True, 0)
+    client.channel.consume(queues[0], "c", False, 0)
     client.publish(b"m", "both")
+    client.turn()
+    client.send(Basic.Ack(1))
     assert confirms(client.turn()) == []
     assert (queues[0].ready, queues[1].ready) == (0, 1)
 
@@ -120,7 +123,7 @@ def test_unroutable_and_local_publishes_keep_their_place_among_confirms(engine: 
     client.owner.routes[b"local"] = [engine.create_queue(9, "local", False)]
     engine.on_batch = lambda batch: None
     client.channel.confirm_select()
-    client.publish(b"m", "nowhere")
+    client.publish(b"m", "local")
     assert confirms(client.turn()) == [(1, False)]
     client.publish(b"waits", "a")
     client.publish(b"m", "nowhere")
@@ -218,8 +221,8 @@ def test_get(client: MemoryClient, queue: Queue) -> None:
     (_, ok), _, (_, body) = client.turn()
     assert (ok.delivery_tag, ok.message_count, ok.routing_key, body.value) == (1, 1, "a", b"m1")
     assert client.channel.get(queue, True)
-    assert (queue.ready, queue.unacked) == (0, 1)
     client.turn()
+    assert (queue.ready, queue.unacked) == (0, 1)
     client.send(Basic.Ack(2))
     assert client.owner.failures[0][1] == 406, "what was got with no-ack has nothing to acknowledge"
 
@@ -324,7 +327,7 @@ class TestTransactions:
         client.channel.tx_commit()
         client.turn()
         operations = [record[0] for record in records(batches[0][32:])]
-        assert operations == ["enqueue"] * 5 + ["dequeue", "delivered"]
+        assert operations == ["enqueue"] * 5 + ["dequeue"]
 
 
     def test_what_a_transaction_settles_is_not_confirmed_before_it_is_safe(

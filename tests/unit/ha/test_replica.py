@@ -127,6 +127,8 @@ class Broker:
         for _ in range(count):
             assert channel.get(self.queue, True)
         self.engine.end_turn()
+        connection.take_output()
+        self.engine.end_turn()
 
     def contents(self):
         self.queue.check()
