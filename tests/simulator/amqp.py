@@ -27,6 +27,7 @@ COMMIT_OK = 0x005A0015
 ROLLBACK_OK = 0x005A001F
 CONSUME_OK = 0x003C0015
 QOS_OK = 0x003C000B
+RETURN = 0x003C0032
 DELIVER = 0x003C003C
 ACK = 0x003C0050
 NACK = 0x003C0078
@@ -111,13 +112,22 @@ def consume(queue: str, tag: str) -> bytes:
 
 @cache
 def _publish_method(exchange: str, routing_key: str) -> bytes:
-    return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key))
+    return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=True))
 
 
 def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0) -> bytes:
-    properties = b"\x18\x00\x02" + bytes([priority]) if priority else b"\x10\x00\x02"
+    id = message_id(body.partition(b"|")[0].decode()).encode()
+    properties = b"\x18\x80\x02" + bytes([priority]) if priority else b"\x10\x80\x02"
+    properties += bytes([len(id)]) + id
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
     return _publish_method(exchange, routing_key) + frame(2, 1, header) + (frame(3, 1, body) if body else b"")
+
+
+def message_id(name: str) -> str:
+    """The property of the copy `p1.17@2`: its producer and attempt, and its number, so that many make one run."""
+    producer, _, rest = name.partition(".")
+    number, _, attempt = rest.partition("@")
+    return f"{producer}@{attempt}:{number}" if attempt else name
 
 
 def ack(tag: int, multiple: bool = False) -> bytes:

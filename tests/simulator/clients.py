@@ -112,6 +112,7 @@ class Client:
         end.close()
         if self.opened:
             self.scheduler.log(self.name, f"loses {self.broker.name}: {reason}")
+            self.simulation.tap.lost(self, reason)
         self.opened = False
         self._life += 1
         self._deliver = None
@@ -121,6 +122,7 @@ class Client:
 
     def _received(self, data: bytes) -> None:
         for event in self._connection.feed(data):
+            self.simulation.tap.received(self, event)
             if isinstance(event, MethodReceived):
                 self._method(event.payload)
             elif isinstance(event, ContentReceived):
@@ -143,6 +145,7 @@ class Client:
         self.opened = True
         self.ballot = self.broker.node.persisted.ballot
         self.scheduler.log(self.name, f"connected to {self.broker.name}")
+        self.simulation.tap.opened(self)
         self._to_send = deque(self.greeting())
         pipelined = self.rng.random() < 0.3
         for octets, _ in list(self._to_send) if pipelined else [self._to_send[0]]:
@@ -160,6 +163,7 @@ class Client:
         self.later(0.3, self._tick)
 
     def send(self, octets: bytes) -> None:
+        self.simulation.tap.sent(self, octets)
         self._connection.handshake.write(octets)
 
     def flush(self) -> None:
@@ -188,7 +192,7 @@ class Client:
             self.send(amqp.flow_ok(bool(payload[4])))
         elif method in (amqp.BLOCKED, amqp.UNBLOCKED):
             self.asked_to_pause(amqp.BLOCKED, method == amqp.BLOCKED)
-        else:
+        elif method != amqp.RETURN:  # for no queue; it is confirmed as any other
             self.method(method, payload)
 
     def _content(self, event: ContentReceived) -> None:

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from tests.simulator import report as reports
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.plan import plan
+from tests.simulator.scenario import Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.simulation import Simulation
 
@@ -28,6 +30,8 @@ class Work:
     mode: str = ""
     faults: tuple[str, ...] = ()
     mutant: str = ""
+    analysed: bool = False
+    """The analysis judges each run, too (`report.py`)."""
 
     def broken(self) -> AbstractContextManager[None]:
         """The HA core as the mutant has it."""
@@ -53,17 +57,25 @@ class Report:
 
 def run_seed(seed: int, work: Work) -> Report:
     """The mutant must have been applied."""
-    simulation = Simulation(plan(seed, work.mode, work.faults))
-    report = Report(1)
-    try:
-        simulation.run()
-    except Violation as violation:
-        report.failures.append((seed, str(violation)))
+    simulation, wrong = _judged(plan(seed, work.mode, work.faults), work.analysed)
+    report = Report(1, [(seed, wrong)] if wrong else [])
     report.counts.update(simulation.history.counts)
     report.counts["steps"] += simulation.scheduler.steps
     report.counts[f"mode {simulation.scenario.mode}"] += 1
     report.slowest = (simulation.repair_time, seed)
     return report
+
+
+def _judged(scenario: Scenario, analysed: bool) -> tuple[Simulation, str]:
+    """The run, and what is wrong with it."""
+    if analysed:
+        return reports.judged(scenario)
+    simulation = Simulation(scenario)
+    try:
+        simulation.run()
+    except Violation as violation:
+        return simulation, str(violation)
+    return simulation, ""
 
 
 def run_chunk(seeds: Sequence[int], work: Work) -> Report:
