@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | torture | soak | pacemaker | docker | venv | build | clean
+# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | torture | soak | pacemaker | fresh | docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
 
@@ -25,7 +25,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate torture soak pacemaker docker venv build clean install uninstall stage package completion
+.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate torture soak pacemaker fresh docker venv build clean install uninstall stage package completion
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -74,6 +74,10 @@ torture: $(BUILT)
 pacemaker: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
 	QPIDD_LONG=1 $(PY) -m pytest -q tests/pacemaker $(PYTEST_OPTIONS)
+
+# The last commit on a new Debian in a chroot: does `make` bring what the tests need?  (root, debootstrap; 20 minutes)
+fresh:
+	@bash tools/in_a_chroot.sh $(PYTEST_OPTIONS)
 
 # The image, and its test with three containers: wants a Docker engine (DOCKER_HOST), see packaging/docker/README.md.
 docker: $(BUILT)

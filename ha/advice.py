@@ -23,7 +23,7 @@ def advise(me: View, survey: Survey) -> str:
     silent = [address for address, outcome in survey.outcomes.items() if outcome is Outcome.SILENT]
     if not newest.version and not any(view.epoch for view in views):
         return f"the cluster is new: promote one broker{_unheard(silent)}"
-    whole = [view for view in views if view.whole and view.id in newest]
+    whole = [view for view in views if view.whole and newest.lists(view.member)]
     if whole:
         best = min(whole, key=_rank)
         return f"no primary answers: promote {best.member}, which holds every confirmed message{_unheard(silent)}"

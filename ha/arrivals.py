@@ -7,6 +7,7 @@ What is decided here costs at most the link; who counts is decided by `roster.py
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ha.catchup import Plan
@@ -15,6 +16,7 @@ from ha.environment import Json
 from ha.membership import Member
 from ha.peer import Peer, Phase
 from ha.protocol import VERSION, Kind, decode_control, decode_held, encode_control, encode_held, encode_snapshot, need
+from ha.twins import REMEDY, Meetings, place
 from qpidd_py.core import Catchup
 from qpidd_py.errors import LinkError
 
@@ -29,6 +31,7 @@ class Arrivals:
         self._primary = primary
         self._node = primary.node
         self._env = primary.node.env
+        self._meetings = Meetings(lambda peer, number: self.control(peer, "alive", number=number), self._refuse_twin)
 
     def on_control(self, peer: Peer, position: int, body: bytes) -> None:
         """Raises LinkError when the backup broke the protocol, as all handlers here."""
@@ -39,6 +42,8 @@ class Arrivals:
             self.begin(peer)
         elif op == "complete" and peer.phase is Phase.CLOSING:
             self._completed(peer)
+        elif op == "alive":
+            self._meetings.answered(peer, fields.get("number"))
         elif op == "still-there":
             self.control(peer, "still-there", number=fields.get("number"))
         elif op == "refused":
@@ -48,11 +53,45 @@ class Arrivals:
 
     def _hello(self, peer: Peer, fields: Json) -> None:
         node = self._node
-        peer.member = Member.from_json(fields)
+        member = Member.from_json(fields)
         ballot = need(fields, "epoch", int), need(fields, "leader", str)
         if ballot > node.persisted.ballot:
-            node.depose(ballot, f"{peer.member} has granted epoch {ballot[0]}", "")
+            node.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
+        elif member.id == node.id and not member.same_life(node.member):
+            self._refuse(peer, member, node.member)
+        elif first := self._primary.elsewhere(peer, member):
+            # Another life has that link.  Until one of the two is known to be dead, or both to live, nobody loses it.
+            self._meetings.begin(first, peer, fields)
+        else:
+            peer.member = member
+            self._welcome(peer, fields)
+
+    def left(self, peer: Peer) -> None:
+        """This link has ended: whoever has waited for its place says hello again."""
+        for second, hello in self._meetings.left(peer):
+            self._env.after(0.0, partial(self._hello_again, second, hello))
+
+    def _hello_again(self, peer: Peer, fields: Json) -> None:
+        link = peer.link
+        if self._primary.stopped or link is None or peer.phase is not Phase.HELLO:
             return
+        try:
+            self._hello(peer, fields)
+        except LinkError as error:
+            self._node.break_link(link, error)
+
+    def _refuse_twin(self, first: Peer, second: Peer, fields: Json) -> None:
+        self._refuse(second, Member.from_json(fields), first.member)
+
+    def _refuse(self, peer: Peer, twin: Member, other: Member) -> None:
+        """Its broker ends itself; this link would come again and again."""
+        self._node.sightings.seen(twin, other, "it is refused")
+        reason = f"{self._node.member} has a link to {place(other)}, which lives and has our identity {twin.id[:8]}"
+        self.control(peer, "refused", reason=f"{reason}; {REMEDY}", twin=True)
+        self._primary.send_away(peer)
+
+    def _welcome(self, peer: Peer, fields: Json) -> None:
+        node = self._node
         self._check_hello(peer, fields)
         peer.whole, peer.state = need(fields, "whole", bool), str(fields.get("state", ""))
         self._primary.take_place(peer, need(fields, "position", int))
@@ -138,6 +177,7 @@ class Arrivals:
         assert plan is not None
         peer.phase, peer.plan = Phase.COMPLETE, None
         peer.target = self._primary.seal()
+        self._primary.completed(peer)
         seconds = self._env.now() - peer.started
         attrs = {"slices": plan.slices, "octets": plan.octets, "seconds": round(seconds, 6)}
         self._env.event("catchup_end", peer=str(peer.member), last_pos=plan.cut, attrs=attrs)

@@ -195,12 +195,23 @@ class Backup(Role):
         op, fields = decode_control(body)
         if op == "still-there":
             self._on_still_there(joining, fields)
+        elif op == "alive":
+            joining.control("alive", number=fields.get("number"))
         elif op == "refused":
-            reason = str(fields.get("reason"))
-            self._finder.refused(reason)
-            raise LinkError(f"refused: {reason}")
+            self._on_refused(str(fields.get("reason")), bool(fields.get("twin")))
         else:
             joining.on_control(op, fields)
+
+    def _on_refused(self, reason: str, twin: bool) -> None:
+        """A copy of a data directory has just been started and holds nothing.  One that holds something may be the
+        original, whose place the copy has taken: it stays, and gets in when the copy was stopped."""
+        if twin and not self.node.ever_whole:
+            self.node.end(reason)
+            return
+        if twin:
+            self.trouble = reason
+        self._finder.refused(reason)
+        raise LinkError(f"refused: {reason}")
 
     def batches(self, link: Link, position: int) -> None:
         """Live batches were applied; say so, once for all that came with one read."""
@@ -226,7 +237,7 @@ class Backup(Role):
             self.node.whole = True
             if self.node.state is not State.READY:
                 self.node.set_state(State.READY)
-        elif self.node.id not in membership.in_sync:
+        elif not membership.in_sync.lists(self.node.member):
             self.not_listed()
 
     # ---- what Joining tells (`joining.Joiner`) --------------------------------------------------------------------
@@ -276,8 +287,9 @@ class Backup(Role):
         """`silent`: the primary has not hung up; it was not heard any more."""
         self._doubt = self._doubt or not silent
         self._hushed = self.leader.address if silent and self.leader is not None else ""
-        self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
-        self.env.event("primary_lost", peer=str(self.leader), reason=reason, last_pos=self.position)
+        if self._joining is not None and self._joining.primary:  # else it has never let us in
+            self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
+            self.env.event("primary_lost", peer=str(self.leader), reason=reason, last_pos=self.position)
         self._leave()
         self._finder.lost()
 

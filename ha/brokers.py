@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ha.environment import Json
 from ha.membership import InSync
 from ha.primary import Primary
-from ha.safety import Safety
+from ha.safety import Safety, fragile, too_few
 from ha.status import State
 from qpidd_py.config import address as parse_address
 from qpidd_py.errors import ConfigError, LinkError
@@ -38,9 +38,8 @@ def changed(in_sync: InSync, safety: Safety, action: str, address: str, own: str
         raise LinkError(f"{address} is the primary: relocate it first")
     else:
         after = tuple(broker for broker in brokers if broker != address)
-    if safety.mode == "quorum" and len(after) < 2:
-        # It could not be left again: of two brokers one would be in sync, which is no majority.
-        raise LinkError(f"{after[0]} would be the only member, two are needed for a quorum; add another one first")
+    if reason := too_few(safety.mode, after):
+        raise LinkError(f"{action} {address}: {reason}; add another one first")
     after_set = in_sync.change_brokers(after, address if action == "remove" else "")
     for member in after_set.members:
         if member.address not in after:
@@ -82,6 +81,8 @@ class Brokers:
             reply(self._answer())
             return
         node.env.log("notice", f"{action} {address}: the members become {', '.join(brokers)}")
+        if warning := fragile(node.safety.mode, brokers):
+            node.env.log("warning", warning)
         removed = address if action == "remove" else ""
         roster.change_brokers(brokers, removed, lambda: self._when_safe(role, reply))
 

@@ -85,13 +85,15 @@ def grant(me: View, claim: ClaimRequest) -> str:
     """
     if claim.ballot < me.ballot:
         return f"{me.member} has seen epoch {me.epoch}, claimed is {claim.epoch}"
-    if claim.force or claim.ballot == me.ballot:
+    if claim.force:
         return ""
+    # Also for a ballot that is ours already: we may have learned of it without having granted it.
     if me.in_sync.key > claim.base.key:
         return f"{me.member} knows in-sync set {me.in_sync.key}, the claim is based on {claim.base.key}"
-    if not claim.whole and me.whole and me.id in claim.base:
+    if not claim.whole and me.whole and claim.base.lists(me.member):
         return f"{me} is a whole member of the in-sync set, and the claimant is not"
-    ahead = me.state is State.READY and me.whole and me.id in claim.base and me.position > claim.position
+    listed = me.whole and claim.base.lists(me.member)
+    ahead = me.state is State.READY and listed and me.position > claim.position
     if ahead and not claim.behind:
         return f"{me} is ahead of position {text(claim.position)}"
     return ""
@@ -109,7 +111,9 @@ def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
 
 
 def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safety: Safety) -> str:
-    """The second step's verdict: why the claim has failed; the empty text: it stands."""
+    """The second step's verdict: why the claim has failed; the empty text: it stands.
+
+    A vote counts once for each listed address and once for each id: two brokers with one identity have one."""
     voters = safety.voters(claim.base)
     granted = {me.id} if me.address in voters else set()
     for address, answer in answers.items():

@@ -1,6 +1,6 @@
 """Who may connect to whom, decided when an AMQP connection has just become open.
 
-own id                     refused, by everyone: a broker has connected to itself
+own id and instance        refused, by everyone: a broker has connected to itself
 qpid.ha-admin              let in, by everyone
 any client                 let in by a primary unless that is isolated; a backup refuses it and names the primary, as
                            clients reach it (`public_url.py`)
@@ -33,7 +33,7 @@ class Rejection:
 def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejection | None:
     """None lets the connection in."""
     backup = properties.get(BACKUP)
-    if isinstance(backup, Mapping) and backup.get("id") == node.id:
+    if isinstance(backup, Mapping) and (backup.get("id"), backup.get("instance", "")) == (node.id, node.instance):
         return Rejection(ReplyCode.CONNECTION_FORCED, f"CONNECTION_FORCED - {node.member} has connected to itself")
     if properties.get(ADMIN):
         return None

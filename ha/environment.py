@@ -204,6 +204,10 @@ class Environment(Protocol):
         """Close every client connection with `connection.close`; links stay, and administrators without messages."""
         ...
 
+    def end(self, reason: str) -> None:
+        """End this process with the exit code for a broker that cannot be part of its cluster (3)."""
+        ...
+
     def event(self, kind: str, **fields: object) -> None:
         """A structured event, for the reports (`events.py`)."""
         ...

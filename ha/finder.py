@@ -134,27 +134,30 @@ class Finder:
 
     def _answered(self, attempt: int, answer: Answer) -> bool:
         """One of them.  Is it the primary?"""
+        node = self._node
         try:
             view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
         except LinkError:
             return False
-        if view is None or view.id == self._node.id or attempt != self._attempt:
+        if view is None or attempt != self._attempt or (view.id, view.instance) == (node.id, node.instance):
             return False
-        self.heard.append(view)
-        self._node.candidacy.look()
+        if view.id != node.id:
+            self.heard.append(view)
+        node.candidacy.look()
         return self._would_follow(view)
 
     def _would_follow(self, view: View) -> bool:
         node = self._node
-        known = view.ballot >= node.persisted.ballot and view.id != node.id
+        known = view.ballot >= node.persisted.ballot
         return view.state.is_primary and known and node.is_broker(node.settings.address, view.in_sync)
 
     def _surveyed(self, answers: dict[str, Answer]) -> None:
         """Never called in a pause, which cancels the round."""
         self._round = None
-        survey = Survey.of(self._node.id, answers)
-        primaries = [view for view in survey.views if self._would_follow(view)]
-        self.survey = None if primaries else self._of_the_cluster(answers)
+        survey = self._node.survey(answers)
+        # A primary that is our twin, too: it has to tell us, and then this broker ends.
+        primaries = [view for view in (*survey.views, *survey.twins) if self._would_follow(view)]
+        self.survey = None if any(view.leads for view in primaries) else self._of_the_cluster(answers)
         if primaries:
             self._connect(max(primaries, key=lambda view: view.ballot).address)
         elif told := self._told(survey):
@@ -169,7 +172,7 @@ class Finder:
         if any(address not in answers for address in members):
             self._delay = FIRST_DELAY
             return None
-        return Survey.of(self._node.id, {address: answers[address] for address in members})
+        return self._node.survey({address: answers[address] for address in members})
 
     def _told(self, survey: Survey) -> str:
         """A primary that others follow and that we did not ask: it may have become a member after our list was made."""
@@ -184,8 +187,7 @@ class Finder:
         attempt = self._attempt
         self.stage = Stage.CONNECTING
         view = self._node.view()
-        about: dict[str, object] = {"id": view.id, "name": view.name, "address": view.address}
-        about.update(state=view.state.value, epoch=view.epoch)
+        about: dict[str, object] = {**view.member.to_json(), "state": view.state.value, "epoch": view.epoch}
         timeout = self._node.settings.dead_after
         self._env.connect(address, {"qpid.ha-backup": about}, timeout, lambda end: self._connected(attempt, end))
 

@@ -244,7 +244,7 @@ class Joining:
         node.persist(in_sync=in_sync)
         self.step, self.live = Step.SYNCING, cut
         self._joiner.admitted()
-        if node.id not in in_sync:
+        if not in_sync.lists(node.member):
             self._joiner.not_listed()
             self._staging.all()
             self.link.hold_batches(False)

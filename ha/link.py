@@ -42,9 +42,11 @@ LEVELS: Final = {
 
 
 class ClusterEnvironment:
-    """What `environment.Environment` asks for; `node` is set by the plug-in right after both exist."""
+    """What `environment.Environment` asks for; `node` and `fail` are set by the plug-in right after both exist."""
 
     node: Node
+    fail: Callable[[str], None]
+    """Ends the process, with the reason."""
 
     def __init__(
         self,
@@ -140,6 +142,9 @@ class ClusterEnvironment:
             # Who has not sent connection.open yet is judged by `admit` when it does.
             if session.opened and session.link is None and (not session.admin or session.holds_messages):
                 session.close(code, text)
+
+    def end(self, reason: str) -> None:
+        self.fail(reason)
 
     def event(self, kind: str, **fields: Any) -> None:
         if self.events is not None:

@@ -33,21 +33,32 @@ from qpidd_py.errors import InvariantError, LinkError
 
 @dataclass(frozen=True, order=True)
 class Member:
-    """A broker as others know it.  The id decides; name and address (HOST:PORT) are for people and for connecting."""
+    """A broker as others know it.  The id decides; name and address (HOST:PORT) are for people and for connecting.
+
+    `instance` names one life of the process: what is held in memory belongs to it, and a copied data directory has the
+    id but never the instance (`twins.py`).  Empty: not known, from a broker that does not say it."""
 
     id: str
     name: str = field(default="", compare=False)
     address: str = field(default="", compare=False)
+    instance: str = field(default="", compare=False)
+
+    def same_life(self, other: Member) -> bool:
+        """Is that the same process, for all that is known?"""
+        known = self.instance and other.instance
+        return self.id == other.id and (not known or self.instance == other.instance)
 
     def to_json(self) -> dict[str, str]:
-        return {"id": self.id, "name": self.name, "address": self.address}
+        known = {"instance": self.instance} if self.instance else {}
+        return {"id": self.id, "name": self.name, "address": self.address, **known}
 
     @classmethod
     def from_json(cls, value: Any) -> Member:
         """Raises LinkError when a peer sent something else."""
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str) or not value["id"]:
             raise LinkError(f"not a member: {value!r:.80}")
-        return cls(value["id"], str(value.get("name", "")), str(value.get("address", "")))
+        name, address, instance = (str(value.get(field, "")) for field in ("name", "address", "instance"))
+        return cls(value["id"], name, address, instance)
 
     def __str__(self) -> str:
         return self.name or self.address or self.id[:8]
@@ -77,6 +88,10 @@ class InSync:
 
     def __contains__(self, id: object) -> bool:
         return id in self.ids
+
+    def lists(self, broker: Member) -> bool:
+        """Is this very process a member?  Another life under the same id does not hold what the member holds."""
+        return any(member.same_life(broker) for member in self.members)
 
     def grow(self, member: Member) -> InSync:
         """The next version, with this member (once)."""

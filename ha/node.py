@@ -14,7 +14,7 @@ Invariants:  state is recovering or active  <=>  role is Primary;  ballot and in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +33,12 @@ from ha.public_url import public_address
 from ha.relocation import Relocation, choose
 from ha.requests import NodeRequests, Reply
 from ha.role import Role
-from ha.safety import Safety
+from ha.safety import Safety, fragile
 from ha.settings import NodeSettings
 from ha.status import State, check_transition
 from ha.survey import Round
 from ha.takeover import Takeover
+from ha.twins import REMEDY, Sightings, place
 from ha.view import Survey, View
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import InvariantError, LinkError, ReplyCode
@@ -47,9 +48,17 @@ class Node:
     """The HA core of one broker; `environment.py` says who calls what."""
 
     def __init__(
-        self, settings: NodeSettings, engine: Engine, configuration: Configuration, env: Environment, state: HaState
+        self,
+        settings: NodeSettings,
+        engine: Engine,
+        configuration: Configuration,
+        env: Environment,
+        state: HaState,
+        instance: str = "",
     ) -> None:
+        """`instance`: a name of this life of the process that no other life has, also not one under the same id."""
         self.settings = settings
+        self.instance = instance
         self.engine = engine
         self.configuration = configuration
         self.env = env
@@ -67,6 +76,7 @@ class Node:
         self._heard = InSync()  # the newest set that anybody has told us of; good for finding brokers, not for deciding
         self._sampled_at = -1.0
         self._sampled = (0, 0)
+        self.sightings = Sightings(env)
         self.requests = NodeRequests(self)
         self.candidacy = Candidacy(self)
         self.role: Role = Backup(self)
@@ -83,7 +93,12 @@ class Node:
 
     @property
     def member(self) -> Member:
-        return Member(self.id, self.settings.name, self.settings.address)
+        return Member(self.id, self.settings.name, self.settings.address, self.instance)
+
+    @property
+    def ever_whole(self) -> bool:
+        """Has this process held everything at some time?  Then it may have what nobody else has."""
+        return self.whole or bool(self.acknowledged or self.led)
 
     def view(self) -> View:
         """What we say of ourselves when we are asked."""
@@ -100,6 +115,8 @@ class Node:
             self.role.primary_address,
             self.role.doubt,
             self.role.stood,
+            self.safety.mode == "quorum" and bool(self.role.isolation),
+            self.instance,
         )
 
     @property
@@ -129,6 +146,10 @@ class Node:
         """`others` by the newest set that we have or were told of."""
         return self.others(max(self.persisted.in_sync, self._heard, key=lambda in_sync: in_sync.key))
 
+    def survey(self, answers: Mapping[str, Answer]) -> Survey:
+        """What these answers say of the others."""
+        return Survey.of(self.id, answers, self.instance)
+
     def persist(self, **changes: Any) -> None:
         """Change the vote or the set; it is on disk when this returns."""
         state = self.persisted.advance(**changes)
@@ -152,6 +173,8 @@ class Node:
 
     def start(self) -> None:
         """Become a member: joining, until a primary is found or we are promoted."""
+        if warning := fragile(self.safety.mode, self.brokers):
+            self.env.log("warning", warning)
         self.set_state(State.JOINING)
         self.role.start()
         self.env.after(self.settings.heartbeat / 4, self._tick)
@@ -160,6 +183,11 @@ class Node:
         """A clean end of the process."""
         self.stopped = True
         self.role.stop()
+
+    def end(self, reason: str) -> None:
+        """This broker cannot be part of the cluster as it is: the process ends, and says why."""
+        self.stop()
+        self.env.end(reason)
 
     def _tick(self) -> None:
         if self.stopped:
@@ -190,13 +218,16 @@ class Node:
         addresses: Iterable[str] | None = None,
     ) -> Round:
         """Ask every other broker for its view.  Our ballot goes with the question: a primary below it is deposed."""
-        asker = {"id": self.id, "epoch": self.epoch, "leader": self.persisted.leader}
+        asker = {"epoch": self.epoch, "leader": self.persisted.leader, **self.member.to_json()}
 
         def finish(answers: dict[str, Answer]) -> None:
             for address, answer in answers.items():
-                if answer.result.get("id") == self.id:
+                if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
                     self.set_address(address)  # we have asked ourselves: so that is where others reach us
-            sets = [self._heard, *(view.in_sync for view in Survey.of(self.id, answers).views)]
+            survey = self.survey(answers)
+            for twin in survey.twins:
+                self.sightings.seen(twin.member, self.member, "it answers our questions")
+            sets = [self._heard, *(view.in_sync for view in survey.views)]
             self._heard = max(sets, key=lambda in_sync: in_sync.key)
             done(answers)
 
@@ -212,18 +243,18 @@ class Node:
         try:
             self.role.frame(link, kind, position, body)
         except LinkError as error:
-            self._break(link, error)
+            self.break_link(link, error)
 
     def link_batches(self, link: Link, position: int) -> None:
         try:
             self.role.batches(link, position)
         except LinkError as error:
-            self._break(link, error)
+            self.break_link(link, error)
 
     def link_closed(self, link: Link, reason: str) -> None:
         self.role.closed(link, reason)
 
-    def _break(self, link: Link, error: LinkError) -> None:
+    def break_link(self, link: Link, error: LinkError) -> None:
         """The peer's fault costs the link."""
         self.env.log("warning", f"replication link closed: {error}")
         link.close()
@@ -309,9 +340,14 @@ class Node:
 
     def claimed(self, claim: ClaimRequest) -> Json:
         """Another broker claims an epoch; what we answer is on disk before we answer it."""
-        if claim.claimant.id == self.id:
+        if claim.claimant.id == self.id and claim.claimant.instance == self.instance:
             return {"granted": True, "reason": "", "id": self.id, "epoch": self.epoch}
-        reason = grant(self.view(), claim)
+        if claim.claimant.id == self.id:
+            # It has a copy of our vote.  Given twice, one vote would make two majorities that do not meet.
+            self.sightings.seen(claim.claimant, self.member, "its claim is denied")
+            reason = f"{place(self.member)} lives and has the claimant's identity; {REMEDY}"
+        else:
+            reason = grant(self.view(), claim)
         if not reason:
             if isinstance(self.role, Primary):
                 self.depose(claim.ballot, f"{claim.claimant} claims epoch {claim.epoch}", claim.claimant.address)

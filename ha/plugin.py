@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ha.cluster_hooks import ClusterHooks
 from ha.connector import split_address
@@ -29,6 +30,7 @@ from ha.shutdown import is_last, may_stop
 from ha.standalone import Standalone
 from ha.state_file import NAME as STATE_FILE
 from ha.state_file import FileDirectory, StateFileError, stored
+from ha.twins import with_new_identity
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
@@ -40,6 +42,10 @@ from qpidd_py.plugins import PluginHost
 
 if TYPE_CHECKING:
     from qpidd_py.broker.session import Session
+
+log = logging.getLogger("ha")
+EXIT_TWIN: Final = 3
+"""Exit code of a broker that cannot be part of its cluster (`qpidd_py.__main__`)."""
 
 
 def load() -> HaPlugin:
@@ -149,14 +155,16 @@ class HaPlugin:
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         if settings.public_url:
             host.broker.server_properties[SERVER_PROPERTY] = settings.public_url
-        node = Node(settings, host.engine, VHostConfiguration(host.broker), env, load_state(state_file))
+        state, changed = identified(load_state(state_file), options.new_identity)
+        node = Node(settings, host.engine, VHostConfiguration(host.broker), env, state, uuid.uuid4().hex)
         env.node = node
+        env.fail = lambda reason: host.fail(reason, EXIT_TWIN)
         if (store := registry_store(options)) is not None:
             env.registry = RegistryWorker(host.loop, store)
         directory = host.data_dir / "events" if host.data_dir is not None else None
         limit = options.ha_events_limit
         env.events = EventLog(directory, host.name, lambda: node.epoch, options.ha_cluster_name, limit)
-        if state_file is not None and not state_file.exists():
+        if changed:
             env.persist(node.persisted)
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
@@ -302,14 +310,25 @@ def registry_store(options: HaSettings) -> Store | None:
     return FileRegistry(options.ha_registry_file) if options.ha_registry_file is not None else None
 
 
-def load_state(path: Path | None) -> HaState:
-    """What we must not forget; a new identity when there is no file.  Raises ConfigError for one that is damaged:
-    to go on without our vote could make two primaries."""
+def load_state(path: Path | None) -> HaState | None:
+    """What we must not forget; None when there is no file.  Raises ConfigError for one that is damaged: to go on
+    without our vote could make two primaries."""
     try:
         state = None if path is None else stored(FileDirectory(path.parent))
     except (OSError, StateFileError) as error:
         raise ConfigError(f"{path} cannot be used: {error}") from error
-    return state or HaState(id=uuid.uuid4().hex)
+    return state
+
+
+def identified(state: HaState | None, new_identity: bool) -> tuple[HaState, bool]:
+    """The state to go on with, and whether it has to be stored."""
+    id = uuid.uuid4().hex
+    if state is None:
+        return HaState(id), True
+    if not new_identity:
+        return state, False
+    log.warning("new identity %s, it was %s; start without --new-identity from now on", id[:8], state.id[:8])
+    return with_new_identity(state, id), True
 
 
 def own_address(brokers: Iterable[str], listening: Iterable[Address]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ha.arrivals import Arrivals
 from ha.environment import Json, Link
+from ha.failing import FailingLinks
 from ha.lag import Lags
 from ha.losses import Losses
 from ha.membership import Member
@@ -56,6 +57,7 @@ class Primary(Role):
         self._lags = Lags(self.env, self.engine)
         self._observer = Observer(self)
         self._removals = Removals(self.env, self.engine)
+        self._failing = FailingLinks(node)
         self._slow = SlowBackups(node, BACKLOG_HIGH, BACKLOG_LOW, self._drop_slow)
         self._looked = now
         self._last_tick = now
@@ -175,7 +177,23 @@ class Primary(Role):
 
     def refusal(self, peer: Peer) -> str:
         """Why this backup may not connect yet; empty if it may."""
-        return self._slow.refusal(peer.id, self.env.now())
+        now = self.env.now()
+        return self._slow.refusal(peer.id, now) or self._failing.refusal(peer.id, now)
+
+    def completed(self, peer: Peer) -> None:
+        """It has taken over everything up to the cut."""
+        self._failing.completed(peer.id)
+
+    def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
+        """Another life of this broker that has a link."""
+        linked = (other for other in self._links.values() if other is not peer and other.id == member.id)
+        return next((other for other in linked if not other.member.same_life(member)), None)
+
+    def send_away(self, peer: Peer) -> None:
+        """It was told why."""
+        if peer.link is not None:
+            peer.link.close()
+        self._forget_link(peer)
 
     def take_place(self, peer: Peer, position: int) -> None:
         """What we knew of this broker from before: an old link, a place in the set."""
@@ -187,7 +205,7 @@ class Primary(Role):
         if old is None:
             return
         self._losses.back(peer.id)
-        if old.reported and position < old.acked:
+        if not peer.member.same_life(old.member) or (old.reported and position < old.acked):
             peer.whole = False
         if peer.whole:
             self.roster.keep_place(peer, old)
@@ -218,12 +236,15 @@ class Primary(Role):
         peer = self._links.get(link)
         if peer is None:
             return
+        now = self.env.now()
+        self._failing.broke(peer, now)
         self._forget_link(peer)
         if peer.id:
             self.env.log("warning", f"backup {peer.member} is lost: {reason}")
             self.env.event("backup_lost", peer=str(peer.member), reason=reason, last_pos=peer.acked)
         held = self.roster.find(peer.id)
         if held is not None and held.link is None:
+            held.dropped = held.dropped or self._failing.is_due(held, now)
             self._losses.lost(held, silent)
 
     def _drop_slow(self, peer: Peer, reason: str) -> None:
@@ -235,11 +256,10 @@ class Primary(Role):
 
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Who is no member of the cluster any more, and whose removal is safe, is sent away."""
-        for link, peer in list(self._links.items()):
+        for peer in list(self._links.values()):
             if peer.id and peer.id not in counting and not self.node.is_broker(peer.member.address):
                 self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
-                link.close()
-                self._forget_link(peer)
+                self.send_away(peer)
 
     def _forget_link(self, peer: Peer) -> None:
         link = peer.link
@@ -249,6 +269,7 @@ class Primary(Role):
                 self._live.remove(link)
         peer.link, peer.plan, peer.phase = None, None, Phase.AWAY
         peer.lost_at = self.env.now()
+        self._arrivals.left(peer)
 
     def _backup_timeout(self) -> None:
         """Expected backups that have not even connected are treated as lost."""
@@ -346,8 +367,9 @@ class Primary(Role):
         return bool(self._throttled)
 
     def linked(self, brokers: Iterable[str]) -> int:
-        """How many of these have said hello and are connected."""
-        return sum(peer.phase is not Phase.HELLO and peer.member.address in brokers for peer in self._links.values())
+        """How many of these have said hello and are connected, by links that do not break all the time."""
+        found = [peer for peer in self._links.values() if peer.phase is not Phase.HELLO]
+        return sum(peer.member.address in brokers and not self._failing.fails(peer.id) for peer in found)
 
     @property
     def isolation(self) -> str:

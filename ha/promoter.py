@@ -96,7 +96,7 @@ class Promoter:
         silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
         if asked.over or not silent <= node.role.hushed:
             return
-        survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
+        survey = node.survey(_of_the_cluster(answers, node.latest()))
         verdict = self._decide(survey)
         proven = node.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
         if isinstance(verdict, Claim) and verdict.whole and proven:
@@ -113,7 +113,7 @@ class Promoter:
     @staticmethod
     def _is_primary(answer: Answer) -> bool:
         try:
-            return answer.outcome is Outcome.ANSWERED and View.from_json(answer.result).state.is_primary
+            return answer.outcome is Outcome.ANSWERED and View.from_json(answer.result).leads
         except LinkError:
             return False
 
@@ -123,7 +123,7 @@ class Promoter:
             # Somebody knows a newer list than we: those who came after ours was made may hold more, and they vote.
             self._ask(untold, answers)
             return
-        self._survey = Survey.of(node.id, _of_the_cluster(answers, node.latest()))
+        self._survey = node.survey(_of_the_cluster(answers, node.latest()))
         if isinstance(verdict := self._decide(self._survey), Refuse):
             self._end(verdict.text)
             return
@@ -178,17 +178,20 @@ class Promoter:
 
     def _denied(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> str:
         """Has somebody gone on without us between the two steps?  The registry knows it for certain, else every broker
-        that may have acknowledged a newer set must answer.  Who is not whole himself needs every answer anyhow: who
-        was no primary when he was asked may be one by now."""
+        that may have acknowledged a newer set must answer.  With `quorum` the majority that has granted knows it: a set
+        that it does not know confirms nothing any more.  (A broker that answers questions and never claims, since its
+        disk hangs, must not stop every promotion.)  A claimant that is not whole itself needs every answer: a broker
+        that was no primary when it was asked may be one by now."""
         reason = "" if exchanged is None else contradicted(claim, self._node.id, exchanged)
-        if not reason and (exchanged is None or not claim.whole):
+        known = exchanged is not None or self._node.safety.mode == "quorum"
+        if not reason and not (known and claim.whole):
             reason = fell_silent(self._survey, answers)
         return reason
 
     def _end(self, refusal: str) -> None:
         node = self._node
         node.promoter = None
-        primary = next((view for view in self._survey.views if view.state.is_primary), None)
+        primary = next((view for view in self._survey.views if view.leads), None)
         if refusal and primary is not None and self._wish.takeover and not node.stopped:
             node.take_over(primary, self._wish, self.replies)
             return

@@ -14,7 +14,8 @@ Rules, in order (N = newest set, I = this broker, P = any other):
 
     R0  the manager's registry does not answer                 => refused, or by force
         I am not on the list of brokers (N's, or ha-brokers-url)  => refused
-    R1  a reachable P is primary                               => refused, named
+    R1  a reachable P is primary, and not isolated (quorum)    => refused, named
+        a reachable P has I's identity (`twins.py`)            => refused, named
     R2  safety quorum, and no majority has answered            => refused
         else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
         and we are three or more                               => refused, unless safety is availability, or by force
@@ -31,6 +32,10 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
+
+*In N* means this life of the process: a broker that was restarted is not whole, and nor is the copy of a broker's data
+directory, though both have the id.  In R5 the member of N with I's id is I itself only at I's address: if N has it
+elsewhere, it may be another broker, of whose data directory I is a copy, and it counts as any P.
 
 R4's doubt: a primary that lives removes a backup only after it has lost it. A backup that ran all the time, and whose
 primary simply fell silent, has lost it because the primary stands still or is cut off, and then it is for the manager
@@ -51,6 +56,9 @@ knows a newer set than the registry: it was switched on later, or lost its conte
 A registry may also know that a silent broker is *gone* (its node was fenced): then it is as dead as one whose host says
 that nobody listens.
 
+An *isolated* primary has had no majority for `ha-isolation-timeout`, and serves nobody.  It may answer questions for
+ever while its links do not work; a claim deposes it, and until it hears of that it confirms nothing (quorum).
+
 `known` is an in-sync set that the manager has on record in its own way; it counts as if a broker had said it.
 
 The second step, the claim, is in `claims.py`.
@@ -67,6 +75,7 @@ from ha.membership import HaState, InSync, Member
 from ha.position import LAST_EPOCH, text
 from ha.safety import Safety
 from ha.status import State
+from ha.twins import REMEDY
 from ha.view import Survey, View
 
 
@@ -128,11 +137,24 @@ class _Case:
     @property
     def whole(self) -> bool:
         """R4: do I hold every confirmed message?"""
-        return self.me.whole and self.me.id in self.newest
+        return self.me.whole and self.newest.lists(self.me.member)
 
     @property
     def fresh(self) -> bool:
         return not self.newest.version and not self.claimed[0]
+
+    @property
+    def others(self) -> list[Member]:
+        """Members of N, without this broker (R5)."""
+        return [member for member in self.newest.members if not self._is_me(member)]
+
+    def _is_me(self, member: Member) -> bool:
+        me = self.me
+        if member.id != me.id or (member.instance and member.instance == me.instance):
+            return member.id == me.id
+        # We have asked there, and it was not we who was asked.
+        elsewhere = member.address in self.survey.outcomes
+        return not elsewhere if not me.address else member.address in ("", me.address)
 
     @property
     def silent(self) -> list[str]:
@@ -172,9 +194,11 @@ def decide(
 def _forbidden(case: _Case) -> str:
     """R0's list, R1, and R2 for quorum: no force helps against these.  The empty text is yes."""
     me, voters = case.me, case.safety.voters(case.newest)
-    for view in case.survey.views:
-        if view.state.is_primary:
+    for view in (*case.survey.views, *case.survey.twins):
+        if view.leads:
             return f"{view.member} is primary ({view.state.value})"
+    for twin in case.survey.twins:
+        return f"{twin.member} at {twin.address} lives and has the same identity; {REMEDY}"
     if voters and me.address and me.address not in voters:
         changed = bool(case.newest.brokers)
         what = "is no longer a member of the cluster" if changed else f"is {me.address}, not in ha-brokers-url"
@@ -199,7 +223,7 @@ def _check(case: _Case) -> str:
     refusal = _cut_off(case)
     if case.fresh or refusal:
         return refusal
-    rivals = [view for view in survey.views if view.whole and view.id in newest]
+    rivals = [view for view in survey.views if view.whole and newest.lists(view.member)]
     if case.whole:
         ahead = max((view for view in rivals if view.state is State.READY), key=lambda view: view.position, default=me)
         if ahead.position > me.position and not case.behind:
@@ -214,7 +238,7 @@ def _check(case: _Case) -> str:
 def _unheard(case: _Case, what: str) -> str:
     """R5: who is silent, or only down, and may hold what we lack."""
     survey, (epoch, leader) = case.survey, case.claimed
-    others = [member for member in case.newest.members if member.id != case.me.id]
+    others = case.others
     silent = [member for member in others if survey.outcome(member) is Outcome.SILENT]
     if case.safety.mode != "availability":
         if silent:
@@ -288,7 +312,7 @@ def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
     has answered that it is none any more: a silent one will be deposed by our epoch and then starts as joining."""
     expected = [me.member]
     for member in newest.members:
-        view = survey.view(member.id)
+        view = survey.of_member(member)
         if member.id == me.id:
             continue
         if view is not None:

@@ -16,10 +16,11 @@ the core's 32 octet header (kind, position, length, checksum).  Talk of one link
     < CONTROL caught-up
     > CONTROL complete   all of that is applied
     > ACK                for each read of BATCH frames: everything from the cut up to this position is applied
+    CONTROL alive        < another life of this broker wants its link, > the same number: this one lives (`twins.py`)
     CONTROL still-there  > after a pause of the backup, < the same number: it has not been given up
     HEARTBEAT            both ways, when nothing else was sent for half an interval, and once a second: the sender's
                          wall clock (`clock_readings.py`)
-    CONTROL refused      either way, before closing: why
+    CONTROL refused      either way, before closing: why; with `twin`: the backup has to end itself
 
 Every number is little endian, as in the core's header.
 """

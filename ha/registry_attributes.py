@@ -57,9 +57,10 @@ class AttributeRegistry:
         return Exchanged(states, gone=self._gone())
 
     def _gone(self) -> frozenset[str]:
-        """Whose node has been fenced, or was stopped in an orderly way, with everything on it."""
-        left = decode(self._view.left_behind, self.attribute)
-        return frozenset(state.id for state in left)
+        """Whose node has been fenced, or was stopped in an orderly way, with everything on it; nobody whose identity
+        another node has, too: that broker may live (`twins.py`)."""
+        left = {state.id for state in decode(self._view.left_behind, self.attribute)}
+        return frozenset(left - {state.id for state in decode(self._view.remaining, self.attribute)})
 
     def _look(self, deadline: float) -> None:
         """Returns when we may write.  Raises RegistryError when that is not so in time: a lost node is fenced first."""

@@ -59,8 +59,16 @@ class View:
     @property
     def left_behind(self) -> tuple[str, ...]:
         """Values of nodes that are gone."""
-        gone = {node.name for node in self.nodes if node.gone}
-        return tuple(value for name, value in self.entries if name in gone)
+        return tuple(value for name, value in self.entries if name in self._gone)
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """Values of all others."""
+        return tuple(value for name, value in self.entries if name not in self._gone)
+
+    @property
+    def _gone(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.gone)
 
     @property
     def online(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from ha.backup import Backup
 from ha.brokers import Brokers
 from ha.claims import ClaimRequest
 from ha.environment import Json
-from ha.membership import InSync
+from ha.membership import InSync, Member
 from ha.primary import Primary
 from ha.promoter import Wish
 from ha.protocol import need
@@ -121,11 +121,14 @@ class NodeRequests(RequestTable):
         """`ha.ask`: our view.  A broker that asks says its ballot, too; a primary below it is deposed."""
         node = self._node
         if arguments.get("id") and self.may_steer(user):
+            asker = Member.from_json(arguments)
+            if asker.id == node.id and asker.instance != node.instance:
+                node.sightings.seen(asker, node.member, "it asks us")
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)
             if isinstance(node.role, Primary) and ballot > node.persisted.ballot:
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
-            if isinstance(node.role, Backup):
-                node.role.asked_by(str(arguments["id"]))
+            if isinstance(node.role, Backup) and asker.id != node.id:
+                node.role.asked_by(asker.id)
         return node.view().to_json()
 
     def _claim(self, arguments: Json, user: str) -> Json:
@@ -142,6 +145,7 @@ class NodeRequests(RequestTable):
             "score": node.candidacy.score,
             "stalled": stall["why"] if stall else "",
             "advice": node.advice(),
+            "twins": node.sightings.shown(),
         }
 
     def _query(self, arguments: Json, user: str) -> Json:
@@ -164,4 +168,5 @@ class NodeRequests(RequestTable):
             "stalled": node.stall(),
             "isolated": bool(node.role.isolation),
             "advice": node.advice(),
+            "twins": node.sightings.shown(),
         }

@@ -9,15 +9,41 @@ quorum        as manager, but the set never shrinks below a majority of the brok
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ha.environment import Outcome
 from ha.membership import InSync, Member
 
 if TYPE_CHECKING:
     from ha.view import Survey
+
+FEWEST_VOTERS: Final = 2
+"""Brokers that `quorum` needs.  A list of one could not be left again: of two brokers one in sync is no majority.  Two
+are a step on the way: of three brokers one is lost for ever, and has to be removed before another one is added, since
+two in sync are no majority of four."""
+USEFUL_VOTERS: Final = 3
+"""Brokers with which `quorum` survives the loss of one.  Two are as safe, but confirm nothing when either is lost."""
+
+
+def too_few(mode: str, brokers: Collection[object]) -> str:
+    """Why these cannot be the brokers of a cluster of that mode; empty when they can.  At start and at each change."""
+    count = len(set(brokers))
+    if mode != "quorum" or count >= FEWEST_VOTERS:
+        return ""
+    return f"found quorum with {count} broker{'s'[count == 1 :]}, wanted {FEWEST_VOTERS} or more"
+
+
+def fragile(mode: str, brokers: Collection[object]) -> str:
+    """What an administrator should know of that list of brokers; empty when there is nothing."""
+    count = len(set(brokers))
+    if mode != "quorum" or count >= USEFUL_VOTERS:
+        return ""
+    return (
+        f"quorum with {count} brokers, wanted {USEFUL_VOTERS} or more: nothing is confirmed while one of them is lost; "
+        "add another one"
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     100          primary; or ready, while a primary lives; or may be promoted, and nobody holds more
     90, 80 …     may be promoted and holds every confirmed message, but others hold more, or were not deposed
     10           may be promoted, but nobody is known to hold everything: a fresh cluster, or a total failure
-    none         must not be promoted now
+    none         must not be promoted now; or a primary that is isolated, so that the manager promotes another one
 
 While a primary lives the state decides; nobody is asked, and nothing changes while all is well: a manager has to think
 again after every change.  For the same reason a primary has what a ready backup has.  Without a primary the score is
@@ -73,11 +73,11 @@ def score(
 ) -> int | None:
     """`last`: the score until now."""
     if me.state.is_primary:
-        return PRIMARY
+        return None if me.isolated else PRIMARY
     if not me.state.is_backup:
         return None
     survey = outlook.survey
-    if outlook.follows or (survey is not None and any(view.state.is_primary for view in survey.views)):
+    if outlook.follows or (survey is not None and any(view.leads for view in survey.views)):
         return WHOLE if me.state is State.READY else None
     if survey is not None and registry.record is not None:
         return dry_run(me, survey, safety, registry.record)
@@ -95,7 +95,7 @@ def dry_run(me: View, survey: Survey, safety: Safety, record: Record) -> int | N
 
 def _rank(me: View, views: Iterable[View], newest: InSync) -> int:
     """Of those that hold every confirmed message: the ready ones first, each by how much more it holds."""
-    whole = [view for view in views if view.whole and view.id in newest]
+    whole = [view for view in views if view.whole and newest.lists(view.member)]
     better = {_worth(view) for view in whole if _worth(view) > _worth(me)}
     return max(LEAST_WHOLE, WHOLE - WHOLE_STEP * len(better))
 
@@ -110,4 +110,4 @@ def _kept(me: View, heard: Iterable[View], last: int | None) -> int | None:
         return None
     views = list(heard)
     newest = newest_set(me, views)
-    return min(last, _rank(me, views, newest)) if me.id in newest else None
+    return min(last, _rank(me, views, newest)) if newest.lists(me.member) else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from ha.safety import too_few
 from qpidd_py.config import Address, addresses, boolean, duration, one_of, option, path, size, text
 from qpidd_py.errors import ConfigError
 
@@ -66,9 +68,12 @@ class HaSettings:
     ha_events_limit: int = option(size, 1 << 30, "most that event logs may take, the oldest go then; 0 = all are kept")
     ha_slice_size: int = option(size, 128 * 1024, "largest piece of the difference sent between two live batches")
 
+    new_identity: bool = option(
+        boolean, False, "once, for a broker whose data directory is the copy of another one's: take a new identity"
+    )
+
     def __post_init__(self) -> None:
-        if self.ha_safety == "quorum" and len(self.ha_brokers_url) < 3:
-            raise ConfigError("option ha-safety: found quorum, expected three or more addresses in ha-brokers-url")
+        check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:
             raise ConfigError(f"option ha-slice-size: found {self.ha_slice_size}, expected 1KiB or more")
         self._check_registry()
@@ -82,6 +87,12 @@ class HaSettings:
         if self.ha_registry != "file" and self.ha_registry_file is not None:
             found = f"{self.ha_registry_file} with ha-registry={self.ha_registry}"
             raise ConfigError(f"option ha-registry-file: found {found}, expected ha-registry=file")
+
+
+def check_brokers(safety: str, brokers: Collection[Address | str]) -> None:
+    """Raises ConfigError for a list that no broker starts with; `member remove` leaves no such list."""
+    if reason := too_few(safety, brokers):
+        raise ConfigError(f"option ha-brokers-url: {reason}")
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,9 @@ class NodeSettings:
     slice_size: int = 128 * 1024
     slow_backup_timeout: float = 10.0
     """0 = never dropped."""
+
+    def __post_init__(self) -> None:
+        check_brokers(self.safety, self.brokers)
 
     @property
     def dead_after(self) -> float:

@@ -34,10 +34,20 @@ class View:
     been removed from the in-sync set without knowing."""
     stood: bool = False
     """It is in doubt because it stood still itself: those that stayed in the set may know more of it than it does."""
+    isolated: bool = False
+    """A primary with `quorum` that has had no majority for so long that it has sent its clients away: it can confirm
+    nothing, so another broker may be promoted."""
+    instance: str = ""
+    """As in `Member`."""
+
+    @property
+    def leads(self) -> bool:
+        """Is it a primary that nobody is promoted over?"""
+        return self.state.is_primary and not self.isolated
 
     @property
     def member(self) -> Member:
-        return Member(self.id, self.name, self.address)
+        return Member(self.id, self.name, self.address, self.instance)
 
     @property
     def ballot(self) -> tuple[int, str]:
@@ -60,6 +70,8 @@ class View:
             "primary": self.primary,
             "doubt": self.doubt,
             "stood": self.stood,
+            "isolated": self.isolated,
+            "instance": self.instance,
         }
 
     @classmethod
@@ -82,6 +94,8 @@ class View:
             str(value.get("primary", "")),
             bool(value.get("doubt")),
             bool(value.get("stood")),
+            bool(value.get("isolated")),
+            str(value.get("instance", "")),
         )
 
 
@@ -95,11 +109,14 @@ class Survey:
     """By address."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """Who answers at which address."""
+    twins: tuple[View, ...] = ()
+    """Other living brokers that have our identity (`twins.py`): they are nobody's witnesses, and have no vote."""
 
     @classmethod
-    def of(cls, own_id: str, answers: Mapping[str, Answer]) -> Survey:
+    def of(cls, own_id: str, answers: Mapping[str, Answer], instance: str = "") -> Survey:
         """A broker that answers nonsense is taken as silent; several addresses of one broker count once."""
-        views: dict[str, View] = {}
+        views: dict[tuple[str, str], View] = {}
+        twins: list[View] = []
         outcomes: dict[str, Outcome] = {}
         ids: dict[str, str] = {}
         for address, answer in answers.items():
@@ -111,19 +128,30 @@ class Survey:
             except LinkError:
                 outcomes[address] = Outcome.SILENT
                 continue
-            if view.id == own_id:
+            if (view.id, view.instance) == (own_id, instance):
                 del outcomes[address]
+                continue
+            view = view if view.address else replace(view, address=address)
+            if view.id == own_id:
+                twins.append(view)
             else:
-                views[view.id] = view if view.address else replace(view, address=address)
+                views[view.id, view.instance] = view
                 ids[address] = view.id
-        return cls(tuple(views.values()), outcomes, ids)
+        return cls(tuple(views.values()), outcomes, ids, tuple(twins))
 
     def view(self, id: str) -> View | None:
         return next((view for view in self.views if view.id == id), None)
 
+    def of_member(self, member: Member) -> View | None:
+        """Of that process, or of the one that was started in its place; not of a copy elsewhere that has its id."""
+        found = [view for view in self.views if view.id == member.id]
+        same = [view for view in found if view.member.same_life(member)]
+        there = [view for view in found if not member.address or view.address == member.address]
+        return next(iter([*same, *there]), None)
+
     def outcome(self, member: Member) -> Outcome:
         """SILENT also for a broker that was not asked."""
-        if self.view(member.id) is not None:
+        if self.of_member(member) is not None:
             return Outcome.ANSWERED
         outcome = self.outcomes.get(member.address, Outcome.SILENT)
         # Another broker answers at that address: the member itself is not heard.

@@ -4,8 +4,8 @@
 # A C compiler, Python's header files, the venv module: as root on Debian or Ubuntu what is missing is installed;
 # otherwise this says what to install and ends with 1.
 #
-# With `tests` also Pacemaker, Corosync and what tests of the agents use, as far as that is possible here.  This never
-# fails: tests that lack something are skipped and name it.
+# With `tests` also what test_packages.txt lists, as far as that is possible here.  This never fails: tests that lack
+# something are skipped and name it.
 set -euo pipefail
 python=${1:-python3}
 installable() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
@@ -22,23 +22,10 @@ needed() {
     command -v "${CC:-gcc}" >/dev/null || echo gcc libc6-dev
 }
 
-# Each line: a file that shows that the package is there, and the package.
 needed_by_tests() {
-    while read -r file package; do
-        [ -e "$file" ] || echo "$package"
-    done <<'END'
-/usr/sbin/pacemakerd pacemaker
-/usr/sbin/crm_mon pacemaker-cli-utils
-/usr/sbin/corosync corosync
-/usr/lib/ocf/resource.d/heartbeat/IPaddr2 resource-agents
-/usr/sbin/ocf-tester resource-agents
-/sbin/ip iproute2
-/usr/bin/pgrep procps
-/usr/bin/ping iputils-ping
-/usr/bin/xmllint libxml2-utils
-/usr/sbin/pcs pcs
-/usr/sbin/crm crmsh
-END
+    while read -r file package mark; do
+        [ -e "$file" ] || [ "$mark" = manual ] || echo "$package"
+    done < <(grep '^/' "$(dirname "$0")/test_packages.txt")
 }
 
 install() {

@@ -4,6 +4,7 @@ import ipaddress
 
 from ha.cluster_file import ClusterSpec, NodeSpec
 from ha.deployment import Deployment
+from ha.safety import USEFUL_VOTERS
 from qpidd_py.errors import ConfigError
 
 ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
@@ -12,8 +13,8 @@ ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
 
 def check(spec: ClusterSpec, kind: str) -> None:
     _check_login(spec)
-    if spec.safety == "quorum" and len(spec.nodes) < 3:
-        raise ConfigError(f"safety: found quorum with {len(spec.nodes)} nodes, wanted three or more")
+    if spec.safety == "quorum" and len(spec.nodes) < USEFUL_VOTERS:
+        raise ConfigError(f"safety: found quorum with {len(spec.nodes)} nodes, wanted {USEFUL_VOTERS} or more")
     if kind in ON_MACHINES:
         _check_hosts(spec)
     if kind in ("pacemaker", "vagrant"):

@@ -29,10 +29,10 @@ from qpidd_py.options import option_name
 from qpidd_py.process import lock_path
 from qpidd_py.server import notify
 from tests.agents.ocf import ROOT, SCRIPT, Agent
+from tests.support.system import needs, skip_without
 
-SCHEMAS = Path("/usr/share/pcs/data")
+SCHEMAS = ("/usr/share/pcs/data/ocf-1.0.rng", "/usr/share/pcs/data/ocf-1.1.rng")
 DTD = Path("/usr/share/resource-agents/ra-api-1.dtd")
-needs_xmllint = pytest.mark.skipif(shutil.which("xmllint") is None, reason="xmllint is not installed (libxml2-utils)")
 
 
 # ---- words and exit codes
@@ -164,25 +164,21 @@ def lint(*options: str, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@needs_xmllint
-@pytest.mark.skipif(not DTD.exists(), reason=f"{DTD} is missing (resource-agents)")
+@needs("xmllint", str(DTD))
 def test_metadata_is_valid_by_the_dtd(tmp_path: Path) -> None:
     done = lint("--path", str(DTD.parent), "--valid", directory=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@needs_xmllint
-@pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_metadata_is_valid_by_the_schema(tmp_path: Path, version: str) -> None:
-    schema = SCHEMAS / f"ocf-{version}.rng"
-    if not schema.exists():
-        pytest.skip(f"{schema} is missing (pcs)")
-    done = lint("--path", str(DTD.parent), "--relaxng", str(schema), directory=tmp_path)
+@needs("xmllint")
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: Path(path).stem)
+def test_metadata_is_valid_by_the_schema(tmp_path: Path, schema: str) -> None:
+    skip_without(schema)
+    done = lint("--path", str(DTD.parent), "--relaxng", schema, directory=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-@needs_xmllint
-@pytest.mark.skipif(not DTD.exists(), reason=f"{DTD} is missing (resource-agents)")
+@needs("xmllint", str(DTD))
 def test_the_check_of_the_metadata_finds_a_mistake(tmp_path: Path) -> None:
     file = tmp_path / "broken.xml"
     file.write_text(metadata().replace("<version>", "<versions>").replace("</version>", "</versions>"))

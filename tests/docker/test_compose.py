@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.docker.containers import START_TIME
+from tests.support.system import which
 from tests.support.wait import wait_for
 
 SHIPPED = Path(__file__).resolve().parents[2] / "config/compose"
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.timeout(600)  # the image is built by the first test
 def compose_command() -> list[str]:
     """Empty if this machine has none; version 2 is a plug-in of `docker`, Debian 12 has version 1."""
     for words in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(words[0]) and subprocess.run([*words, "version"], capture_output=True).returncode == 0:
+        if which(words[0]) and subprocess.run([*words, "version"], capture_output=True).returncode == 0:
             return words
     return []
 
@@ -66,7 +67,7 @@ def copied(source: Path, directory: Path, image: str) -> dict[str, Any]:
 @pytest.fixture
 def project(request: pytest.FixtureRequest, image: str, tmp_path: Path) -> Iterator[Project]:
     if not compose_command():
-        pytest.skip("neither `docker compose` nor `docker-compose` on this machine")
+        pytest.skip("neither `docker compose` nor `docker-compose` on this machine (package docker-compose)")
     source: Path = request.param
     directory = tmp_path / "project"
     copied(source, directory, image)

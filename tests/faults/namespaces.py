@@ -14,6 +14,8 @@ import subprocess
 from collections.abc import Iterator
 from typing import Final
 
+from tests.support.system import missing
+
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 SUBNET: Final = "10.78.0."
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -122,6 +124,8 @@ def problem() -> str:
     """Why this cannot be had here; empty when it can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
+    if reason := missing("ip"):
+        return reason
     try:
         with Ethernet(1):
             return ""

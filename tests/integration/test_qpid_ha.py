@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ import pika
 import pytest
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
+from tests.support.certificates import needs_openssl
 
 TIMEOUT = 20.0  # seconds; far beyond what anything here takes, on a busy machine too
 
@@ -217,7 +217,7 @@ def test_a_broker_outside_a_cluster(alone: Broker) -> None:
         alone.ask("queue.burn")
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@needs_openssl
 def test_tls(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]

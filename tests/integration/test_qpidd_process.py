@@ -14,6 +14,7 @@ import pika.exceptions
 import pytest
 
 from tests.support.process import BrokerProcess
+from tests.support.system import skip_without
 from tests.support.wait import wait_for
 
 MakeBroker = Callable[..., BrokerProcess]
@@ -182,16 +183,15 @@ def test_no_more_than_max_connections(make_broker: MakeBroker) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("tls")
-    made = subprocess.run(
+    skip_without("openssl")
+    subprocess.run(
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost "
         "-days 2 -keyout key.pem -out cert.pem",
         shell=True,
         cwd=directory,
         capture_output=True,
-        check=False,
+        check=True,
     )
-    if made.returncode:
-        pytest.skip("no openssl program to make a certificate with")
     file = directory / "both.pem"
     file.write_text((directory / "key.pem").read_text() + (directory / "cert.pem").read_text())
     return file

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +13,13 @@ from tests.pacemaker.lab.host import Node
 from tests.pacemaker.lab.lab import Lab
 from tests.pacemaker.lab.names import PROJECT, SUBNET, VIRTUAL_ADDRESS, node_names
 from tests.pacemaker.lab.package import package
+from tests.support.system import needs
 
 EXAMPLE = PROJECT / "config" / "examples" / "vagrant.yaml"
 AGENT = "/usr/lib/ocf/resource.d/qpid/qpidd"
 CONFIG = "/etc/qpid/qpidd.conf"
 NOT_CONFIGURED = 6
-TESTER = Path("/usr/sbin/ocf-tester")
+TESTER = "/usr/sbin/ocf-tester"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def act(node: Node, action: str) -> None:
     node.run("env", *words, check=True)
 
 
-@pytest.mark.skipif(not TESTER.exists(), reason="ocf-tester (package resource-agents) is not installed")
+@needs(TESTER)
 def test_ocf_tester_passes(lab: Lab):
     for node in lab.others(1):
         act(node, "start")  # two of three have to answer before the third one may be promoted
@@ -58,7 +58,7 @@ def test_ocf_tester_passes(lab: Lab):
     assert f"{AGENT} passed all tests" in done.stdout
 
 
-@pytest.mark.skipif(not TESTER.exists(), reason="ocf-tester (package resource-agents) is not installed")
+@needs(TESTER)
 def test_ocf_tester_finds_what_is_wrong(lab: Lab):
     """Nobody else is there to be asked, so promote fails, and that must be noticed."""
     done = lab.node(1).run("ocf-tester", "-n", "qpidd", "-o", f"config={CONFIG}", AGENT, timeout=120)

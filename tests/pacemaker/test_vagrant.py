@@ -1,7 +1,6 @@
 """vagrant/: the Vagrantfile is valid, says what is missing, and its scripts are those that the lab runs."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,12 +8,13 @@ import pytest
 
 from tests.pacemaker.lab.lab import BOOT_SCRIPTS, FIRST_SCRIPTS, LOAD_SCRIPT
 from tests.pacemaker.lab.names import PROJECT, PROVISION, node_names
+from tests.support.system import needs
 
 VAGRANT = PROJECT / "vagrant"
 VALIDATION = 120.0
 """Seconds; it takes 3 to 6."""
 
-needs_vagrant = pytest.mark.skipif(shutil.which("vagrant") is None, reason="vagrant is not installed")
+needs_vagrant = needs("vagrant")
 
 
 def validate(directory: Path, rendered: Path | None = None) -> subprocess.CompletedProcess[str]:

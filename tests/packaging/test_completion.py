@@ -3,12 +3,12 @@
 import os
 import pty
 import select
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.system import needs
 from tests.support.wait import wait_for
 from tools.completion.__main__ import files
 from tools.completion.model import Option, Place, Program, Value
@@ -101,10 +101,9 @@ def test_bash_knows_every_option_at_every_place(program: Program) -> None:
         assert set(suggested(program.name, *path, "-")) == wanted, path
 
 
+@needs("zsh")
 @pytest.mark.parametrize("program", all_programs(), ids=lambda program: program.name)
 def test_zsh_files_are_zsh(program: Program) -> None:
-    if shutil.which("zsh") is None:
-        pytest.skip("no zsh on this machine")
     subprocess.run(["zsh", "-n", str(SHIPPED / "zsh" / f"_{program.name}")], check=True)
 
 
@@ -134,7 +133,7 @@ class Terminal:
         os.close(self._ours)
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh on this machine")
+@needs("zsh")
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [

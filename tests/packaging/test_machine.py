@@ -2,11 +2,9 @@
 
 import json
 import re
-import shutil
-
-import pytest
 
 from tests.packaging.machine import Machine
+from tests.support.system import needs
 
 UNITS = ("qpidd.service", "qpidd-primary.service", "qpid-cluster.service", "qpidd@blue.service")
 
@@ -102,7 +100,7 @@ def test_processor_time_of_a_ping(machine: Machine) -> None:
     assert used[0] < 0.1, used
 
 
-@pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate on this machine")
+@needs("logrotate")
 def test_rotation_loses_no_line(machine: Machine) -> None:
     """Sessions are logged while the files are rotated three times; every one of them is in some file."""
     said = machine.run(
@@ -125,7 +123,7 @@ def test_rotation_loses_no_line(machine: Machine) -> None:
     assert {int(number) for number in re.findall(r"<Session (\d+)", said)} == set(range(1, 61))
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on this machine")
+@needs("systemd-analyze")
 def test_units_are_valid(machine: Machine) -> None:
     """Unknown keys, missing programs, impossible orders: all are warnings of this tool."""
     said = machine.run(
@@ -138,7 +136,7 @@ def test_units_are_valid(machine: Machine) -> None:
     assert said == ""
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on this machine")
+@needs("systemd-analyze")
 def test_check_of_units_finds_what_is_wrong(machine: Machine) -> None:
     said = machine.run(
         """
@@ -151,7 +149,7 @@ def test_check_of_units_finds_what_is_wrong(machine: Machine) -> None:
     assert "qpiddd" in said
 
 
-@pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="no systemd-tmpfiles on this machine")
+@needs("systemd-tmpfiles")
 def test_tmpfiles_makes_what_post_install_makes(machine: Machine) -> None:
     said = machine.run(
         """

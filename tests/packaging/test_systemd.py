@@ -1,15 +1,13 @@
 """The units under a real systemd, which is the first process of a machine in namespaces."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.packaging.machine import Machine
+from tests.support.system import needs
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("systemctl") is None or shutil.which("systemd-analyze") is None, reason="no systemd on this machine"
-)
+pytestmark = needs("systemctl", "systemd-analyze")
 
 
 UNITS = Path(__file__).resolve().parents[2] / "packaging/systemd"

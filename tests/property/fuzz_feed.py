@@ -70,6 +70,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+def _consume(rng: random.Random, names: list[str]) -> Basic.Consume:
+    tag, no_ack = f"c{rng.randrange(5)}", rng.random() < 0.4
+    return Basic.Consume(queue=rng.choice(names), consumer_tag=tag, no_ack=no_ack)
+
+
 def conversation(rng: random.Random) -> list[bytes]:
     """What a busy client says after the handshake, as pieces that can be reordered."""
     names = rng.sample(list(ARGUMENTS), 2)
@@ -83,11 +88,11 @@ def conversation(rng: random.Random) -> list[bytes]:
         ),
         lambda: publish_octets(b"t", "k.x", exchange="amq.topic", headers={"h": 1}, mandatory=True),
         lambda: publish_octets(rng.randbytes(3000), names[0], channel=rng.choice([2, 3]), frame_max=1024),
-        lambda: method_octets(Basic.Consume(queue=rng.choice(names), consumer_tag=f"c{rng.randrange(5)}"), 1),
+        lambda: method_octets(_consume(rng, names), 1),
         lambda: method_octets(Basic.Cancel(consumer_tag=f"c{rng.randrange(5)}"), 1),
         lambda: method_octets(Basic.Ack(rng.randrange(1, 6), rng.random() < 0.5), 1),
         lambda: method_octets(Basic.Nack(rng.randrange(1, 6), False, rng.random() < 0.5), 1),
-        lambda: method_octets(Basic.Get(queue=rng.choice(names)), 2),
+        lambda: method_octets(Basic.Get(queue=rng.choice(names), no_ack=rng.random() < 0.3), 2),
         lambda: method_octets(Basic.Qos(prefetch_count=rng.randrange(4), global_=rng.random() < 0.5), 1),
         lambda: method_octets(Basic.Recover(requeue=rng.random() < 0.5), 1),
         lambda: method_octets(commands.Confirm.Select(), 2),

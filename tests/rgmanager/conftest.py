@@ -1,7 +1,6 @@
 """A cluster for all scenarios, repaired between them; figures of the scenarios at the end (`pytest -s`)."""
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from tests.rgmanager.cluster import Cluster
 from tests.rgmanager.load import Load
 from tests.rgmanager.node import Node
+from tests.support.system import which
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def figures() -> Iterator[dict[str, float]]:
         print(f"\noutage {seconds:5.2f} s  {name}", end="")
 
 
-SHELLS = [path for shell in ("dash", "bash") if (path := shutil.which(shell))]
+SHELLS = [path for shell in ("dash", "bash") if (path := which(shell))]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.rgmanager.cluster import EXAMPLES, assignments
 from tests.rgmanager.conftest import SHELLS
 from tests.rgmanager.node import PROGRAMS, SCRIPTS, Node
 from tests.rgmanager.steps import BOTH, clustered, stale
+from tests.support.system import needs
 
 # ---- without a broker
 
@@ -206,10 +206,9 @@ def test_syntax(script: str, shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@needs("shellcheck")
 @pytest.mark.parametrize("script", BOTH)
 def test_shellcheck(script: str) -> None:
-    if not shutil.which("shellcheck"):
-        pytest.skip("shellcheck is not installed")
     command = ["shellcheck", "-s", "sh", str(SCRIPTS / script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

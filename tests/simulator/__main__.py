@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 from tests.simulator.mutants import MUTANTS
-from tests.simulator.plan import plan
 from tests.simulator.report import reported
 from tests.simulator.runner import Work, run
 from tests.simulator.scenario import MODES, Scenario
@@ -27,11 +26,10 @@ from tests.simulator.simulation import Simulation
 def main() -> int:
     options = _parser().parse_args()
     faults = tuple(name for name in options.faults.split(",") if name)
-    work = Work(options.mode, faults, options.mutant, options.analysed)
+    work = Work(options.mode, faults, options.mutant, options.liveness, options.analysed)
     if options.replay or options.seed is not None:
         with work.broken():
-            scenario = Scenario.load(options.replay) if options.replay else plan(options.seed, work.mode, faults)
-            return _one(scenario, options)
+            return _one(Scenario.load(options.replay) if options.replay else work.plan(options.seed), options)
     return _report(work, options) if options.report else _many(work, options)
 
 
@@ -47,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mutant", default="", choices=("", *MUTANTS), help="break the HA core like that")
     parser.add_argument("--analysed", action="store_true", help="the analysis judges each run, too, by its logs")
     parser.add_argument("--report", type=Path, metavar="FOLDER", help="logs and report of each seed, in folders")
+    parser.add_argument("--liveness", action="store_true", help="outside of a core the faults of each seed never end")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--shrink", action="store_true", help="make the first scenario that fails small")
@@ -84,7 +83,7 @@ def _report(work: Work, options: argparse.Namespace) -> int:
     for seed in _seeds(options):
         folder = options.report / f"seed-{seed}"
         with work.broken():
-            text = reported(plan(seed, work.mode, work.faults), folder)
+            text = reported(work.plan(seed), folder)
         print(f"{folder / 'report.html'}: {f'FAILS: {text}' if text else 'holds'}", flush=True)
         wrong = wrong or bool(text)
     return int(wrong)
@@ -103,7 +102,7 @@ def _many(work: Work, options: argparse.Namespace) -> int:
     seed = min(report.failures)[0]
     if options.shrink:
         with work.broken():
-            _one(plan(seed, work.mode, work.faults), options)
+            _one(work.plan(seed), options)
     else:
         mode = f" --mode {work.mode}" if work.mode else ""
         print(f"to see it: python -m tests.simulator --seed {seed}{mode} --shrink")

@@ -27,10 +27,13 @@ COMMIT_OK = 0x005A0015
 ROLLBACK_OK = 0x005A001F
 CONSUME_OK = 0x003C0015
 QOS_OK = 0x003C000B
-RETURN = 0x003C0032
 DELIVER = 0x003C003C
+GET_OK = 0x003C0047
+GET_EMPTY = 0x003C0048
+RETURN = 0x003C0032
 ACK = 0x003C0050
 NACK = 0x003C0078
+REJECT = 0x003C005A
 FLOW = 0x00140014
 BLOCKED = 0x000A003C
 UNBLOCKED = 0x000A003D
@@ -96,8 +99,10 @@ def unbind(queue: str, exchange: str, routing_key: str) -> bytes:
 
 
 @cache
-def declare_exchange(exchange: str, kind: str) -> bytes:
-    return marshal(commands.Exchange.Declare(exchange=exchange, exchange_type=kind, durable=True))
+def declare_exchange(exchange: str, kind: str, alternate: str = "") -> bytes:
+    arguments: dict[str, Any] = {"alternate-exchange": alternate} if alternate else {}
+    command = commands.Exchange.Declare(exchange=exchange, exchange_type=kind, durable=True, arguments=arguments)
+    return marshal(command)
 
 
 @cache
@@ -106,21 +111,27 @@ def bind(queue: str, exchange: str, routing_key: str) -> bytes:
 
 
 @cache
-def consume(queue: str, tag: str) -> bytes:
-    return marshal(commands.Basic.Consume(queue=queue, consumer_tag=tag))
+def consume(queue: str, tag: str, no_ack: bool = False) -> bytes:
+    return marshal(commands.Basic.Consume(queue=queue, consumer_tag=tag, no_ack=no_ack))
 
 
 @cache
-def _publish_method(exchange: str, routing_key: str) -> bytes:
-    return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=True))
+def get(queue: str) -> bytes:
+    return marshal(commands.Basic.Get(queue=queue))
 
 
-def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0) -> bytes:
+@cache
+def _publish_method(exchange: str, routing_key: str, mandatory: bool) -> bytes:
+    return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory))
+
+
+def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0, mandatory: bool = False) -> bytes:
     id = message_id(body.partition(b"|")[0].decode()).encode()
     properties = b"\x18\x80\x02" + bytes([priority]) if priority else b"\x10\x80\x02"
     properties += bytes([len(id)]) + id
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
-    return _publish_method(exchange, routing_key) + frame(2, 1, header) + (frame(3, 1, body) if body else b"")
+    content = frame(2, 1, header) + (frame(3, 1, body) if body else b"")
+    return _publish_method(exchange, routing_key, mandatory) + content
 
 
 def message_id(name: str) -> str:
@@ -138,12 +149,18 @@ def requeue(tag: int) -> bytes:
     return frame(1, 1, struct.pack(">IQB", NACK, tag, 2))
 
 
+def discard(tag: int) -> bytes:
+    """basic.reject without requeue."""
+    return frame(1, 1, struct.pack(">IQB", REJECT, tag, 0))
+
+
 def flow_ok(active: bool) -> bytes:
     return frame(1, 1, struct.pack(">IB", 0x00140015, active))
 
 
 def read_deliver(payload: bytes) -> Deliver:
-    at = 5 + payload[4]
+    """basic.deliver or basic.get-ok, which has no consumer tag."""
+    at = 5 + payload[4] if int.from_bytes(payload[:4], "big") == DELIVER else 4
     tag = int.from_bytes(payload[at : at + 8], "big")
     redelivered = bool(payload[at + 8])
     at += 9

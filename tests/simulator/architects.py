@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulator import amqp
 from tests.simulator.clients import Client
 from tests.simulator.scheduler import Violation
-from tests.simulator.topology import Greeting
+from tests.simulator.topology import QUEUES, Greeting
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
@@ -61,7 +61,7 @@ class Architect(Client):
             self._ask(amqp.declare_exchange(name, "direct"), amqp.EXCHANGE_OK, f"exchange {name}", True)
         elif op == "delete exchange":
             self._ask(amqp.delete_exchange(name), amqp.EXCHANGE_DELETE_OK, f"exchange {name}", False)
-        elif there.get(f"queue {name}") and there.get(f"exchange {to}"):
+        elif name in QUEUES or (there.get(f"queue {name}") and there.get(f"exchange {to}")):
             if op == "bind":
                 self._ask(amqp.bind(name, to, "key"), amqp.BIND_OK, f"binding {name} {to}", True)
             else:
@@ -116,9 +116,7 @@ class Vandal(Client):
 
     def disconnected(self) -> None:
         # What had no answer may be done or not, now or when its octets arrive.
-        if self._doing:
-            self.history.scrap.unanswered()
-            self._doing = ""
+        self._doing = ""
         self._there = self._ready = False
 
     def _next_order(self) -> None:

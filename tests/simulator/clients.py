@@ -40,6 +40,8 @@ class Client:
     powered = True
     properties: Mapping[str, Any] = {}
     """What the broker is told of us."""
+    reads = True
+    """False: the broker's host takes no more octets for us."""
 
     def __init__(self, simulation: Simulation, fields: Mapping[str, Any]) -> None:
         self.simulation = simulation
@@ -166,6 +168,12 @@ class Client:
         self.simulation.tap.sent(self, octets)
         self._connection.handshake.write(octets)
 
+    def read_again(self) -> None:
+        """The broker's host takes octets for us again."""
+        self.reads = True
+        if self._end is not None:
+            self._end.peer.writable()
+
     def flush(self) -> None:
         if self._end is not None:
             self._end.send(self._connection.take_output())
@@ -183,8 +191,10 @@ class Client:
                 self.send(self._to_send[0][0])
             else:
                 self.ready()
-        elif method == amqp.DELIVER:
+        elif method in (amqp.DELIVER, amqp.GET_OK):
             self._deliver, self._body = amqp.read_deliver(payload), b""
+        elif method == amqp.RETURN:
+            self._deliver, self._body = None, b""
         elif method == amqp.CHANNEL_CLOSE:
             self.refused(payload[7 : 7 + payload[6]].decode("latin-1"))
         elif method == amqp.FLOW:
@@ -192,7 +202,7 @@ class Client:
             self.send(amqp.flow_ok(bool(payload[4])))
         elif method in (amqp.BLOCKED, amqp.UNBLOCKED):
             self.asked_to_pause(amqp.BLOCKED, method == amqp.BLOCKED)
-        elif method != amqp.RETURN:  # for no queue; it is confirmed as any other
+        else:
             self.method(method, payload)
 
     def _content(self, event: ContentReceived) -> None:
@@ -204,6 +214,8 @@ class Client:
         if self._missing == 0 and self._deliver is not None:
             deliver, self._deliver = self._deliver, None
             self.delivered(deliver, self._body)
+        elif self._missing == 0:
+            self.returned(self._body)
 
     def asked_to_pause(self, how: int, pause: bool) -> None:
         """The broker asks us to publish nothing for a while, or to go on."""
@@ -233,6 +245,12 @@ class Client:
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         raise Violation(f"{self.name}: unexpected message")
+
+    def returned(self, body: bytes) -> None:
+        raise Violation(f"{self.name}: unexpected basic.return")
+
+    def octets_left(self, octets: bytes) -> None:
+        """The broker's host has these for us, whatever becomes of them."""
 
     def disconnected(self) -> None:
         """The connection is gone."""

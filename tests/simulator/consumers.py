@@ -1,12 +1,13 @@
-"""Consumers of three kinds.
+"""Consumers of several kinds.
 
-A `Consumer` acknowledges late, some by multiple, gives some back, dies with them now and then.  A `Worker` takes a
-message, publishes results to two queues and acknowledges, all in one transaction.  A `Hermit` has a queue that goes
-with it.
+A `Consumer` acknowledges late, some by multiple, gives some back, rejects some, dies with them now and then.  A
+`Reader` has automatic acknowledgement, a `Getter` uses basic.get.  A `Worker` takes a message, publishes results to two
+queues and acknowledges, all in one transaction.  A `Hermit` has a queue that goes with it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
 
+NAME = re.compile(rb"\x03\x00\x01.{4}([\w./@]+)\|", re.DOTALL)
+"""The name of a copy, at the beginning of the first body frame on channel 1."""
+
+
 class Consumer(Client):
     """Consumes one queue."""
 
@@ -29,8 +34,10 @@ class Consumer(Client):
         self._prefetch: int = fields["prefetch"]
         self._slowness: float = fields["slowness"]
         """Seconds, on average, until a message is settled."""
-        self._unacked: list[int] = []
+        self._unacked: dict[int, str] = {}
+        """Copies by delivery tag."""
         self._calm = False
+        self._rejects: bool = fields.get("rejects", False)
 
     def calm(self) -> None:
         self._calm = True
@@ -48,8 +55,9 @@ class Consumer(Client):
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         stream = f"{self.name}:{self._life}"
-        self.history.delivered(self._queue, stream, deliver.redelivered, body)
-        self._unacked.append(deliver.tag)
+        self._unacked[deliver.tag] = self.history.delivered(
+            self._queue, stream, deliver.redelivered, body, self.ballot
+        )
         if self._slowness:
             self.later(self.rng.expovariate(1 / self._slowness), lambda: self._settle(deliver.tag))
         else:
@@ -60,18 +68,94 @@ class Consumer(Client):
             return
         chance = self.rng.random()
         if chance < 0.1 and not self._calm:
-            self._unacked.remove(tag)
+            del self._unacked[tag]
             self.send(amqp.requeue(tag))
         elif chance < 0.3:
-            self._unacked = [other for other in self._unacked if other > tag]
+            self._acknowledge([other for other in self._unacked if other <= tag])
             self.send(amqp.ack(tag, True))
         elif chance < 0.32 and not self._calm:
             self.lost("it dies")
             return
+        elif chance < 0.5 and self._rejects:
+            del self._unacked[tag]
+            self.send(amqp.discard(tag))
         else:
-            self._unacked.remove(tag)
+            self._acknowledge([tag])
             self.send(amqp.ack(tag))
         self.flush()
+
+    def refused(self, text: str) -> None:
+        """A queue that expires may do so between its declaration and this consumer, if that takes long to be safe."""
+        if "x-expires" not in topology.QUEUES[self._queue].arguments or not text.startswith("NOT_FOUND"):
+            super().refused(text)
+        self.lost(text)
+
+    def _acknowledge(self, tags: list[int]) -> None:
+        self.history.settled(self._queue, [self._unacked.pop(tag) for tag in tags])
+
+
+class Reader(Client):
+    """Consumes one queue with automatic acknowledgement, and does not read its socket now and then.
+
+    What its broker's host has taken for it counts as acknowledged, also when it never arrives."""
+
+    def __init__(self, simulation: Simulation, fields: Mapping[str, Any]) -> None:
+        super().__init__(simulation, fields)
+        self._queue: str = fields["queue"]
+        self._calm = False
+
+    def greeting(self) -> Greeting:
+        return [
+            (amqp.channel_open(), amqp.CHANNEL_OK),
+            topology.declare(self._queue),
+            (amqp.consume(self._queue, "r", True), amqp.CONSUME_OK),
+        ]
+
+    def ready(self) -> None:
+        if not self._calm:
+            self.later(self.rng.expovariate(1 / 0.3), self._pause)
+
+    def _pause(self) -> None:
+        self.reads = False
+        self.later(self.rng.expovariate(1 / 0.3), self._go_on)
+
+    def _go_on(self) -> None:
+        self.read_again()
+        self.ready()
+
+    def calm(self) -> None:
+        self._calm = True
+        self.read_again()
+
+    def disconnected(self) -> None:
+        self.reads = True
+
+    def octets_left(self, octets: bytes) -> None:
+        self.history.settled(self._queue, (name.decode() for name in NAME.findall(octets)))
+
+    def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
+        stream = f"{self.name}:{self._life}"
+        self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
+
+
+class Getter(Consumer):
+    """Asks for one message at a time, with basic.get."""
+
+    def greeting(self) -> Greeting:
+        return [(amqp.channel_open(), amqp.CHANNEL_OK), topology.declare(self._queue)]
+
+    def ready(self) -> None:
+        self.send(amqp.get(self._queue))
+        self.flush()
+
+    def method(self, method: int, payload: bytes) -> None:
+        if method != amqp.GET_EMPTY:
+            super().method(method, payload)
+        self.later(0.03, self.ready)
+
+    def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
+        super().delivered(deliver, body)
+        self.later(0.0, self.ready)
 
 
 class Worker(Client):
@@ -97,7 +181,8 @@ class Worker(Client):
         self._inbox.clear()
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
-        source = self.history.delivered("work", f"{self.name}:{self._life}", deliver.redelivered, body)
+        stream = f"{self.name}:{self._life}"
+        source = self.history.delivered("work", stream, deliver.redelivered, body, self.ballot)
         self._inbox.append((deliver, source))
         # The next message may come before commit-ok: its settlement belongs to a transaction of its own.
         if self._job is None:
@@ -123,7 +208,7 @@ class Worker(Client):
     def method(self, method: int, payload: bytes) -> None:
         if method != amqp.COMMIT_OK or self._job is None:
             raise Violation(f"{self.name}: unexpected method {method:#x}")
-        self.history.committed(self._job, self.broker)
+        self.history.committed(self._job, self.broker, self.ballot)
         self._job = None
         if self._inbox:
             self._begin()

@@ -15,6 +15,7 @@ from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Logi
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
+from tests.simulator.clients import Client
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
 
@@ -31,7 +32,16 @@ class SimTransport:
         self.session: Session
 
     def output_ready(self) -> None:
-        self.end.send(self.session.connection.take_output())
+        peer = self.end.peer_host
+        if isinstance(peer, Client):
+            if not peer.reads:
+                return  # the octets stay with the broker, as behind a full socket
+            octets = self.session.connection.take_output()
+            if self.end.open:
+                peer.octets_left(octets)
+            self.end.send(octets)
+        else:
+            self.end.send(self.session.connection.take_output())
 
     def disconnect(self) -> None:
         self.output_ready()
@@ -104,6 +114,8 @@ class Ports:
         self.rng = simulation.scenario.rng(f"process {name}")
         self.write_seconds = 0.0
         """A write to the disk takes that long."""
+        self.mute: frozenset[str] = frozenset()
+        """Methods that are carried out and not answered."""
         self._wires = Wires()
         self._number = 0
 
@@ -146,6 +158,7 @@ class Ports:
         transport.session = session
         end.on_data = session.connection.feed
         end.on_closed = session.closed
+        end.on_writable = transport.output_ready
 
     def connect(
         self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
@@ -206,7 +219,7 @@ class Ports:
             self.when_free(lambda: answer(copy))
 
         def answer(value: Json) -> None:
-            if self._unanswered.pop(number, None):
+            if self._unanswered.pop(number, None) and method not in self.mute:
                 back(Answer(Outcome.ANSWERED, value.get("result") or {}, value.get("error", "")))
 
         process.run("admin", lambda: self.handle(method, json.loads(arguments), reply))
@@ -244,6 +257,13 @@ class Ports:
         for session in list(self.process.broker.sessions):
             if session.opened and session.link is None and (not session.admin or session.holds_messages):
                 session.close(code, text)
+
+    def end(self, reason: str) -> None:
+        """The process ends itself; nobody starts it again before an administrator has looked."""
+        process, life = self.process, self.life
+        self.scheduler.log(self.name, f"ends: {reason}")
+        self.simulation.history.counts["ended as a twin"] += 1
+        self.scheduler.at(0.0, lambda: process.kill() if life == self.life else None)
 
     def event(self, kind: str, **fields: object) -> None:
         shown = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")

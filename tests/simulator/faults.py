@@ -54,6 +54,7 @@ class Faults:
             "relocate": self._relocate,
             "demote": self._demote,
             "member": self._member,
+            "clone": self._clone,
             "registry-down": self._registry_down,
             "registry-slow": self._registry_slow,
             "registry-silent": self._registry_silent,
@@ -63,16 +64,22 @@ class Faults:
         if not self.stopped:
             self.kinds[action.do](action.fields)
 
+    def end(self) -> None:
+        """No more of them."""
+        self.stopped = True
+        self._traps.clear()
+
     def stop(self) -> None:
         """No more of them, and what is broken is repaired."""
-        self.stopped = True
+        self.end()
         simulation = self.simulation
         self.scheduler.log("", "--- faults end: everything is repaired ---")
-        self._traps.clear()
         simulation.network.heal_all()
         simulation.registry.repair()
         for process in simulation.brokers:
-            process.write_seconds = 0.0
+            process.write_seconds, process.buried, process.mute = 0.0, False, frozenset()
+            self._part(process)
+        for process in simulation.brokers:
             if not process.alive and process.life:
                 process.boot()
             process.resume()
@@ -153,9 +160,39 @@ class Faults:
         if not process.life and fields["action"] == "add":
             process.configure()
             process.boot()
-        self._ask_primary("ha.member", {"action": fields["action"], "address": process.address})
+        arguments = {"action": fields["action"], "address": process.address}
+        self._ask_primary("ha.member", arguments, self._write_members)
 
-    def _ask_primary(self, method: str, arguments: Json) -> None:
+    def _write_members(self) -> None:
+        """Into the configuration of each of them; read at its next start."""
+        for process in self.simulation.members:
+            process.configure()
+
+    def _clone(self, fields: Mapping[str, Any]) -> None:
+        """A spare is started from a copy of a member's data directory: where nobody expects a broker, and without
+        knowing its address (a port forwarded, a copied container), or as a new member."""
+        original, process = self.target(fields["of"]), self.simulation.by_name.get(fields["who"])
+        if original is None or process is None or process.life or not original.life:
+            return
+        address = process.address
+        process.copy_of(original, address if fields.get("listed") else "")
+        self.scheduler.log(process.name, f"starts from a copy of {original.name}'s data directory")
+        self.simulation.history.counts["clones"] += 1
+        process.boot()
+        if fields.get("listed"):
+            self._ask_primary("ha.member", {"action": "add", "address": address})
+
+    def _part(self, process: BrokerProcess) -> None:
+        """An administrator stops the copy; if it has a place in the cluster it comes back with a new identity."""
+        if process.original is None:
+            return
+        process.kill()
+        if process.address in self.simulation.history.enrolled:
+            process.new_identity()
+        else:
+            process.put_away()
+
+    def _ask_primary(self, method: str, arguments: Json, done: Callable[[], None] = lambda: None) -> None:
         process = self.target("primary")
         if process is None:
             return
@@ -166,6 +203,8 @@ class Faults:
             result = value.get("result", {}) if value["ok"] else value["error"]
             self.scheduler.log("adm", f"{method} {shown}: {result}")
             self.simulation.history.counts[f"{method} {'done' if value['ok'] else 'refused'}"] += 1
+            if value["ok"]:
+                done()
 
         process.run("admin", lambda: process.handle(method, arguments, reply))
 

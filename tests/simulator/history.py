@@ -8,7 +8,8 @@ A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a bod
     I3   a backup that follows holds at position P, in each queue, the ids that the primary held at P (log prefix)
     I4   counters and order inside every queue are right (Queue.check)
     I5   one consumer of one connection gets what was not redelivered in the order in which it was published
-    I6   a transaction is whole or absent: its outputs all there or none; its input consumed or not, accordingly
+    I6   a transaction is whole or absent: its outputs all there or none; its input consumed or not, accordingly; it is
+         there when it was committed, and when a client got one of its outputs
     I7   configuration: what was declared is there on every later primary; what was deleted is not
     I8   nothing is delivered that was never sent, or not as it was sent
     I9   when a primary's `safe` moves, every rival has all that becomes safe: who was promoted with a higher ballot,
@@ -16,11 +17,15 @@ A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a bod
     I10  when a primary's `safe` moves, every living whole member of its in-sync set holds all that becomes safe, and of
          the sets that those know (one that was removed counts until all that remain know it)
     I11  a confirm is released once, and only for what was sent (`producers.py`)
-    I12  what was rejected is in no queue
+    I12  what was rejected or returned is in no queue
     I13  what was confirmed before a purge or a deletion that was answered is on no later primary, in that queue
     I14  what was stored on disk is there after a restart, whole (`process.py`)
     I15  where the manager gambles: a confirmed copy is held by the last primary, was delivered, is in a salvage file,
          or the last broker that held it has died
+    I17  what a client got before comes marked as redelivered: from the same primary always, from a later one if its log
+         has all that the earlier one had appended by the time the client had it
+    I18  what left a queue with a dead letter exchange is where that sends it, and is not in both; unless it was
+         acknowledged
     I16  in a scenario with nothing but planned switch-overs no publish is left in doubt
 
 What a total failure takes (no whole member of the newest in-sync set is alive any more) is excused: promise 1 holds
@@ -36,6 +41,7 @@ from typing import TYPE_CHECKING
 from ha.backup import Backup
 from ha.joining import Step
 from ha.membership import HaState, InSync
+from ha.position import epoch_of
 from qpidd_py.core import Batch
 from tests.simulator.checks import (
     check_queues,
@@ -46,7 +52,8 @@ from tests.simulator.checks import (
     objects,
 )
 from tests.simulator.judge import Judge
-from tests.simulator.records import Ballot, Copy, Declared, Job, Promotion, Scrap, Stream
+from tests.simulator.ledger import Ledger, Log
+from tests.simulator.records import Ballot, Copy, Declared, Handed, Job, Promotion, Scrap, Stream
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
@@ -61,13 +68,18 @@ class History:
         self.copies: dict[str, Copy] = {}
         self.taken: dict[str, set[str]] = {}
         """Copies delivered, by queue."""
+        self.acknowledged: dict[str, set[str]] = {}
+        """Copies that a client has said it is done with, by queue."""
+        self.handed: dict[tuple[str, str], list[Handed]] = {}
+        """What clients got, by queue and copy."""
+        self.ledger = Ledger()
         self.salvaged: dict[str, Counter[str]] = {}
         """Copies in salvage files, by queue, and in how many."""
         self.gambles = simulation.scenario.mode == "gamble"
         """Only I15 is promised, not I1, I2, I6, I7, I9 and I13."""
         self.jobs: dict[str, Job] = {}
         self.configuration = Declared(self._log)
-        self.scrap = Scrap(self._now, lambda: {name for name, copy in self.copies_in("scrap") if copy.confirmed})
+        self.scrap = Scrap(lambda: {name for name, copy in self.copies_in("scrap") if copy.confirmed})
         self.homes: dict[str, str] = {}
         """Queues of hermits by client; they go with it."""
         self.relocated_at = 0.0
@@ -94,9 +106,9 @@ class History:
 
     # ---- clients say ----------------------------------------------------------------------------------------------
 
-    def published(self, name: str, queues: tuple[str, ...], body: bytes, priority: int = 0) -> None:
+    def published(self, name: str, queues: tuple[str, ...], body: bytes, priority: int = 0, exchange: str = "") -> None:
         self.counts["published"] += 1
-        self.copies[name] = Copy(queues, body, self._now(), priority)
+        self.copies[name] = Copy(queues, body, self._now(), priority, exchange=exchange)
         self._log(f"publish {name} to {'+'.join(queues)}")
 
     def confirmed(self, name: str, broker: BrokerProcess, ballot: Ballot) -> None:
@@ -121,20 +133,44 @@ class History:
         self.copies[name].rejected = True
         self._log(f"rejected {name}")
 
-    def delivered(self, queue: str, stream: str, redelivered: bool, body: bytes) -> str:
+    def returned(self, name: str) -> None:
+        self.counts["returned"] += 1
+        self.copies[name].returned = True
+        self._log(f"returned {name}")
+
+    def delivered(self, queue: str, stream: str, redelivered: bool, body: bytes, ballot: Ballot) -> str:
+        """`ballot`: under which the broker has let this client in."""
         name = name_of(body)
         copy = self.copies.get(name)
         self.counts["redelivered" if redelivered else "delivered"] += 1
         self._log(f"delivered {name} from {queue} to {stream}{' redelivered' if redelivered else ''}")
-        if copy is None or copy.body != body or queue not in copy.queues:
+        if copy is None or copy.body != body or not copy.belongs(queue):
             raise Violation(f"I8: {body[:40]!r} was delivered from {queue}, but never sent like that")
+        if copy.returned:
+            raise Violation(f"I12: {name} was returned, and is delivered from {queue}")
         if copy.rejected:
             raise Violation(f"I12: {name} was rejected, and is delivered from {queue}")
         self._check_work(queue, name)
         self.taken.setdefault(queue, set()).add(name)
-        if not redelivered:
+        self._hand_out(queue, name, redelivered, ballot)
+        if not redelivered and queue in copy.queues and "/" not in name:
             self._check_order(queue, stream, name, copy.priority)
         return name
+
+    def _hand_out(self, queue: str, name: str, marked: bool, ballot: Ballot) -> None:
+        """I6, I17."""
+        chapter = self.ledger.chapters[ballot]
+        handed = Handed(ballot, chapter.end, marked)
+        before = self.handed.setdefault((queue, name), [])
+        if not self.gambles:
+            self.judge.check_marked(queue, name, handed, before)
+            if (job := self.jobs.get(name[:-1])) and not job.excused:
+                self.judge.check_seen(name[:-1], job, ballot)
+        before.append(handed)
+
+    def settled(self, queue: str, names: Iterable[str]) -> None:
+        """A client sends basic.ack for these."""
+        self.acknowledged.setdefault(queue, set()).update(names)
 
     def overheard(self, body: bytes) -> None:
         """A message from a queue that is nobody else's concern."""
@@ -165,9 +201,11 @@ class History:
     def committing(self, job: str) -> None:
         self.jobs[job].state = "unknown"
 
-    def committed(self, job: str, broker: BrokerProcess) -> None:
+    def committed(self, job: str, broker: BrokerProcess, ballot: Ballot) -> None:
         self.counts["committed"] += 1
         self.jobs[job].state = "committed"
+        for _, name in self.jobs[job].outputs:
+            self.copies[name].ballot, self.copies[name].confirmed_at = ballot, self._now()
         self._log(f"committed {job} by {broker.name}")
 
     def _check_work(self, queue: str, name: str) -> None:
@@ -199,6 +237,7 @@ class History:
     def sealed(self, process: BrokerProcess, batch: Batch) -> None:
         """A primary has sealed a batch; of several that are sealed together only the last one shows a state."""
         check_queues(process)
+        self.ledger.append(process.node.id, batch, self._now())
         if batch.last == process.engine.position:
             self.ends[process.node.id, batch.last] = held_ids(process)
 
@@ -221,10 +260,17 @@ class History:
         self.counts["promotions"] += 1
         check_queues(process)
         ballot = process.node.persisted.ballot
-        promotion = Promotion(ballot, process.name, contents(process), objects(process), process.life)
+        log = self._begun_log(process, ballot)
+        promotion = Promotion(ballot, process.name, contents(process), objects(process), log, process.life)
         self.promotions.append(promotion)
         if not self.gambles:
             self.judge.promoted(promotion)
+
+    def _begun_log(self, process: BrokerProcess, ballot: Ballot) -> Log:
+        lineage = process.node.lineage
+        base = lineage[ballot[0]].base
+        held = lineage.get(epoch_of(base))
+        return self.ledger.open(ballot, held.leader if held is not None else "", base).before
 
     def crashed(self, process: BrokerProcess) -> None:
         """Was that the last one that held everything?"""
@@ -256,5 +302,5 @@ class History:
         alive = [process for process in candidates if process.alive]
         if not self.newest.version:
             return alive
-        return [process for process in alive if process.node.whole and process.node.id in self.newest]
+        return [process for process in alive if process.node.whole and self.newest.lists(process.node.member)]
 

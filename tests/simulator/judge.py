@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ha.position import epoch_of
+from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects
-from tests.simulator.records import Ballot, Copy, Job, Promotion
+from tests.simulator.ledger import Log
+from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
 from tests.simulator.scheduler import Violation
-from tests.simulator.topology import QUEUES
+from tests.simulator.shadow import Shadow
+from tests.simulator.topology import LETTERS
 
 if TYPE_CHECKING:
+    from ha.membership import InSync
     from tests.simulator.history import History
     from tests.simulator.process import BrokerProcess
-
-WALL_CLOCKS = 0.1
-"""Seconds by which the wall clocks of two brokers may differ."""
 
 
 class Judge:
@@ -24,6 +25,7 @@ class Judge:
     def __init__(self, history: History) -> None:
         self.history = history
         self.simulation = history.simulation
+        self.shadow = Shadow(history.ledger)
 
     # ---- when a broker says that something is safe ----------------------------------------------------------------
 
@@ -33,13 +35,20 @@ class Judge:
         if not node.state.is_primary:
             return
         for other in self._relied_upon(process, safe):
-            if other.node.whole and other.node.role.position < safe:
-                where = f"{other.name} is at {other.node.role.position:#x}"
-                raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {where}")
+            self._check_backup(process, other, safe)
         above = self.rivals(node.persisted.ballot)
         if above and not self.history.gambles:
             self.history.counts["safe below another"] += 1
             self._check_rivals(process, safe, above)
+
+    def _check_backup(self, process: BrokerProcess, other: BrokerProcess, safe: int) -> None:
+        """I10.  One that has gone over to a newer primary is compared with that one's log (I9, I3)."""
+        ballot = process.node.persisted.ballot
+        gone_over = epoch_of(other.engine.position) > ballot[0]
+        if not other.node.whole or gone_over:
+            return
+        if lacking := self.shadow.lacks(other, ballot, safe):
+            raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {lacking}")
 
     def rivals(self, ballot: Ballot) -> list[Promotion]:
         """Promotions above this ballot that were made after it, or of brokers that still live.
@@ -57,7 +66,7 @@ class Judge:
         """Who may be promoted after this one, for all that the members of its set know."""
         in_sync = process.node.persisted.in_sync
         ids = set(in_sync.ids)
-        living = [other for other in self.simulation.brokers if other.alive]
+        living = [other for other in self.simulation.brokers if other.alive and not _usurped(other, in_sync)]
         if process.node.safety.probes and epoch_of(safe) == in_sync.epoch:
             for other in living:
                 if other.node.id in in_sync and other.node.persisted.in_sync.key < in_sync.key:
@@ -65,13 +74,15 @@ class Judge:
         return [other for other in living if other is not process and other.node.id in ids]
 
     def _check_rivals(self, process: BrokerProcess, safe: int, above: list[Promotion]) -> None:
+        own = self.history.ledger.log_of(process.node.persisted.ballot)
         for queue, names in contents(process, safe).items():
             for name in names:
                 copy = self.history.copies.get(name)
-                if copy is None or queue not in copy.queues or self.may_be_gone(name, copy, queue):
+                if copy is None or queue not in copy.queues:
                     continue
                 for promotion in above:
-                    if name not in promotion.contents.get(queue, {}):
+                    held = name in promotion.contents.get(queue, {})
+                    if not held and not self.may_be_gone(name, copy, queue, promotion.log, own):
                         rival = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                         raise Violation(f"I9: {process.name} says that {name} in {queue} is safe; {rival} lacks it")
 
@@ -85,6 +96,7 @@ class Judge:
             if copy.confirmed and copy.ballot < promotion.ballot:
                 self.check_copy(name, copy, promotion)
         self._check_absent(promotion)
+        self._check_letters(promotion)
         if any(earlier.ballot > promotion.ballot for earlier in history.promotions):
             history.counts["promotions below another"] += 1
             return
@@ -93,61 +105,109 @@ class Judge:
             raise Violation(f"I7: {wrong}; not so on {promotion.name}")
 
     def check_copy(self, name: str, copy: Copy, promotion: Promotion) -> None:
+        confirming = self.history.ledger.log_of(copy.ballot)
         for queue in copy.queues:
-            if name not in promotion.contents.get(queue, {}) and not self.may_be_gone(name, copy, queue):
+            held = name in promotion.contents.get(queue, {})
+            if not held and not self.may_be_gone(name, copy, queue, promotion.log, confirming):
                 who = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                 raise Violation(f"I1: {name}, confirmed {copy.confirmed}, is not in {queue} of {who}")
 
-    def may_be_gone(self, name: str, copy: Copy, queue: str) -> bool:
-        """By the queue's own rules, or because somebody has had it."""
-        if copy.excused or copy.rejected or name in self.history.taken.get(queue, ()):
+    def may_be_gone(self, name: str, copy: Copy, queue: str, log: Log, confirming: Log) -> bool:
+        """May it be missing where the log is this one?  A client has acknowledged it, or the log says that it was
+        removed, or what made it unroutable.  `confirming`: the log of the primary that calls it safe."""
+        if copy.excused or copy.rejected or name in self.history.acknowledged.get(queue, ()):
             return True
-        kind = QUEUES[queue]
-        if kind.ttl and self.simulation.scheduler.now - copy.at >= kind.ttl - WALL_CLOCKS:
-            return True
-        if kind.length and self._may_be_behind(queue, copy) >= kind.length:
-            return True
-        return not kind.fixed and (self.history.gambles or not self.history.scrap.keeps(copy))
+        if came := ledger.arrivals(log, queue, name):
+            return all(ledger.removed(log, *each) for each in came)
+        if ledger.arrivals(confirming, queue, name):
+            return False  # it was in the log of the primary that has confirmed it, and this log has not got that far
+        return any(self._unroutable(copy, what, confirming, log) for what in copy.needs(queue))
 
-    def _may_be_behind(self, queue: str, copy: Copy) -> int:
-        """How many came later, as far as one can tell: all that were not confirmed when this was sent."""
-        return sum(other is not copy and other.confirmed_at > copy.at for _, other in self.history.copies_in(queue))
+    def _unroutable(self, copy: Copy, what: str, confirming: Log, log: Log) -> bool:
+        """Was this missing when the copy arrived, and does the log say so, too?"""
+        absent = ledger.absences(confirming, what, copy.at, copy.confirmed_at)
+        writers = {position: ledger.writer(confirming, position) for position in absent if position}
+        return any(not position or ledger.has(log, writers[position], position) for position in absent)
+
+    def _check_letters(self, promotion: Promotion) -> None:
+        """I18."""
+        for name, copy in self.history.copies.items():
+            for queue in copy.queues:
+                if queue in LETTERS and not copy.excused:
+                    self._check_letter(name, queue, LETTERS[queue], promotion)
+
+    def _check_letter(self, name: str, queue: str, to: str, promotion: Promotion) -> None:
+        held = name in promotion.contents.get(queue, {})
+        sent = self._came(promotion, to, name)
+        if held and sent:
+            raise Violation(f"I18: {promotion.name} has {name} in {queue}, and has sent it on to {to}")
+        came = ledger.arrivals(promotion.log, queue, name)
+        if came and not held and not sent and name not in self.history.acknowledged.get(queue, ()):
+            raise Violation(f"I18: {name} is neither in {queue} of {promotion.name} nor in {to}")
 
     def _check_absent(self, promotion: Promotion) -> None:
         """I12, I13."""
         for queue, messages in promotion.contents.items():
             for name in messages:
                 copy = self.history.copies.get(name)
-                if copy is not None and copy.rejected:
-                    raise Violation(f"I12: {name} was rejected, and is in {queue} of {promotion.name}")
+                if copy is not None and (copy.rejected or copy.returned):
+                    raise Violation(f"I12: {name} was refused, and is in {queue} of {promotion.name}")
         for name, ballot in self.history.scrap.gone.items():
             if promotion.ballot > ballot and name in promotion.contents.get("scrap", {}):
                 raise Violation(f"I13: {name} is in scrap of {promotion.name}, from before a purge or deletion")
 
+    def check_marked(self, queue: str, name: str, now: Handed, before: list[Handed]) -> None:
+        """I17.  (What was handed out first may arrive last, where connections overtake each other.)"""
+        log = self.history.ledger.log_of(now.ballot)
+        if now.marked or len(ledger.arrivals(log, queue, name)) > 1:
+            return  # it came back into the queue as another message
+        for each in before:
+            again = each.ballot == now.ballot and not each.marked
+            if again or (each.ballot < now.ballot and ledger.has(log, each.ballot, each.end)):
+                who = f"epoch {each.ballot[0]}, and now by that of epoch {now.ballot[0]}"
+                raise Violation(f"I17: {name} of {queue} was handed out by the primary of {who}, unmarked")
+
+    def check_seen(self, name: str, job: Job, ballot: Ballot) -> None:
+        """I6: a client got one of the outputs."""
+        job.seen = max(job.seen or ballot, ballot)
+        for promotion in self.rivals(ballot):
+            self._check_job(name, job, promotion)
+
     def _check_jobs(self, promotion: Promotion) -> None:
-        """The outputs are never consumed: so they are there or not, and together."""
         for name, job in self.history.jobs.items():
-            there = [output in promotion.contents.get(queue, {}) for queue, output in job.outputs]
-            if job.excused:
-                continue
-            if any(there) != all(there):
-                raise Violation(f"I6: {promotion.name} has part of the transaction {name}: {there}")
-            if job.state == "committed" and not all(there):
-                raise Violation(f"I6: {promotion.name} lacks the committed transaction {name}")
-            if job.state == "open" and any(there):
-                raise Violation(f"I6: {promotion.name} has the transaction {name}, which was not committed")
-            if all(there) == (job.source in promotion.contents.get("work", {})):
-                what = "outputs and input" if all(there) else "neither outputs nor input"
-                if all(there) or not self._done(job, promotion):
-                    raise Violation(f"I6: {promotion.name} has {what} of the transaction {name}")
+            if not job.excused:
+                self._check_job(name, job, promotion)
+
+    def _check_job(self, name: str, job: Job, promotion: Promotion) -> None:
+        there = [self._came(promotion, queue, output) for queue, output in job.outputs]
+        if any(there) != all(there):
+            raise Violation(f"I6: {promotion.name} has part of the transaction {name}: {there}")
+        if job.state == "committed" and not all(there):
+            raise Violation(f"I6: {promotion.name} lacks the committed transaction {name}")
+        if job.seen is not None and job.seen < promotion.ballot and not all(there):
+            raise Violation(f"I6: {promotion.name} lacks the transaction {name}, of which a client has seen a part")
+        if job.state == "open" and any(there):
+            raise Violation(f"I6: {promotion.name} has the transaction {name}, which was not committed")
+        if all(there) == (job.source in promotion.contents.get("work", {})):
+            what = "outputs and input" if all(there) else "neither outputs nor input"
+            if all(there) or not self._done(job, promotion):
+                raise Violation(f"I6: {promotion.name} has {what} of the transaction {name}")
+
+    def _came(self, promotion: Promotion, queue: str, name: str) -> bool:
+        """It is there, or was there and has left by this log, or a client has acknowledged it."""
+        if name in promotion.contents.get(queue, {}):
+            return True
+        came = ledger.arrivals(promotion.log, queue, name)
+        if came and not all(ledger.removed(promotion.log, *each) for each in came):
+            return name in self.history.acknowledged.get(queue, ())
+        return bool(came)
 
     def _done(self, job: Job, promotion: Promotion) -> bool:
         """Another transaction has the same input, and its outputs are there; or the input had never been safe."""
         if not self.history.copies[job.source].confirmed:
             return True
         return any(
-            other.source == job.source
-            and all(output in promotion.contents.get(queue, {}) for queue, output in other.outputs)
+            other.source == job.source and all(self._came(promotion, *output) for output in other.outputs)
             for other in self.history.jobs.values()
         )
 
@@ -157,7 +217,9 @@ class Judge:
         """Faults are over, everything was drained: nothing may be missing, and all brokers are equal."""
         for process in self.simulation.members:
             check_queues(process)
-        promotion = Promotion(primary.node.persisted.ballot, primary.name, contents(primary), objects(primary))
+        ballot = primary.node.persisted.ballot
+        log = self.history.ledger.log_of(ballot)
+        promotion = Promotion(ballot, primary.name, contents(primary), objects(primary), log)
         self._check_alien(promotion)
         if self.history.gambles:
             self._check_gamble(promotion)
@@ -175,6 +237,7 @@ class Judge:
                 self.check_copy(name, copy, promotion)
         self._check_jobs(promotion)
         self._check_absent(promotion)
+        self._check_letters(promotion)
         if wrong := self.history.configuration.wrong(promotion.objects):
             raise Violation(f"I7: at the end {wrong}; not so on {promotion.name}")
 
@@ -186,7 +249,7 @@ class Judge:
         outside = [contents(each) for each in self.simulation.brokers if each.alive and each not in members]
         confirmed = [(queue, name) for name, copy in copies if copy.confirmed for queue in copy.queues]
         for queue, name in (*outputs, *confirmed):
-            if name in promotion.contents.get(queue, {}) or self.may_be_gone(name, self.history.copies[name], queue):
+            if name in promotion.contents.get(queue, {}) or self._gambled_away(name, queue):
                 continue
             if any(name in held.get(queue, {}) for held in outside):
                 continue  # a broker that was removed still has it; it may come back
@@ -195,11 +258,25 @@ class Judge:
                 where = f"it is not in {queue} of {promotion.name}, and in no salvage file"
                 raise Violation(f"I15: {name} was confirmed; {where}")
 
+    def _gambled_away(self, name: str, queue: str) -> bool:
+        """Delivered, lost with the last broker that held it, or removed by one of the primaries that had it."""
+        copy, chapters = self.history.copies[name], self.history.ledger.chapters.values()
+        if name in self.history.taken.get(queue, ()):
+            return True
+        confirming = self.history.ledger.log_of(copy.ballot)
+        return any(self.may_be_gone(name, copy, queue, chapter.whole(), confirming) for chapter in chapters)
+
     def _check_alien(self, promotion: Promotion) -> None:
         for queue, messages in promotion.contents.items():
             for name, body in messages.items():
                 copy = self.history.copies.get(name)
                 if queue.startswith("own."):
                     continue
-                if copy is None or copy.body != body or queue not in copy.queues:
+                if copy is None or copy.body != body or not copy.belongs(queue):
                     raise Violation(f"I8: {name} in {queue} was never sent like that")
+
+
+def _usurped(process: BrokerProcess, in_sync: InSync) -> bool:
+    """Has another broker with the same identity been listed in its place?"""
+    member = in_sync.member(process.node.id)
+    return member is not None and member.instance.partition(".")[0] not in ("", process.name)

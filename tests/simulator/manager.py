@@ -40,24 +40,35 @@ class Manager:
     def _poll(self) -> None:
         self.scheduler.at(POLL * self.rng.uniform(0.5, 1.0), self._poll)
         self.rules.fence_isolated()
-        if any(process.is_primary and self._answers(process) for process in self.simulation.brokers):
+        if any(self._serves(process) for process in self.simulation.brokers):
             self._missing_since = None
             return
         if self._missing_since is None:
             self._missing_since = self.scheduler.now
             self._wait = self.rng.choice((0.0, 0.05, 0.3, 0.8))
-        if self.scheduler.now - self._missing_since >= self._wait:
+        if self.scheduler.now - self._missing_since >= self._wait and not self._is_patient():
             candidate = self._choose()
             if candidate is not None:
                 self.promote(candidate)
 
+    def _is_patient(self) -> bool:
+        """A promotion is under way.  That of a core waits for it; others may promote a second broker meanwhile."""
+        brokers = self.simulation.brokers
+        return self.simulation.liveness.under_way and any(each.running and each.node.promoter for each in brokers)
+
+    def _serves(self, process: BrokerProcess) -> bool:
+        """An isolated primary says that it has no score any more."""
+        return process.is_primary and process.node.candidacy.score is not None and self._answers(process)
+
     def _answers(self, process: BrokerProcess) -> bool:
         """Does the monitor get an answer, and from the side that has the quorum?"""
-        return process.running and not self.rules.cut_off(process)
+        return process.running and not self.rules.cut_off(process) and not self.simulation.liveness.shuns(process)
 
     def _choose(self) -> BrokerProcess | None:
         enrolled = self.simulation.history.enrolled
         running = [process for process in self.simulation.brokers if process.running and process.address in enrolled]
+        # A primary that does not serve has to be replaced: by another one, if there is one.
+        running = [process for process in running if not process.is_primary] or running
         if not running:
             return None
         self._turn += 1
@@ -73,7 +84,7 @@ class Manager:
 def may_be_asked(simulation: Simulation, process: BrokerProcess) -> bool:
     """Is it there, of the cluster, and may a manager promote it now?  Fences whom it must."""
     enrolled = process.running and process.address in simulation.history.enrolled
-    return enrolled and simulation.rules.may_promote(process)
+    return enrolled and not simulation.liveness.shuns(process) and simulation.rules.may_promote(process)
 
 
 def promote(simulation: Simulation, process: BrokerProcess, who: str, force: bool = False) -> None:

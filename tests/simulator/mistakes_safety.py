@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ha import promoter
+from ha import promoter, settings
 from ha.backup import Backup
 from ha.claims import Claim
 from ha.environment import Exchanged
@@ -34,6 +34,15 @@ def patched(owner: Any, **replacements: Any) -> Iterator[None]:
     finally:
         for name, value in old.items():
             setattr(owner, name, value)
+
+
+def start_with_three() -> AbstractContextManager[None]:
+    """Two members of `quorum` are what a removal leaves, but no broker starts with them."""
+
+    def too_few(mode: str, brokers: Collection[object]) -> str:
+        return "expected three or more" if mode == "quorum" and len(brokers) < 3 else ""
+
+    return patched(settings, too_few=too_few)
 
 
 def confirm_at_once() -> AbstractContextManager[None]:

@@ -40,6 +40,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-before-record": Mutant(safety.confirm_before_record, "registry", ("duel", "isolate", "promote")),
     "read-before-write": Mutant(safety.read_before_write, "registry", ("duel",)),
     "count-by-old-list": Mutant(safety.count_by_old_list, "quorum", ("member", "split")),
+    "start-with-three": Mutant(safety.start_with_three, "quorum", ("member",)),
     "relocate-unprepared": Mutant(safety.relocate_unprepared, "", ("relocate",)),
     "forget-votes": Mutant(log.forget_votes, "quorum", ("crash", "promote", "split")),
     "torn-state": Mutant(log.torn_state, "", ("trap",)),

@@ -60,6 +60,7 @@ class End:
         self.open = True
         self.on_data: Callable[[bytes], None] = lambda data: None
         self.on_closed: Callable[[str], None] = lambda reason: None
+        self.on_writable: Call = lambda: None
         self.hold_until = 0.0
         """Nothing of this connection arrives before that time."""
         self._rng = network.rng(host.name, peer_host.name)
@@ -67,10 +68,16 @@ class End:
         """(departure, arrival, item)"""
         self._last = 0.0
         self._moving = False
+        self._arrived = 0
+        """Octets that have come to the peer."""
 
     def send(self, data: bytes) -> None:
         if self.open and data:
             self._push((DATA, data))
+
+    def writable(self) -> None:
+        """The peer has begun to read again."""
+        self.host.run(self, self.on_writable)
 
     def close(self) -> None:
         """Nothing more is delivered here; the other end learns of it behind what was sent."""
@@ -116,7 +123,7 @@ class End:
         if not self._moving:
             return
         network = self.network
-        if network.blocked(self.host, self.peer_host):
+        if self._held_up():
             network.waiting.append(self)
         else:
             network.scheduler.at(max(0.0, self._under_way[0][1] - network.scheduler.now), self._arrive)
@@ -124,11 +131,21 @@ class End:
     def unblock(self) -> None:
         self._move()
 
+    def _held_up(self) -> bool:
+        """By a cut, or because so many octets of a connection arrive and no more."""
+        network = self.network
+        if network.blocked(self.host, self.peer_host):
+            return True
+        most = network.clogged.get((self.host.name, self.peer_host.name)) if network.clogged else None
+        kind, data = self._under_way[0][2]
+        return most is not None and kind != SYN and self._arrived + len(data) > (most if data else most - 1)
+
     def _arrive(self) -> None:
-        if self.network.blocked(self.host, self.peer_host):
+        if self._held_up():
             self.network.waiting.append(self)
             return
         _, _, (kind, data) = self._under_way.popleft()
+        self._arrived += len(data)
         if self.peer_host.powered:
             self._deliver(kind, data)
         self._move()
@@ -166,6 +183,8 @@ class Network:
         self.cuts: Counter[tuple[str, str]] = Counter()
         """How many cuts there are in each direction; it is open when all of them have healed."""
         self.slow: dict[tuple[str, str], float] = {}
+        self.clogged: dict[tuple[str, str], int] = {}
+        """So many octets of each connection arrive in this direction, and no more."""
         self.waiting: list[End] = []
         self.before_heal: Call = lambda: None
         self._ends: list[End] = []
@@ -240,8 +259,22 @@ class Network:
             else:
                 self.scheduler.at(self.rng(*pair).uniform(0.001, 0.2), arrive)
 
+    def repair(self, healthy: set[str]) -> None:
+        """Whatever is between these."""
+
+        def among(pair: tuple[str, str]) -> bool:
+            return pair[0] in healthy and pair[1] in healthy
+
+        self.slow = {pair: delay for pair, delay in self.slow.items() if not among(pair)}
+        for end in self._ends:
+            if among((end.host.name, end.peer_host.name)):
+                end.hold_until = 0.0
+        self.before_heal()
+        self._open(Counter({pair: count for pair, count in self.cuts.items() if not among(pair)}))
+
     def heal_all(self) -> None:
         self.slow.clear()
+        self.clogged.clear()
         for end in self._ends:
             end.hold_until = 0.0
         self.before_heal()

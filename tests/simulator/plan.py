@@ -12,6 +12,7 @@ Options of a scenario:
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
+    liveness    the faults that never end, and who has none (`liveness.py`)
 """
 
 from __future__ import annotations
@@ -20,9 +21,27 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests.simulator import liveness as core
 from tests.simulator.faults import STEPS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
+from tests.simulator.topology import LETTERS
 
+TAKEN = {
+    "prio": 1.0,
+    "brief": 0.3,
+    "short": 0.5,
+    "full": 1.0,
+    "scrap": 0.0,
+    "mortal": 0.3,
+    "crowded": 0.3,
+    "picky": 1.0,
+    "dead": 0.7,
+    "fleeting": 0.5,
+    "turned": 0.5,
+}
+"""Queues that a scenario may have beside the basic ones, and how often somebody takes what is in them."""
+ROUTE = {"turned": "turn"}
+"""What says to which exchange, where it is not the name of the queue."""
 DURATION = 4.0
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
 """How long a cut or a pause lasts."""
@@ -48,8 +67,8 @@ SKEWS = {"quorum": 0.2, "registry": 0.2, "manager": 0.02, "availability": 0.02, 
 """By how much a clock may be fast or slow: where the promise rests on no clock, by a lot."""
 
 
-def plan(seed: int, mode: str = "", faults: Sequence[str] = ()) -> Scenario:
-    """`mode` and the kinds of `faults` are the seed's choice by default."""
+def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool = False) -> Scenario:
+    """`mode` and the kinds of `faults` are the seed's choice by default, and whether there is a core that must live."""
     rng = Random(f"plan {seed} {mode}")
     mode = mode or rng.choice(MODES)
     size = _size(rng, mode)
@@ -73,6 +92,12 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = ()) -> Scenario:
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    actions += _clones(seed, mode, names, options, faults)
+    apart = Random(f"liveness {seed} {mode}")
+    if liveness or (apart.random() < core.SHARE and mode != "gamble" and not faults):
+        options["liveness"] = core.planned(apart, names)
+        options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
+        clients.append(dict(core.PROBE))
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -105,21 +130,27 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
     clients = [_consumer(rng, "c1", "main"), _consumer(rng, "c2", "fan2"), {"name": "w1", "kind": "worker"}]
     if rng.random() < 0.3:
         clients.append(_consumer(rng, "c3", "main"))
-    routes = ["main"] * 5 + ["work"] * 3 + ["fan"] * 2
-    for queue in ("prio", "brief", "short", "full", "scrap"):
-        if rng.random() < 0.2:
-            options.setdefault("queues", []).append(queue)
-            routes += [queue] * 3
-            if queue in ("prio", "full") or (queue == "short" and rng.random() < 0.5):
-                clients.append(_consumer(rng, f"c{len(clients) + 2}", queue))
+    if rng.random() < 0.7:
+        clients += [_consumer(rng, "c11", "out1"), _consumer(rng, "c12", "out2")]
+    queues, routes = _queues(rng), ["main"] * 5 + ["work"] * 3 + ["fan"] * 2 + ["nowhere"]
+    if queues:
+        options["queues"] = queues
+        routes += [ROUTE.get(queue, queue) for queue in queues if queue != "dead" for _ in range(3)]
+    clients += [_taker(rng, f"d{number}", queue) for number, queue in enumerate(queues) if rng.random() < TAKEN[queue]]
     actions: list[Action] = []
+    # Half of those that have a queue with a limit send to little else.
+    aim = [rng.choice([queue for queue in queues if queue != "dead"])] if queues and rng.random() < 0.5 else []
+    routes += [ROUTE.get(queue, queue) for queue in aim for _ in range(2 * len(routes))]
+    many = 8 if rng.random() < 0.04 else 1
     for name, most in (("p1", 25), ("p2", 15)):
         polite = options.get("calm", rng.random() < 0.5)
-        clients.append({"name": name, "kind": "producer", "window": rng.randint(1, 6), "polite": polite})
-        actions += _publishes(rng, name, rng.randint(1, most), routes)
+        clients.append({"name": name, "kind": "producer", "window": rng.randint(1, 6) * many, "polite": polite})
+        actions += _publishes(rng, name, rng.randint(1, most) * many, routes)
     clients.append({"name": "q1", "kind": "architect"})
     actions += _orders(rng, rng.choice((0, 0, 2, 4, 8)))
-    if "scrap" in options.get("queues", ()):
+    if "turned" in queues:
+        actions += [_turn(rng) for _ in range(rng.randint(2, 10))]
+    if "scrap" in queues:
         clients.append({"name": "v1", "kind": "vandal"})
         actions += [_vandalism(rng) for _ in range(rng.randint(1, 6))]
     if rng.random() < 0.2:
@@ -127,9 +158,29 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
     return clients, actions
 
 
+def _queues(rng: Random) -> list[str]:
+    """Beside the basic ones."""
+    queues = [queue for queue in TAKEN if queue != "dead" and rng.random() < 0.25]
+    return [*queues, "dead"] if any(queue in LETTERS for queue in queues) else queues
+
+
+def _taker(rng: Random, name: str, queue: str) -> Fields:
+    if queue == "fleeting" or rng.random() < 0.5:
+        return _consumer(rng, name, queue)
+    if rng.random() < 0.5:
+        return {"name": name, "kind": "reader", "queue": queue}
+    return {**_consumer(rng, name, queue), "kind": "getter"}
+
+
+def _turn(rng: Random) -> Action:
+    op = rng.choice(("bind", "unbind"))
+    return Action(_time(rng), "configure", {"who": "q1", "op": op, "name": "turned", "to": "turn"})
+
+
 def _consumer(rng: Random, name: str, queue: str) -> Fields:
     prefetch, slowness = rng.choice((1, 2, 5, 20)), rng.choice((0.0, 0.005, 0.05))
-    return {"name": name, "kind": "consumer", "queue": queue, "prefetch": prefetch, "slowness": slowness}
+    fields = {"name": name, "kind": "consumer", "queue": queue, "prefetch": prefetch, "slowness": slowness}
+    return {**fields, "rejects": True} if queue in LETTERS or rng.random() < 0.1 else fields
 
 
 def _publishes(rng: Random, name: str, count: int, routes: Sequence[str]) -> list[Action]:
@@ -141,6 +192,8 @@ def _publishes(rng: Random, name: str, count: int, routes: Sequence[str]) -> lis
 def _publish(rng: Random, name: str, at: float, route: str) -> Action:
     size = rng.choice((0, 10, 10, 100, 1000)) if rng.random() < 0.95 else 9000
     fields: Fields = {"who": name, "to": route, "size": size}
+    if rng.random() < 0.2:
+        fields["mandatory"] = True
     if route == "prio":
         fields["priority"] = rng.randint(0, 3)
     return Action(at, "publish", fields)
@@ -171,9 +224,22 @@ def _faults(
     rng: Random, mode: str, names: str, spares: int, clients: Sequence[str], only: Sequence[str]
 ) -> list[Action]:
     maker = FaultMaker(rng, mode, names, spares, clients)
+    only = [name for name in only if name != "clone"]
     chosen = [maker.kinds[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
     count = rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)
     return [rng.choice(chosen)(_time(rng)) for _ in range(count)]
+
+
+def _clones(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some scenarios somebody copies a data directory; drawn apart, so that the others stay what they are."""
+    rng = Random(f"clone {seed} {mode}")
+    if "clone" not in only and (only or rng.random() > 0.1):
+        return []
+    spares: int = options.get("spares", 0)
+    options["spares"] = spares + 1
+    who = "abcdefgh"[len(names) + spares]
+    fields = {"who": who, "of": rng.choice([*names, "primary"]), "listed": rng.random() < 0.4}
+    return [Action(_time(rng, 0.3, 2.0), "clone", fields)]
 
 
 class FaultMaker:

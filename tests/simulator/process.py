@@ -18,9 +18,11 @@ from ha.membership import HaState
 from ha.node import Node
 from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
+from ha.twins import with_new_identity
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Engine
+from qpidd_py.errors import ConfigError
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.network import End
@@ -85,9 +87,13 @@ class BrokerProcess(Ports):
         self.alive = False
         self.paused = False
         self.powered = True
+        self.buried = False
+        """It is not started again."""
         self.busy_until = 0.0
         self.seen_safe = 0
         self._machine = 0
+        self.original: BrokerProcess | None = None
+        """Whose data directory was copied here."""
         self._waiting: list[tuple[object, int, Call]] = []
         self._ends: list[End] = []
         self._unanswered: dict[int, Callable[[], None]] = {}
@@ -114,10 +120,30 @@ class BrokerProcess(Ports):
         self.state = HaState(f"id-{self.name}" if self._machine == 1 else f"id-{self.name}-{self._machine}")
         state_file.store(self.disk, self.state)
 
+    def copy_of(self, original: BrokerProcess, address: str) -> None:
+        """An administrator copies the data directory of another broker, and its configuration; not its memory."""
+        self.disk, self.state, self.original = Disk(), original.state, original
+        state_file.store(self.disk, self.state)
+        self.settings = replace(original.settings, name=self.name, address=address)
+
+    def put_away(self) -> None:
+        """It is never started again."""
+        self.life, self.settings, self.original = 0, replace(self.settings, address=f"{self.name}:5672"), None
+
+    def new_identity(self) -> None:
+        """As `--new-identity` does."""
+        self._machine += 1
+        self.original = None
+        self.state = with_new_identity(self.state, f"id-{self.name}-{self._machine}")
+        state_file.store(self.disk, self.state)
+
     def configure(self) -> None:
         """An administrator writes the present members into `ha-brokers-url`, and this one."""
         members = [process.address for process in self.simulation.members]
-        self.settings = replace(self.settings, brokers=tuple(dict.fromkeys([*members, self.address])))
+        try:
+            self.settings = replace(self.settings, brokers=tuple(dict.fromkeys([*members, self.address])))
+        except ConfigError as error:
+            raise Violation(f"liveness: {self.name} cannot start with the present members: {error}") from error
 
     def boot(self) -> None:
         """Start with an empty memory and with what is on disk."""
@@ -133,7 +159,8 @@ class BrokerProcess(Ports):
         self.broker.sessions = OrderedSessions()  # type: ignore[assignment]
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
-        self.node = Node(self.settings, self.engine, VHostConfiguration(self.broker), self, self.state)
+        configuration, instance = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
+        self.node = Node(self.settings, self.engine, configuration, self, self.state, instance)
         self.node.candidacy.news = partial(self.simulation.news, self)
         self.broker.hooks = ClusterHooks(self.node, NoReplication())  # type: ignore[arg-type]
         self.engine.on_batch = self._batch

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qpidd_py.amqp.client import CAPABILITIES
-from tests.simulator import amqp
+from tests.simulator import amqp, topology
+from tests.simulator.checks import name_of
 from tests.simulator.clients import Client
 from tests.simulator.scheduler import Violation
 from tests.simulator.topology import DESTINATIONS, ROUTES, Greeting
@@ -29,6 +30,7 @@ class Message:
     route: str
     size: int
     priority: int
+    mandatory: bool
     name: str = ""
     rejected: int = 0
     """How often a full queue did not take it; from then on it has lost its place."""
@@ -61,7 +63,8 @@ class Producer(Client):
         """`publish`"""
         self._made += 1
         key = f"{self.name}.{self._made}"
-        self._waiting.append(Message(key, fields["to"], fields["size"], fields.get("priority", 0)))
+        priority, mandatory = fields.get("priority", 0), fields.get("mandatory", False)
+        self._waiting.append(Message(key, fields["to"], fields["size"], priority, mandatory))
         if self._ready:
             self._publish()
 
@@ -99,10 +102,12 @@ class Producer(Client):
         again = f"r{message.rejected}{message.key}" if message.rejected else ""
         message.name = f"{message.key}@{self._attempt}{again}"
         body = message.name.encode() + b"|" + b"." * message.size
-        self.history.published(message.name, DESTINATIONS[message.route], body, message.priority)
+        exchange, routing_key = ROUTES[message.route]
+        by = topology.ALTERNATES.get(exchange, exchange)
+        self.history.published(message.name, DESTINATIONS[message.route], body, message.priority, by)
         self._tag += 1
         self._under_way[self._tag] = message
-        self.send(amqp.publish(*ROUTES[message.route], body, message.priority))
+        self.send(amqp.publish(exchange, routing_key, body, message.priority, message.mandatory))
 
     def method(self, method: int, payload: bytes) -> None:
         if method not in (amqp.ACK, amqp.NACK):
@@ -120,6 +125,10 @@ class Producer(Client):
             else:
                 self._reject(message)
         self._publish()
+
+    def returned(self, body: bytes) -> None:
+        """No queue has taken it: its confirm follows, and it is nowhere."""
+        self.history.returned(name_of(body))
 
     def _reject(self, message: Message) -> None:
         """The queue is full: try later."""

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulator.topology import LETTERS
+
+if TYPE_CHECKING:
+    from tests.simulator.ledger import Log
 
 Ballot = tuple[int, str]
 Contents = dict[str, dict[str, bytes]]
@@ -26,7 +32,20 @@ class Copy:
     """Of the primary that has confirmed."""
     rejected: bool = False
     """The broker has said that the queue does not take it."""
+    returned: bool = False
+    """The broker has said that there is no queue for it."""
     excused: bool = False
+    exchange: str = ""
+    """To which it was published."""
+
+    def belongs(self, queue: str) -> bool:
+        """Was it sent there, or to a queue whose dead letters go there?"""
+        return queue in self.queues or any(LETTERS.get(each) == queue for each in self.queues)
+
+    def needs(self, queue: str) -> list[str]:
+        """What must be there for it to come to this queue, as `Declared` names it."""
+        binding = [f"exchange {self.exchange}", f"binding {queue} {self.exchange}"] if self.exchange else []
+        return [f"queue {queue}", *binding]
 
 
 @dataclass
@@ -37,6 +56,8 @@ class Job:
     outputs: list[tuple[str, str]]
     state: str = "open"
     excused: bool = False
+    seen: Ballot | None = None
+    """Of the primary that has handed out one of the outputs."""
 
 
 @dataclass
@@ -48,8 +69,22 @@ class Promotion:
     contents: Contents
     objects: frozenset[str] = frozenset()
     """Queues, exchanges and bindings, as `Declared` names them."""
+    log: Log = ()
+    """What it held of the logs of all primaries."""
     life: int = 0
     """Of the broker."""
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A client got a copy from a queue."""
+
+    ballot: Ballot
+    """Of the primary."""
+    end: int
+    """Of its log by then."""
+    marked: bool
+    """As redelivered."""
 
 
 @dataclass
@@ -100,43 +135,23 @@ class Declared:
 
 
 class Scrap:
-    """The queue that is purged, deleted and made again: what must be in it, and what must never come back."""
+    """The queue that is purged, deleted and made again: what must never come back."""
 
-    def __init__(self, now: Callable[[], float], confirmed: Callable[[], set[str]]) -> None:
+    def __init__(self, confirmed: Callable[[], set[str]]) -> None:
         """`confirmed`: the copies in it that are confirmed by now."""
-        self._now = now
         self._confirmed = confirmed
-        self._since: float | None = None
-        self._stray = False
-        """An unanswered purge or deletion may still strike."""
         self._victims: set[str] = set()
-        self._op = ""
         self.gone: dict[str, Ballot] = {}
         """Copies that were confirmed before a purge or a deletion began: no later primary has them."""
 
     def begun(self, op: str) -> None:
-        self._op = op
         if op != "declare":
-            self._since = None
             self._victims = self._confirmed()
 
     def done(self, op: str, ballot: Ballot) -> None:
         if op != "declare":
             self.gone |= dict.fromkeys(self._victims, ballot)
-        if op == "delete":
-            self._since = None
-        elif self._since is None and not self._stray:
-            self._since = self._now()
-
-    def unanswered(self) -> None:
-        self._stray = self._stray or self._op != "declare"
-
-    def keeps(self, copy: Copy) -> bool:
-        """Was the queue there when this was published, and untouched since?"""
-        return self._since is not None and self._since <= copy.at
 
     def forget(self) -> None:
         """A total failure."""
         self.gone.clear()
-        self._since = None
-        self._stray = True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ha.environment import Exchanged
 from ha.membership import HaState
+from ha.registry_worker import merged
 from tests.simulator.scheduler import Call
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Registry:
         self._entries: dict[str, str] = {}
         self._number = 0
         self._written: dict[str, int] = {}
-        """Number of the call that has written an entry: what one broker writes takes effect in order, or not at all."""
+        """Number of the last call of each process: what one writes takes effect in order, or not at all."""
         self.down = False
         self.slowness = 0.0
         """Seconds that each way takes in addition, at most twice that."""
@@ -64,8 +65,12 @@ class Registry:
         def arrive() -> None:
             if not self._reaches(process):
                 return
-            if text is not None and state is not None and self._written.get(state.id, 0) < number:
-                self._entries[state.id], self._written[state.id] = text, number
+            if text is not None and state is not None and self._written.get(process.name, 0) < number:
+                self._written[process.name] = number
+                # Two brokers may have one identity, and so one entry; as in the real ones, it never goes back.
+                old, new = self._entries.get(state.id), HaState.from_json(json.loads(text))
+                both = merged(HaState.from_json(json.loads(old)) if old else None, new)
+                self._entries[state.id] = json.dumps(both.to_json())
                 # It is on record, in force or not: from now on nobody else is sure to hold what was confirmed.
                 self._simulation.history.persisted(state)
             self._later(read)
@@ -78,7 +83,8 @@ class Registry:
         if not self._simulation.scenario.option("fencing", False):
             return frozenset()
         brokers = self._simulation.brokers
-        return frozenset(process.state.id for process in brokers if process.life and not process.powered)
+        there = {process.state.id for process in brokers if process.life and process.powered}
+        return frozenset(process.state.id for process in brokers if process.life and not process.powered) - there
 
     def _later(self, call: Call) -> None:
         delay = self._rng.uniform(0.0002, 0.004) + self.slowness * self._rng.uniform(0.0, 2.0)
@@ -86,8 +92,11 @@ class Registry:
 
     def _reaches(self, process: BrokerProcess) -> bool:
         """It runs on most hosts: whoever talks to most of them talks to it."""
-        if self.down or not process.powered:
+        liveness = self._simulation.liveness
+        if self.down or not process.powered or liveness.shuns(process):
             return False
+        if liveness.trusts(process):
+            return True
         hosts = self._simulation.brokers
         reached = [
             other

@@ -128,7 +128,7 @@ class Rules:
 
     def _counts(self, process: BrokerProcess, newest: InSync) -> bool:
         """In the newest set; in a fresh cluster everyone is."""
-        return not newest.version or process.node.id in newest
+        return not newest.version or newest.lists(process.node.member)
 
     def _reaches(self, one: BrokerProcess, other: BrokerProcess) -> bool:
         if not other.running or not self.network.connected(one.name, other.name):
@@ -164,7 +164,7 @@ class Rules:
         life = process.life
 
         def restart() -> None:
-            if not process.alive and process.life == life:
+            if not process.alive and process.life == life and not process.buried:
                 process.boot()
 
         self.scheduler.at(after, restart)

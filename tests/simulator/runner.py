@@ -30,8 +30,13 @@ class Work:
     mode: str = ""
     faults: tuple[str, ...] = ()
     mutant: str = ""
+    liveness: bool = False
+    """Has every seed a core that must live?"""
     analysed: bool = False
     """The analysis judges each run, too (`report.py`)."""
+
+    def plan(self, seed: int) -> Scenario:
+        return plan(seed, self.mode, self.faults, self.liveness)
 
     def broken(self) -> AbstractContextManager[None]:
         """The HA core as the mutant has it."""
@@ -57,7 +62,7 @@ class Report:
 
 def run_seed(seed: int, work: Work) -> Report:
     """The mutant must have been applied."""
-    simulation, wrong = _judged(plan(seed, work.mode, work.faults), work.analysed)
+    simulation, wrong = _judged(work.plan(seed), work.analysed)
     report = Report(1, [(seed, wrong)] if wrong else [])
     report.counts.update(simulation.history.counts)
     report.counts["steps"] += simulation.scheduler.steps

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Json
+from ha.score import PRIMARY
 from tests.simulator.manager import Manager, may_be_asked
 
 if TYPE_CHECKING:
@@ -124,10 +125,12 @@ class ScoreManager(Manager):
         seen = [
             (process, self._attributes[process.name])
             for process in self.simulation.brokers
-            if process.name in self._attributes and not self.rules.cut_off(process)
+            if process.name in self._attributes and self._sees(process)
         ]
         primaries = [process for process, said in seen if said.primary]
         if primaries:
+            if primaries[0].running and self._attributes[primaries[0].name].score is None:
+                self._demote(primaries[0], "it has no score any more")
             for process in primaries[1:]:
                 other = primaries[0] if process.name == self._promoted else process
                 if other.running:
@@ -136,6 +139,9 @@ class ScoreManager(Manager):
         scored = [(said.score, self._likes.index(process.name), process) for process, said in seen if said.score]
         if scored:
             self.promote(max(scored)[2])
+
+    def _sees(self, process: BrokerProcess) -> bool:
+        return not self.rules.cut_off(process) and not self.simulation.liveness.shuns(process)
 
     def promote(self, process: BrokerProcess) -> None:
         if not may_be_asked(self.simulation, process):
@@ -153,6 +159,6 @@ class ScoreManager(Manager):
             counts["refused in spite of a score"] += refused
             self._busy_until = self.scheduler.now + (REFUSED if refused else 0.0)
             if not refused and process.life == life:
-                self._attributes[process.name] = Attribute(life, True, None)
+                self._attributes[process.name] = Attribute(life, True, PRIMARY)
 
         process.run("admin", lambda: process.handle("ha.promote", {"behind": True, "takeover": True}, reply))

@@ -12,9 +12,10 @@ from ha.status import State
 from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
 from tests.simulator.clients import Client
-from tests.simulator.consumers import Consumer, Hermit, Worker
+from tests.simulator.consumers import Consumer, Getter, Hermit, Reader, Worker
 from tests.simulator.faults import Faults
 from tests.simulator.history import History
+from tests.simulator.liveness import Liveness
 from tests.simulator.manager import Manager
 from tests.simulator.network import Network
 from tests.simulator.process import BrokerProcess, Clock
@@ -50,6 +51,8 @@ SETTINGS = NodeSettings(
 KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client]] = {
     "producer": Producer,
     "consumer": Consumer,
+    "reader": Reader,
+    "getter": Getter,
     "worker": Worker,
     "hermit": Hermit,
     "architect": Architect,
@@ -75,6 +78,7 @@ class Simulation:
         self.by_address = {process.address: process for process in self.brokers}
         self.scheduler.log("", f"seed {scenario.seed}: {scenario.brokers} brokers, {scenario.mode}")
         self.topology = topology.greeting(tuple(scenario.option("queues", ())))
+        self.liveness = Liveness(self)
         self.rules = Rules(self)
         self.registry = Registry(self)
         kind = ScoreManager if scenario.option("scores", False) else Manager
@@ -86,6 +90,8 @@ class Simulation:
         self.clients = [KINDS[fields["kind"]](self, fields) for fields in scenario.clients]
         self.repair_time = 0.0
         """Virtual seconds from the repair until everything was done."""
+        self.core_time = 0.0
+        """Virtual seconds from the repair of the core until it served."""
         self._begin()
 
     def _broker(self, name: str) -> BrokerProcess:
@@ -131,6 +137,7 @@ class Simulation:
     def _run(self) -> None:
         scheduler = self.scheduler
         scheduler.run_until(self.scenario.duration)
+        self.liveness.run()
         self.faults.stop()
         began = scheduler.now
         while why := self._unfinished():

@@ -36,7 +36,7 @@ Place = tuple[str, str]
 AUDITOR: Final = "auditor"
 """The client that takes what is left at the end."""
 CONFIRM_SELECT, TX_SELECT, TX_COMMIT, TX_ROLLBACK = 0x0055000A, 0x005A000A, 0x005A0014, 0x005A001E
-CONSUME, PUBLISH, REJECT = 0x003C0014, 0x003C0028, 0x003C005A
+CONSUME, PUBLISH, GET = 0x003C0014, 0x003C0028, 0x003C0046
 _NO_ACK: Final = 2
 
 
@@ -81,6 +81,8 @@ class Talk:
     """Publishes of the transaction that waits for commit-ok."""
     consumers: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Queue, and whether it acknowledges by itself; by consumer tag."""
+    asked: str = ""
+    """The queue of the last basic.get."""
     unsettled: dict[int, Place | None] = field(default_factory=dict)
     """By delivery tag; None for a message that is no concern of ours."""
     expecting: tuple[int, bytes] = (0, b"")
@@ -162,7 +164,9 @@ class Recorder(Tap):
         elif method == CONSUME:
             queue, tag, flags = _consume(payload)
             talk.consumers[tag] = queue, bool(flags & _NO_ACK)
-        elif method in (amqp.ACK, amqp.NACK, REJECT):
+        elif method == GET:
+            talk.asked = payload[7 : 7 + payload[6]].decode()
+        elif method in (amqp.ACK, amqp.NACK, amqp.REJECT):
             self._settled(client, talk, method, payload)
         elif method in (TX_COMMIT, TX_ROLLBACK):
             self._transaction_ends(client, talk, method == TX_COMMIT)
@@ -175,7 +179,7 @@ class Recorder(Tap):
 
     def _settled(self, client: str, talk: Talk, method: int, payload: bytes) -> None:
         tag, flags = int.from_bytes(payload[4:12], "big"), payload[12]
-        multiple = method != REJECT and bool(flags & 1)
+        multiple = method != amqp.REJECT and bool(flags & 1)
         requeue = bool(flags & (2 if method == amqp.NACK else 1))
         kind = "ack" if method == amqp.ACK else "release" if requeue else "reject"
         for each in [each for each in talk.unsettled if each == tag or (multiple and each <= tag)]:
@@ -204,7 +208,7 @@ class Recorder(Tap):
 
     def _got_method(self, client: str, talk: Talk, payload: bytes) -> None:
         method = int.from_bytes(payload[:4], "big")
-        if method in (amqp.DELIVER, amqp.RETURN):
+        if method in (amqp.DELIVER, amqp.GET_OK, amqp.RETURN):
             talk.expecting = method, payload
         elif method in (amqp.ACK, amqp.NACK):
             tag, multiple = int.from_bytes(payload[4:12], "big"), bool(payload[12] & 1)
@@ -223,7 +227,8 @@ class Recorder(Tap):
                 self._say(client, "return", returned)
             return
         deliver = amqp.read_deliver(payload)
-        queue, alone = talk.consumers[payload[5 : 5 + payload[4]].decode()]
+        found = talk.consumers.get(payload[5 : 5 + payload[4]].decode()) if method == amqp.DELIVER else None
+        queue, alone = found or (talk.asked, False)
         place = self._place(queue, name_of(body))
         if place is not None:
             self._took.setdefault(client, set()).add(queue)

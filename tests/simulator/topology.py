@@ -1,4 +1,4 @@
-"""The queues and exchanges of a simulation, and under which rule each queue may lose a message."""
+"""The queues and exchanges of a simulation."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from tests.simulator import amqp
 
 @dataclass(frozen=True)
 class QueueKind:
-    """A queue.  Without any of the limits it keeps what it confirmed until somebody has taken it."""
+    """How a queue is declared."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    ttl: float = 0.0
-    """Seconds after which a message may be gone."""
-    length: int = 0
-    """So many newer messages push one out."""
     fixed: bool = True
     """Declared by everybody who needs it; else one client makes and deletes it."""
 
 
+_DEAD: Final = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 QUEUES: Final[Mapping[str, QueueKind]] = {
     "main": QueueKind(),
     "work": QueueKind(),
@@ -30,18 +27,39 @@ QUEUES: Final[Mapping[str, QueueKind]] = {
     "out1": QueueKind(),
     "out2": QueueKind(),
     "prio": QueueKind({"x-max-priority": 3}),
-    "brief": QueueKind({"x-message-ttl": 400}, ttl=0.4),
-    "short": QueueKind({"x-max-length": 3}, length=3),
+    "brief": QueueKind({"x-message-ttl": 400}),
+    "short": QueueKind({"x-max-length": 3}),
     "full": QueueKind({"x-max-length": 2, "x-overflow": "reject-publish"}),
     "scrap": QueueKind(fixed=False),
+    "mortal": QueueKind({"x-message-ttl": 300, **_DEAD}),
+    "crowded": QueueKind({"x-max-length": 3, **_DEAD}),
+    "picky": QueueKind(_DEAD),
+    "dead": QueueKind(),
+    "fleeting": QueueKind({"x-expires": 300}),
+    "turned": QueueKind(),
 }
+LETTERS: Final[Mapping[str, str]] = {
+    name: str(kind.arguments["x-dead-letter-routing-key"])
+    for name, kind in QUEUES.items()
+    if "x-dead-letter-routing-key" in kind.arguments
+}
+"""Where the dead letters of a queue go."""
 BASIC: Final = ("main", "work", "fan1", "fan2", "out1", "out2")
 ROUTES: Final[Mapping[str, tuple[str, str]]] = {
     "fan": ("fan", ""),
+    "turn": ("turn", "key"),
+    "nowhere": ("alternate", "unknown"),
     **{name: ("", name) for name in QUEUES},
 }
 """Exchange and routing key by what an action says."""
-DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {"fan": ("fan1", "fan2"), **{name: (name,) for name in QUEUES}}
+DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "fan": ("fan1", "fan2"),
+    "turn": ("turned",),
+    "nowhere": ("fan1", "fan2"),
+    **{name: (name,) for name in QUEUES},
+}
+ALTERNATES: Final[Mapping[str, str]] = {"alternate": "fan"}
+"""Exchanges that nothing is bound to, and their alternate exchanges."""
 Greeting = list[tuple[bytes, int]]
 """Frames, each with the answer to wait for."""
 
@@ -58,4 +76,6 @@ def greeting(extra: tuple[str, ...]) -> Greeting:
         (amqp.declare_exchange("fan", "fanout"), amqp.EXCHANGE_OK),
         (amqp.bind("fan1", "fan", ""), amqp.BIND_OK),
         (amqp.bind("fan2", "fan", ""), amqp.BIND_OK),
+        *([(amqp.declare_exchange("turn", "direct"), amqp.EXCHANGE_OK)] if "turned" in extra else []),
+        *((amqp.declare_exchange(name, "direct", to), amqp.EXCHANGE_OK) for name, to in ALTERNATES.items()),
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +18,8 @@ from tests.spark import standalone
 def spark_session() -> Iterator[Any]:
     """local[2]; ends with its JVM.  Without generated code and the JVM's second compiler: both take longer than our few
     rows (half of the processor time of a whole pipeline)."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("no Java: Spark is not tested")
+    if reason := standalone.no_java():
+        pytest.skip(reason)
     options = {"spark.sql.codegen.wholeStage": "false", "spark.driver.extraJavaOptions": standalone.QUICK}
     found = session("local[2]", shuffle=4, memory="2g", options=options)
     yield found

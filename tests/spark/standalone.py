@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import system
 from tests.support.wait import wait_for
 
 WORKERS = 2
@@ -35,9 +35,12 @@ def spark_home() -> Path:
 
 def missing() -> str:
     """Why no cluster can be started here; empty if one can."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        return "no Java"
-    return "" if importlib.util.find_spec("pyspark") else "no pyspark"
+    return no_java() or ("" if importlib.util.find_spec("pyspark") else "no pyspark")
+
+
+def no_java() -> str:
+    """Why Spark cannot run here; empty if it can."""
+    return "" if "JAVA_HOME" in os.environ else system.missing("java")
 
 
 def environment() -> dict[str, str]:

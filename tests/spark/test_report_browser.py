@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
@@ -16,9 +15,18 @@ import pytest
 from spark_jobs.report import html, png, ticket
 from tests.spark import report_world
 from tests.spark.truth import nodes, processes
+from tests.support.system import missing
 
-CHROMIUM = next((path for name in png.BROWSERS if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: the page is not looked at in a browser")
+
+def browser() -> str | None:
+    try:
+        return png.browser()
+    except png.MissingTool:
+        return None
+
+
+CHROMIUM = browser()
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=missing("chromium"))
 SIZES = (1440, 820, 390, 360)
 # what reaches over the right edge, and is in no box that scrolls by itself
 PROBE = """

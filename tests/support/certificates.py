@@ -1,12 +1,11 @@
 """An authority for tests, made with the openssl program: certificates for brokers and clients, good and bad ones."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.support.system import needs
 
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+needs_openssl = needs("openssl")
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 

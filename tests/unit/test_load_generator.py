@@ -1,7 +1,6 @@
 """The load generator against a broker of a few lines that can be told to do wrong: each fault must void the run."""
 
 import contextlib
-import shutil
 import socket
 import struct
 import threading
@@ -11,8 +10,9 @@ import pytest
 
 from benchmarks import load_generator
 from benchmarks.processes import BenchmarkError
+from tests.support.system import needs
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+pytestmark = needs("cc")
 
 METHOD, HEADER, BODY = 1, 2, 3
 

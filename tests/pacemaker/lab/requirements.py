@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
 
-PROGRAMS: Final = {
-    "corosync": "corosync", "corosync-cmapctl": "corosync", "pacemakerd": "pacemaker", "crm_mon": "pacemaker-cli-utils",
-    "cibadmin": "pacemaker-cli-utils", "ip": "iproute2", "bridge": "iproute2", "nsenter": "util-linux",
-    "unshare": "util-linux", "setpriv": "util-linux", "pgrep": "procps",
-}  # fmt: skip
-"""What must be there, and the Debian package that brings it."""
-AGENT: Final = Path("/usr/lib/ocf/resource.d/heartbeat/IPaddr2")
+from tests.support import system
+
+PROGRAMS: Final = (
+    "corosync", "corosync-cmapctl", "pacemakerd", "crm_mon", "cibadmin", "ip", "bridge", "nsenter", "unshare",
+    "setpriv", "pgrep",
+)  # fmt: skip
+"""What must be there."""
+AGENT_FILE: Final = "/usr/lib/ocf/resource.d/heartbeat/IPaddr2"
+AGENT: Final = Path(AGENT_FILE)
 TRIAL: Final = """
 set -e
 mount -t tmpfs tmpfs "$0"
@@ -32,10 +33,10 @@ def problem() -> str:
     """Empty when a lab can be made here; else one line for the reason of a skipped test."""
     if os.geteuid() != 0:
         return "the lab needs root"
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None})
+    lacking = [program for program in PROGRAMS if system.which(program, system.WITH_SBIN) is None]
+    missing = sorted({system.package(program) for program in lacking})
     if not AGENT.exists():
-        missing.append("resource-agents")
+        missing.append(system.package(AGENT_FILE))
     if missing:
         return f"the lab needs the packages {' '.join(missing)}"
     return _kernel_problem()

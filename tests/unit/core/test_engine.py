@@ -87,7 +87,7 @@ def test_an_acknowledged_message_waits_for_no_backup(engine: Engine, client: Mem
     assert confirms(client.turn()) == [(3, False)]
 
 
-def test_acknowledged_behind_one_that_waits_is_confirmed_alone_by_the_tick(engine: Engine, client: MemoryClient) -> None:
+def test_acknowledged_behind_one_that_waits_is_confirmed_by_the_tick(engine: Engine, client: MemoryClient) -> None:
     other = engine.create_queue(2, "b", True)
     client.owner.routes[b"b"] = [other]
     engine.on_batch = lambda batch: None

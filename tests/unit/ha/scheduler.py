@@ -6,14 +6,15 @@ writes the CIB as it is when they have all succeeded.
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-MISSING = "" if shutil.which("crm_simulate") else "crm_simulate is not installed (package pacemaker-cli-utils)"
+from tests.support.system import missing
+
+MISSING = missing("crm_simulate")
 _ACTION = re.compile(r"^  \* (?:Resource|Fencing|Pseudo) action: +(.*)$|^  \* (Fencing .*)$", re.M)
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from ha.brokers import changed
 from ha.membership import InSync, Member
-from ha.safety import Safety
+from ha.safety import Safety, fragile
+from ha.settings import HaSettings, NodeSettings
 from ha.status import State
-from qpidd_py.errors import LinkError
+from qpidd_py.config import Address
+from qpidd_py.errors import ConfigError, LinkError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Publisher, World
 
@@ -270,3 +272,33 @@ def test_a_candidate_also_asks_those_that_came_after_its_list_was_made() -> None
     world.promote("b")
     assert world["b"].contents("q") == [b"m%d" % number for number in range(20)]
     ready(world, "acd", primary="b")
+
+
+# ---- one rule for the start and for changes
+
+
+@pytest.mark.parametrize("mode", ["quorum", "manager", "availability"])
+@pytest.mark.parametrize("size", range(2, 6))
+def test_with_what_a_removal_leaves_a_broker_starts(mode: str, size: int) -> None:
+    names = "abcde"[:size]
+    try:
+        left = changed(in_sync(names), safety(mode, names), "remove", "b:1", "a:1")
+    except LinkError as error:
+        assert str(error).endswith("found quorum with 1 broker, wanted 2 or more; add another one first")
+        with pytest.raises(ConfigError, match="found quorum with 1 broker, wanted 2 or more"):
+            NodeSettings("a", brokers=("a:1",), safety=mode)
+        assert (mode, size) == ("quorum", 2)
+    else:
+        assert NodeSettings("a", brokers=left, safety=mode).brokers == left
+        options = HaSettings(ha_safety=mode, ha_brokers_url=tuple(Address("h", port) for port in range(1, size)))
+        assert len(options.ha_brokers_url) == len(left)
+
+
+def test_one_address_twice_makes_no_quorum() -> None:
+    with pytest.raises(ConfigError, match="found quorum with 1 broker"):
+        HaSettings(ha_safety="quorum", ha_brokers_url=(Address("h", 1), Address("h", 1)))
+
+
+def test_two_under_quorum_are_said_to_be_few() -> None:
+    assert fragile("quorum", ("a:1", "b:1")).startswith("quorum with 2 brokers, wanted 3 or more: nothing is confirmed")
+    assert fragile("quorum", "abc") == fragile("manager", "ab") == ""

@@ -167,7 +167,7 @@ def test_no_line_is_endless_and_no_blank_ends_one(kind):
 FENCING = "deployment: {fencing: {agent: fence_x}}\n"
 REFUSED = [
     ("pacemaker", cluster(2, safety="manager"), "fencing: not given, wanted it for two nodes"),
-    ("pacemaker", cluster(2, FENCING), "safety: found quorum with 2 nodes, wanted three or more"),
+    ("pacemaker", cluster(2, FENCING), "safety: found quorum with 2 nodes, wanted 3 or more"),
     ("pacemaker", cluster(1, FENCING, safety="manager"), "nodes: found 1, wanted two or more"),
     (
         "pacemaker",

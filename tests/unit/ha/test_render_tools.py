@@ -9,11 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support.system import missing, needs, skip_without, which
 from tests.unit.ha.rendering import CONFIG, ROOT
 
 CLUSTERS = [path.parent for path in sorted(CONFIG.rglob("cib.xml"))]
-SCHEMA = Path("/usr/share/pacemaker/pacemaker-3.9.rng")
-AGENTS = Path("/usr/lib/ocf/resource.d")
+SCHEMA = "/usr/share/pacemaker/pacemaker-3.9.rng"
+AGENT = "/usr/lib/ocf/resource.d/heartbeat/IPaddr2"
+AGENTS = Path(AGENT).parents[1]
 SLOW = [CONFIG / "pacemaker" / name for name in ("two-nodes-fencing", "three-nodes")]
 """Everything that there is, once with fencing and once without: pcs takes half a second for each of its commands."""
 each_cluster = pytest.mark.parametrize("directory", CLUSTERS, ids=lambda path: path.name)
@@ -29,11 +31,6 @@ exec "$@"
 """With our agent among the installed ones, as pcs and crmsh want to see it; seen by this process alone."""
 
 
-def needs(*programs):
-    missing = [name for name in programs if shutil.which(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
-
-
 def run(*command, **environment):
     result = subprocess.run(
         [str(word) for word in command],
@@ -43,15 +40,15 @@ def run(*command, **environment):
     return result.stdout + result.stderr
 
 
-def unshared(*command):
-    """In a mount namespace; as somebody else than root in a user namespace, too."""
-    return ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)), *command)
+def unshared(*command, kind="--mount"):
+    """In a namespace of that kind; as somebody else than root in a user namespace, too."""
+    return ("unshare", kind, *(() if os.geteuid() == 0 else ("--map-root-user",)), *command)
 
 
 def can_overlay(tmp_path):
     """None, or why our agent cannot be laid over the installed ones."""
-    if not AGENTS.is_dir():
-        return f"no {AGENTS} (package resource-agents)"
+    if reason := missing(AGENT):
+        return reason
     (tmp_path / "agents").mkdir()
     shutil.copytree(ROOT / "resource_agents" / "ocf", tmp_path / "agents" / "qpid")
     check = unshared("sh", "-c", IN_A_NODE, "sh", tmp_path, AGENTS, "true")
@@ -104,8 +101,7 @@ def test_crm_verify_would_find_something(tmp_path):
         run("crm_verify", "--xml-file", tmp_path / "cib.xml", "-V")
 
 
-@needs("xmllint")
-@pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA} (package pacemaker-common)")
+@needs("xmllint", SCHEMA)
 @each_cluster
 def test_the_cib_is_valid_against_the_schema(directory):
     run("xmllint", "--noout", "--relaxng", SCHEMA, directory / "cib.xml")
@@ -135,9 +131,15 @@ def test_later_changes_leave_the_registry_alone(empty):
     assert "ours" in run("crm_attribute", *where, "--query", CIB_file=str(empty))
 
 
+def fence_agents(path):
+    """The programs that fence in those commands: pcs and crmsh want to read their metadata."""
+    return sorted(set(re.findall(r"\bfence_\w+", path.read_text())))
+
+
 @needs("pcs", "cibadmin", "unshare")
 @two_clusters
 def test_the_commands_for_pcs_say_the_same(directory, inside, empty):
+    skip_without(*fence_agents(directory / "cluster.pcs.sh"))
     inside("sh", directory / "cluster.pcs.sh", empty)
     assert canonical(empty) == canonical(directory / "cib.xml")
 
@@ -164,6 +166,7 @@ def corosync(path, without):
 @needs("crm", "cibadmin", "unshare")
 @two_clusters
 def test_the_commands_for_crmsh_say_the_same(directory, inside, empty):
+    skip_without(*fence_agents(directory / "cluster.crmsh"))
     inside("crm", "configure", "load", "update", directory / "cluster.crmsh", CIB_file=str(empty))
     assert canonical(empty) == canonical(directory / "cib.xml")
 
@@ -180,10 +183,10 @@ def test_corosync_takes_its_configuration(directory):
     config = directory / "corosync.conf"
     # It looks for itself among the nodes, by the addresses of this machine.
     script = 'ip link set lo up && ip address add "$1" dev lo && exec corosync -t -c "$2"'
-    command = ("unshare", "--map-root-user", "--net", "sh", "-c", script, "sh", f"{hosts[0]}/32", config)
-    if subprocess.run([*command[:3], "true"], capture_output=True).returncode:
-        pytest.skip("no network namespace for us")
-    run(*command)
+    check = subprocess.run(unshared("true", kind="--net"), capture_output=True, text=True)
+    if check.returncode:
+        pytest.skip(f"no network namespace for us: {check.stderr.strip()}")
+    run(*unshared("sh", "-c", script, "sh", f"{hosts[0]}/32", config, kind="--net"))
 
 
 @needs("sh")
@@ -206,7 +209,7 @@ def test_systemd_takes_the_drop_in(tmp_path):
 def compose_command():
     """`docker compose`, or the older program."""
     for command in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
+        if which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
             return command
     return None
 
@@ -215,5 +218,5 @@ def compose_command():
 def test_compose_takes_its_file(name):
     command = compose_command()
     if command is None:
-        pytest.skip("docker compose is not installed")
+        pytest.skip("docker compose is not installed (package docker-compose)")
     run(*command, "--file", CONFIG / "compose" / name, "config", "--quiet")

@@ -456,3 +456,13 @@ def test_who_has_waited_for_long_hears_of_a_newcomer_at_once() -> None:
     world.heal()
     world.until(lambda: scores(world)["a"] == COPY or scores(world)["b"] == COPY)
     assert world.until(lambda: scores(world) == {"a": COPY, "b": COPY}) < 0.01
+
+
+def test_an_isolated_primary_has_no_score_and_hinders_nobody() -> None:
+    """It can confirm nothing (quorum), and may answer questions for ever."""
+    quorum = Safety("quorum", BROKERS, 2.0)
+    isolated = replace(view("a", State.ACTIVE), isolated=True)
+    assert score(isolated, Outlook(), quorum) is None
+    assert score(view("b"), Outlook(survey=survey(isolated, view("c"))), quorum) == WHOLE
+    assert isinstance(decide(view("b"), survey(isolated, view("c")), quorum), Claim)
+    assert isinstance(decide(view("b"), survey(view("a", State.ACTIVE), view("c")), quorum), Refuse)

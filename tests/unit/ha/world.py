@@ -117,6 +117,7 @@ class FakeLink(CoreLink):
         super().send_frame(kind, position, body)
 
     def close(self) -> None:
+        self.output_ready()
         self.open = False
         self.connection.close()
         other = self.other
@@ -234,14 +235,17 @@ class Host:
         self.wall_offset = 0
         """Microseconds by which its wall clock is wrong."""
         self.closed_clients: list[str] = []
+        self.ended = ""
+        """Why the process has ended itself."""
 
     def boot(self) -> None:
         """Start with an empty memory and what is on disk."""
-        self.alive, self.paused = True, False
+        self.alive, self.paused, self.ended = True, False, ""
         self.life = next(self.world.numbers)
         self.links: list[FakeLink] = []
         self.configure()
-        self.node = Node(self.settings, self.engine, self.configuration, self, self.disk)
+        instance = f"{self.name}-{self.life}"
+        self.node = Node(self.settings, self.engine, self.configuration, self, self.disk, instance)
         self.engine.on_batch = self.node.batch
         self.engine.on_membership = self.node.membership
         life = self.life
@@ -289,11 +293,11 @@ class Host:
     def connect(
         self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Any], None]
     ) -> None:
-        peer = self.world.hosts[address]
+        peer, life = self.world.hosts[address], self.life
         finish = self._once(done)
 
         def answer(end: Any) -> None:
-            self.world.between(peer, self, self._guard(self.life, lambda: finish(end)), force=not peer.alive)
+            self.world.between(peer, self, self._guard(life, lambda: finish(end)), force=not peer.alive)
 
         def arrive() -> None:
             if not peer.alive:
@@ -314,11 +318,11 @@ class Host:
     def request(
         self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
     ) -> None:
-        peer = self.world.hosts[address]
+        peer, life = self.world.hosts[address], self.life
         finish = self._once(done)
 
         def answer(value: Answer) -> None:
-            self.world.between(peer, self, self._guard(self.life, lambda: finish(value)), force=not peer.alive)
+            self.world.between(peer, self, self._guard(life, lambda: finish(value)), force=not peer.alive)
 
         def reply(value: Json) -> None:
             copy = json.loads(json.dumps(value))
@@ -368,6 +372,10 @@ class Host:
 
         world.at(LATENCY, arrive)
         self.after(timeout, lambda: finish(Exchanged(error="no answer in time")))
+
+    def end(self, reason: str) -> None:
+        self.ended = reason
+        self.after(0.0, self.kill)
 
     def close_clients(self, code: int, text: str) -> None:
         self.closed_clients.append(text)

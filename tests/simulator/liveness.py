@@ -1,0 +1,270 @@
+"""A core that is healthy, and around it faults that never end: the core has to become active, and to serve.
+
+    faults as planned ──duration──▶ the core is repaired, the others get faults for ever ──▶ the core serves within
+    WITHIN seconds ──▶ everything is repaired, and all else is checked as usual
+
+Faults that heal hide a livelock: what disturbs the core over and over ends before it is noticed.
+
+The core is what the promise of a mode needs:
+
+    quorum              a majority of the members, one of them a whole member of the newest in-sync set; any manager.
+                        The manager sees an outside broker as healthy as it says it is, and may promote it
+    registry            the same core; it reaches the registry, and no other broker does
+    manager             the same core, and in it the leader of the newest set and each broker that has claimed an epoch:
+                        a broker that was out of touch is not promoted while these are silent; if all whole ones stood
+                        still, every member of the newest set
+    availability        a majority, and a whole member
+
+In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary, and promotes
+none of them, as is its duty (`rules.py`).  Without a registry and without quorum a fresh cluster needs all of its
+members.  Without a whole member of the newest set (a total failure) nothing is promised, and nothing is checked.
+
+The probes (clients of kind `producer` whose names begin with `l`) publish for a while from the core's repair on, to a
+queue that nobody reads, and must be told that all of it is confirmed.  They reach every broker: an outside broker that
+is primary may serve them, as well as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from ha.status import State
+from tests.simulator.network import Pairs
+from tests.simulator.scenario import Fields
+from tests.simulator.scheduler import Violation
+
+if TYPE_CHECKING:
+    from tests.simulator.clients import Client
+    from tests.simulator.process import BrokerProcess
+    from tests.simulator.simulation import Simulation
+
+WITHIN: Final = 12.0
+"""Virtual seconds that the core has until it is active and its clients have their confirms: 60 heartbeat intervals."""
+PUBLISHES: Final = 7
+EVERY: Final = 0.5
+"""Messages of each probe, and seconds between two: what was under way when the faults came says little."""
+UNREAD: Final = "out1"
+"""A queue without consumers: what a consumer acknowledges is confirmed by any primary."""
+SHARE: Final = 0.12
+"""Of the seeds have a core."""
+FOR_EVER: Final = 1e9
+"""Seconds."""
+NAMES: Final = "abcdefgh"
+KINDS: Final = ("cut", "cut", "slow", "hang", "hang", "clog", "mute", "pause", "pulse", "slow-disk", "dead", "loop")
+PROBE: Final[Fields] = {"name": "l1", "kind": "producer", "window": 2}
+
+
+def planned(rng: Random, names: str) -> Fields:
+    """The option `liveness` of a scenario: which brokers belong to the core first, and the faults of the others."""
+    order = list(names)
+    rng.shuffle(order)
+    faults = [[_fault(rng) for _ in range(rng.choice((1, 1, 2)))] for _ in names]
+    without = "primary" if rng.random() < 0.6 else ""
+    return {"order": "".join(order), "without": without, "more": rng.random() < 0.2, "faults": faults}
+
+
+def _fault(rng: Random) -> Fields:
+    kind = rng.choice(KINDS)
+    fields: Fields = {"kind": kind}
+    if kind in ("cut", "hang", "clog", "slow"):
+        fields["way"] = rng.choice(("in", "out", "both"))
+    if kind in ("cut", "hang"):
+        fields["one"] = rng.random() < 0.3
+    values: Mapping[str, Callable[[], Fields]] = {
+        "slow": lambda: {"delay": rng.choice((0.1, 0.3, 1.0))},
+        "clog": lambda: {"octets": int(10 ** rng.uniform(1.5, 4))},
+        "mute": lambda: {"methods": rng.choice((["ha.ask"], ["ha.claim"], ["ha.ask", "ha.claim"]))},
+        "pulse": lambda: {"runs": rng.choice((0.03, 0.2, 0.6)), "stops": rng.choice((0.1, 0.45, 1.0))},
+        "slow-disk": lambda: {"delay": rng.choice((0.15, 0.5, 2.0))},
+        "dead": lambda: {"power": rng.random() < 0.5},
+        "loop": lambda: {"runs": rng.choice((0.1, 0.5, 1.5)), "stops": rng.choice((0.05, 0.5))},
+    }
+    return fields | values.get(kind, dict)()
+
+
+class Liveness:
+    """The second part of one run."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.scheduler = simulation.scheduler
+        self.core: list[BrokerProcess] = []
+        self._over = False
+        self._option: Mapping[str, Any] = simulation.scenario.option("liveness", {})
+        self._kinds: dict[str, Callable[[BrokerProcess, Mapping[str, Any]], None]] = {
+            "cut": self._cut,
+            "slow": self._slow,
+            "hang": self._hang,
+            "clog": self._clog,
+            "mute": self._mute,
+            "pause": lambda process, fields: process.pause() if process.running else None,
+            "pulse": self._pulse,
+            "slow-disk": lambda process, fields: setattr(process, "write_seconds", fields["delay"]),
+            "dead": self._dead,
+            "loop": self._loop,
+        }
+
+    def run(self) -> None:
+        """Raises Violation when the core does not serve in time."""
+        if not self._option or not self._choose():
+            return
+        simulation = self.simulation
+        simulation.faults.end()
+        self._repair_core()
+        for number, process in enumerate(self._outside()):
+            for fields in self._option["faults"][number % len(self._option["faults"])]:
+                self._kinds[fields["kind"]](process, fields)
+        self._probe(PUBLISHES)
+        self._wait()
+        self._over = True
+        simulation.history.counts["cores"] += 1
+
+    # ---- the core -------------------------------------------------------------------------------------------------
+
+    def _choose(self) -> bool:
+        """False when nobody is left that holds everything."""
+        simulation = self.simulation
+        order: str = self._option["order"]
+        primary = simulation.faults.target("primary") if self._option["without"] == "primary" else None
+        members = sorted(
+            simulation.members, key=lambda each: (each is primary, order.find(each.name) % len(NAMES), each.name)
+        )
+        survivors = [each for each in members if each in simulation.history.survivors()]
+        trusting = simulation.scenario.mode == "manager"
+        if not survivors or (trusting and not simulation.history.newest.version):
+            simulation.history.counts["no core"] += 1
+            return False
+        needed = [survivors[0], *(self._witnesses(members, survivors) if trusting else ())]
+        size = max(len(members) // 2 + 1 + bool(self._option["more"]), len(set(needed)))
+        self.core = list(dict.fromkeys([*needed, *members]))[:size]
+        return True
+
+    def _witnesses(self, members: list[BrokerProcess], survivors: list[BrokerProcess]) -> list[BrokerProcess]:
+        """Without a registry they alone know that nobody has gone on without us (`promotion.py`, doubt)."""
+        newest = self.simulation.history.newest
+        ids = {newest.leader, *(each.state.leader for each in members)}
+        if all(each.node.role.stood for each in survivors):
+            ids |= newest.ids
+        return [each for each in members if each.state.id in ids]
+
+    def _outside(self) -> list[BrokerProcess]:
+        return [process for process in self.simulation.brokers if process not in self.core and process.life]
+
+    def shuns(self, process: BrokerProcess) -> bool:
+        """Does the manager take this broker for failed?"""
+        fenced = self.simulation.scenario.mode != "quorum"
+        return fenced and self.under_way and process not in self.core
+
+    def trusts(self, process: BrokerProcess) -> bool:
+        """Does it reach the registry whatever the others do?"""
+        return self.under_way and process in self.core
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.core) and not self._over
+
+    def _repair_core(self) -> None:
+        simulation = self.simulation
+        names = ", ".join(process.name for process in self.core)
+        self.scheduler.log("", f"--- the core {names} is repaired, the faults of the others never end ---")
+        healthy = {process.name for process in self.core} | {client.name for client in simulation.clients}
+        simulation.network.repair(healthy)
+        simulation.registry.repair()
+        for process in self.core:
+            process.write_seconds = 0.0
+            if not process.alive:
+                process.boot()
+            process.resume()
+
+    def _probes(self) -> list[Client]:
+        return [client for client in self.simulation.clients if client.name.startswith("l")]
+
+    def _probe(self, left: int) -> None:
+        for probe in self._probes():
+            probe.told("publish", {"to": UNREAD, "size": 10})
+        if left > 1:
+            self.scheduler.at(EVERY, partial(self._probe, left - 1))
+
+    def _wait(self) -> None:
+        began = self.scheduler.now
+        while self.scheduler.now < began + PUBLISHES * EVERY or (why := self._missing()):
+            if self.scheduler.now > began + WITHIN:
+                raise Violation(f"liveness: {WITHIN:g} s after its repair the core does not serve: {why}")
+            self._stop_shunned()
+            self.scheduler.run_until(self.scheduler.now + 0.05)
+        self.simulation.core_time = self.scheduler.now - began
+
+    def _missing(self) -> str:
+        living = [each for each in self.simulation.brokers if each.alive]
+        states = ", ".join(f"{each.name} {each.node.state.value}" for each in living)
+        if not any(each.node.state is State.ACTIVE for each in living):
+            return f"nobody is active: {states}"
+        for client in self._probes():
+            if not client.finished:
+                return f"{client.name} waits for its confirms; the states are {states}"
+        return ""
+
+    def _stop_shunned(self) -> None:
+        """The manager's duty: a primary that it takes for failed is stopped, for good."""
+        for process in self._outside():
+            if process.is_primary and self.shuns(process):
+                self._dead(process, {})
+
+    # ---- faults for ever ------------------------------------------------------------------------------------------
+
+    def _pairs(self, process: BrokerProcess, fields: Mapping[str, Any]) -> Pairs:
+        core = [each.name for each in self.core]
+        core = core[:1] if fields.get("one") else core
+        ways = {"in": pairs(core, [process.name]), "out": pairs([process.name], core)}
+        return ways["in"] | ways["out"] if fields["way"] == "both" else ways[fields["way"]]
+
+    def _cut(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        self.simulation.network.cut(self._pairs(process, fields))
+
+    def _slow(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        for pair in self._pairs(process, fields):
+            self.simulation.network.slow[pair] = fields["delay"]
+
+    def _hang(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        """Connections are accepted, and what is written does not arrive; questions are answered all the same."""
+        self.simulation.network.clogged.update(dict.fromkeys(self._pairs(process, fields), 0))
+
+    def _clog(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        """The first octets of each connection arrive, the others do not (a path that loses large packets)."""
+        self.simulation.network.clogged.update(dict.fromkeys(self._pairs(process, fields), fields["octets"]))
+
+    def _mute(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        """These requests are not answered; others are."""
+        process.mute = frozenset(fields["methods"])
+
+    def _dead(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        process.buried = True
+        process.kill(power=bool(fields.get("power")))
+
+    def _pulse(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        if self._over:
+            return
+        if process.running:
+            process.pause()
+            self.scheduler.at(fields["stops"], partial(self._pulse, process, fields))
+        else:
+            process.resume()
+            self.scheduler.at(fields["runs"], partial(self._pulse, process, fields))
+
+    def _loop(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        """It dies, is started again, dies."""
+        if self._over or process.buried:
+            return
+        if process.alive:
+            process.kill()
+            self.scheduler.at(fields["stops"], partial(self._loop, process, fields))
+        else:
+            process.boot()
+            self.scheduler.at(fields["runs"], partial(self._loop, process, fields))
+
+
+def pairs(sources: Iterable[str], targets: Sequence[str]) -> Pairs:
+    return {(source, target) for source in sources for target in targets}
