@@ -62,7 +62,8 @@ soak: $(BUILT)
 
 # Schedules of faults and clients against pure code; MODE is quorum, manager, registry or availability, default all.
 simulate: $(BUILT)
-	@$(PY) -m tests.simulator --seeds $(SEEDS) --mode "$(MODE)" --jobs $$(nproc) --keep-going $(SIMULATE_OPTIONS)
+	@$(PY) -m tests.simulator --seeds $(SEEDS) --mode "$(MODE)" --jobs $$(nproc) --keep-going \
+	  $(if $(REPORT),--report "$(REPORT)") $(SIMULATE_OPTIONS)
 
 # Every schedule within bounds of the rules of promotion and confirming (tests/model), one core; MODEL_OPTIONS="--space NAME".
 model: $(BUILT)

@@ -28,7 +28,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -50,6 +50,17 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return "unknown"
+
+
+def row(
+    common: Mapping[str, Any], seq: int, wall: int, mono: int, kind: str, term: int, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One event; times in us.  Fields that are empty are left out."""
+    event = {**common, "seq": seq, "ts_wall": wall, "ts_mono": mono, "ts_res": 1, "kind": kind, "term": term}
+    event.update((name, fields[name]) for name in _FIELDS if fields.get(name) not in (None, ""))
+    if fields.get("attrs"):
+        event["attrs"] = {name: str(value) for name, value in fields["attrs"].items()}
+    return event
 
 
 class EventLog:
@@ -82,18 +93,8 @@ class EventLog:
     def write(self, kind: str, **fields: Any) -> None:
         """Never raises for what the disk does."""
         self._seq += 1
-        event: dict[str, Any] = {
-            **self._common,
-            "seq": self._seq,
-            "ts_wall": time.time_ns() // 1000,
-            "ts_mono": time.monotonic_ns() // 1000,
-            "ts_res": 1,
-            "kind": kind,
-            "term": self._term(),
-        }
-        event.update((name, fields[name]) for name in _FIELDS if fields.get(name) not in (None, ""))
-        if fields.get("attrs"):
-            event["attrs"] = {name: str(value) for name, value in fields["attrs"].items()}
+        wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
+        event = row(self._common, self._seq, wall, mono, kind, self._term(), fields)
         if self._directory is not None:
             line = json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
             self._guarded(lambda: self._append(line))

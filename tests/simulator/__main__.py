@@ -4,6 +4,7 @@
     python -m tests.simulator --seed 17 --mode quorum --verbose                      one, with all that happens
     python -m tests.simulator --seed 17 --mode quorum --shrink --save FILE           makes a failing one small
     python -m tests.simulator --replay FILE --verbose                                a scenario from a file
+    python -m tests.simulator --seeds 17 --mode quorum --report FOLDER               its logs, and what they look like
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.simulator.mutants import MUTANTS
+from tests.simulator.report import reported
 from tests.simulator.runner import Work, run
 from tests.simulator.scenario import MODES, Scenario
 from tests.simulator.scheduler import Violation
@@ -24,11 +26,11 @@ from tests.simulator.simulation import Simulation
 def main() -> int:
     options = _parser().parse_args()
     faults = tuple(name for name in options.faults.split(",") if name)
-    work = Work(options.mode, faults, options.mutant, options.liveness)
+    work = Work(options.mode, faults, options.mutant, options.liveness, options.analysed)
     if options.replay or options.seed is not None:
         with work.broken():
             return _one(Scenario.load(options.replay) if options.replay else work.plan(options.seed), options)
-    return _many(work, options)
+    return _report(work, options) if options.report else _many(work, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -37,10 +39,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, help="run this one")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run the scenario in a file")
-    parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="run A to B-1")
+    parser.add_argument("--seeds", default="0:1000", metavar="A:B", help="run A to B-1; A: only this one")
     parser.add_argument("--mode", default="", choices=("", *MODES), help="the seed decides by default")
     parser.add_argument("--faults", default="", metavar="NAME,...", help="kinds of faults; the seed decides by default")
     parser.add_argument("--mutant", default="", choices=("", *MUTANTS), help="break the HA core like that")
+    parser.add_argument("--analysed", action="store_true", help="the analysis judges each run, too, by its logs")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="logs and report of each seed, in folders")
     parser.add_argument("--liveness", action="store_true", help="outside of a core the faults of each seed never end")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
@@ -68,10 +72,26 @@ def _one(scenario: Scenario, options: argparse.Namespace) -> int:
     return 1 if text else 0
 
 
+def _seeds(options: argparse.Namespace) -> range:
+    first, _, last = options.seeds.partition(":")
+    return range(int(first), int(last or int(first) + 1))
+
+
+def _report(work: Work, options: argparse.Namespace) -> int:
+    """One folder for each seed; what any judge says against it."""
+    wrong = False
+    for seed in _seeds(options):
+        folder = options.report / f"seed-{seed}"
+        with work.broken():
+            text = reported(work.plan(seed), folder)
+        print(f"{folder / 'report.html'}: {f'FAILS: {text}' if text else 'holds'}", flush=True)
+        wrong = wrong or bool(text)
+    return int(wrong)
+
+
 def _many(work: Work, options: argparse.Namespace) -> int:
     began = time.perf_counter()
-    first, last = map(int, options.seeds.split(":"))
-    report = run(range(first, last), work, options.jobs, options.keep_going)
+    report = run(_seeds(options), work, options.jobs, options.keep_going)
     seconds = time.perf_counter() - began
     print(f"longest repair: {report.slowest[0]:.1f} virtual seconds, seed {report.slowest[1]}")
     rate = 1000 * seconds / max(1, report.seeds)

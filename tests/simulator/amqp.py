@@ -126,10 +126,19 @@ def _publish_method(exchange: str, routing_key: str, mandatory: bool) -> bytes:
 
 
 def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0, mandatory: bool = False) -> bytes:
-    properties = b"\x18\x00\x02" + bytes([priority]) if priority else b"\x10\x00\x02"
+    id = message_id(body.partition(b"|")[0].decode()).encode()
+    properties = b"\x18\x80\x02" + bytes([priority]) if priority else b"\x10\x80\x02"
+    properties += bytes([len(id)]) + id
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
     content = frame(2, 1, header) + (frame(3, 1, body) if body else b"")
     return _publish_method(exchange, routing_key, mandatory) + content
+
+
+def message_id(name: str) -> str:
+    """The property of the copy `p1.17@2`: its producer and attempt, and its number, so that many make one run."""
+    producer, _, rest = name.partition(".")
+    number, _, attempt = rest.partition("@")
+    return f"{producer}@{attempt}:{number}" if attempt else name
 
 
 def ack(tag: int, multiple: bool = False) -> bytes:

@@ -114,6 +114,7 @@ class Client:
         end.close()
         if self.opened:
             self.scheduler.log(self.name, f"loses {self.broker.name}: {reason}")
+            self.simulation.tap.lost(self, reason)
         self.opened = False
         self._life += 1
         self._deliver = None
@@ -123,6 +124,7 @@ class Client:
 
     def _received(self, data: bytes) -> None:
         for event in self._connection.feed(data):
+            self.simulation.tap.received(self, event)
             if isinstance(event, MethodReceived):
                 self._method(event.payload)
             elif isinstance(event, ContentReceived):
@@ -145,6 +147,7 @@ class Client:
         self.opened = True
         self.ballot = self.broker.node.persisted.ballot
         self.scheduler.log(self.name, f"connected to {self.broker.name}")
+        self.simulation.tap.opened(self)
         self._to_send = deque(self.greeting())
         pipelined = self.rng.random() < 0.3
         for octets, _ in list(self._to_send) if pipelined else [self._to_send[0]]:
@@ -162,6 +165,7 @@ class Client:
         self.later(0.3, self._tick)
 
     def send(self, octets: bytes) -> None:
+        self.simulation.tap.sent(self, octets)
         self._connection.handshake.write(octets)
 
     def read_again(self) -> None:

@@ -133,7 +133,7 @@ class Ports:
         return self.clock.offset + max(self.scheduler.now, self.busy_until) * self.clock.rate
 
     def wall(self) -> int:
-        return int(self.now() * 1e6)
+        return self.process.wall_clock_us()
 
     def after(self, delay: float, call: Call) -> None:
         process, life = self.process, self.life
@@ -268,6 +268,7 @@ class Ports:
     def event(self, kind: str, **fields: object) -> None:
         shown = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
         self.scheduler.log(self.name, f"[{kind}] {shown}")
+        self.simulation.tap.broker(self.process, kind, fields)
         if kind == "promoted":
             self.simulation.history.promoted(self.process)
             self.simulation.rules.promoted(self.process)

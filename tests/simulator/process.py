@@ -167,6 +167,7 @@ class BrokerProcess(Ports):
         self.engine.on_membership = self.node.membership
         self.engine.schedule = self._schedule
         self.opened()
+        self.simulation.tap.started(self)
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)
 
@@ -282,7 +283,11 @@ class BrokerProcess(Ports):
 
     def wall_clock(self) -> int:
         """Milliseconds since 1970."""
-        return int(1000 * (WALL + self.scheduler.now + self.clock.wall))
+        return self.wall_clock_us() // 1000
+
+    def wall_clock_us(self) -> int:
+        """Microseconds since 1970."""
+        return int(1e6 * (WALL + self.scheduler.now + self.clock.wall))
 
     def accept(self, end: End) -> bool:
         """A connection arrives."""

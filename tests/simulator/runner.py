@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from tests.simulator import report as reports
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.plan import plan
 from tests.simulator.scenario import Scenario
@@ -31,6 +32,8 @@ class Work:
     mutant: str = ""
     liveness: bool = False
     """Has every seed a core that must live?"""
+    analysed: bool = False
+    """The analysis judges each run, too (`report.py`)."""
 
     def plan(self, seed: int) -> Scenario:
         return plan(seed, self.mode, self.faults, self.liveness)
@@ -59,17 +62,25 @@ class Report:
 
 def run_seed(seed: int, work: Work) -> Report:
     """The mutant must have been applied."""
-    simulation = Simulation(work.plan(seed))
-    report = Report(1)
-    try:
-        simulation.run()
-    except Violation as violation:
-        report.failures.append((seed, str(violation)))
+    simulation, wrong = _judged(work.plan(seed), work.analysed)
+    report = Report(1, [(seed, wrong)] if wrong else [])
     report.counts.update(simulation.history.counts)
     report.counts["steps"] += simulation.scheduler.steps
     report.counts[f"mode {simulation.scenario.mode}"] += 1
     report.slowest = (simulation.repair_time, seed)
     return report
+
+
+def _judged(scenario: Scenario, analysed: bool) -> tuple[Simulation, str]:
+    """The run, and what is wrong with it."""
+    if analysed:
+        return reports.judged(scenario)
+    simulation = Simulation(scenario)
+    try:
+        simulation.run()
+    except Violation as violation:
+        return simulation, str(violation)
+    return simulation, ""
 
 
 def run_chunk(seeds: Sequence[int], work: Work) -> Report:

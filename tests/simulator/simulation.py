@@ -25,6 +25,7 @@ from tests.simulator.rules import Rules
 from tests.simulator.scenario import Action, Scenario
 from tests.simulator.scheduler import Scheduler, Violation
 from tests.simulator.score_manager import ScoreManager
+from tests.simulator.tap import Tap
 
 REPAIR_TIME = 20.0
 """Virtual seconds after the last fault in which the cluster must be active, everything delivered."""
@@ -62,8 +63,10 @@ KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client]] = {
 class Simulation:
     """`run` raises Violation; `schedule()` then says how it came to it."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, tap: Tap | None = None) -> None:
         self.scenario = scenario
+        self.tap = tap or Tap()
+        self.tap.begin(self)
         self.scheduler = Scheduler(scenario.seed)
         self.network = Network(self.scheduler, scenario.rng)
         self.settings = _settings(scenario)
@@ -147,6 +150,7 @@ class Simulation:
             scheduler.run_until(scheduler.now + 0.05)
         self.repair_time = scheduler.now - began
         (primary,) = [process for process in self.members if process.is_primary]
+        self.tap.end()
         self.history.judge.check_end(primary)
 
     def _check_scores(self) -> None:

@@ -144,6 +144,11 @@ class Pair:
         except* OSError:
             self._reset = True
 
+    @property
+    def client_port(self) -> int:
+        """Where the connection comes from."""
+        return int(self._sockets[0].getpeername()[1])
+
     def close(self) -> None:
         """To be called when `task` is done: one that was cancelled early has not run at all."""
         for way, stream in self.streams.items():
