@@ -28,7 +28,7 @@ def test_b2_a_member_without_a_data_directory_is_refused(make_alone: Callable[..
     """Its vote vanished with each restart, and its address voted on."""
     broker = make_alone("forgetful", "--ha-cluster", "yes", "--no-data-dir", "yes")
     broker.spawn()
-    assert broker.wait() == EXIT_START
+    assert broker.wait(TIMEOUT) == EXIT_START
     assert "option no-data-dir: found yes with ha-cluster, expected a data directory" in broker.log
 
 
@@ -159,7 +159,7 @@ def test_b3_a_full_disk_at_the_first_start_is_said(make_alone: Callable[..., Mem
     broker = make_alone("full", "--ha-cluster", "yes")
     disks.add(broker).fill()
     broker.spawn()
-    assert broker.wait() == EXIT_START
+    assert broker.wait(TIMEOUT) == EXIT_START
     assert f"cannot write {broker.data_dir}/lock: No space left on device" in broker.log
     assert "Traceback" not in broker.log
 
@@ -171,7 +171,7 @@ def test_b3_a_state_file_that_cannot_be_made_is_said(make_alone: Callable[..., M
     (broker.data_dir / "lock").write_text("1\n")
     disk.fill()
     broker.spawn()
-    assert broker.wait() == EXIT_START
+    assert broker.wait(TIMEOUT) == EXIT_START
     assert "ha-state.json cannot be used: [Errno 28] No space left on device" in broker.log
     assert "Traceback" not in broker.log
     disk.free()
