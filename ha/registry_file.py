@@ -86,8 +86,9 @@ class FileRegistry(Store):
             os.close(descriptor)
 
     def _read(self) -> dict[str, HaState]:
-        octets = self._directory.read(self._path.name)
-        if octets is None:
+        try:
+            octets = self._path.read_bytes()
+        except FileNotFoundError:
             return {}
         try:
             return decode(octets)

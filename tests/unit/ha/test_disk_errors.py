@@ -69,6 +69,7 @@ def test_a_candidate_that_cannot_store_its_vote_is_refused_and_says_why() -> Non
     fail(world, "b")
     assert "b cannot be promoted: its vote cannot be stored" in world.refused("b")
     assert world["b"].disk.epoch == world["c"].disk.epoch == 1, "nobody else was disturbed"
+    assert "b cannot be promoted: its vote cannot be stored" in world.refused("b"), "at once: its disk is known to fail"
     assert FULL in status(world, "b")["advice"]
     assert status(world, "b")["score"] is None
     assert kinds(world, "b", "state_file") == ["failed"]
