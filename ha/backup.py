@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ha.clock_readings import ClockReadings
-from ha.environment import Json, Link, Outcome
+from ha.environment import Json, Link, Outcome, StateNotStored
 from ha.finder import Finder, Stage
 from ha.joining import Joining, Step
 from ha.membership import Member
@@ -62,6 +62,8 @@ class Backup(Role):
         self._checks = 0
         self._hushed = ""
         """Address of the primary whose link was closed because it said nothing more."""
+        self._not_stored = ""
+        """Why a set that came over this link is not on disk; then nothing that followed it is acknowledged."""
         self._last_tick = now
 
     # ---- begin and end --------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ class Backup(Role):
 
     def _found(self, link: Link) -> None:
         now = self.env.now()
-        self._pulse, self._readings, self._hushed = Pulse(now, now), ClockReadings(), ""
+        self._pulse, self._readings, self._hushed, self._not_stored = Pulse(now, now), ClockReadings(), "", ""
         self._joining = Joining(self.node, link, self, self._position, self._aside)
         self._joining.start()
 
@@ -214,10 +216,11 @@ class Backup(Role):
         raise LinkError(f"refused: {reason}")
 
     def batches(self, link: Link, position: int) -> None:
-        """Live batches were applied; say so, once for all that came with one read."""
+        """Live batches were applied; say so, once for all that came with one read.  Raises StateNotStored."""
         joining = self._joining
         if joining is None or link is not joining.link:
             return
+        self._need_stored()
         joining.on_batches(position)
         if joining.step is Step.FOLLOWING:
             self._hold_to(position)
@@ -232,13 +235,26 @@ class Backup(Role):
         """A new in-sync set, in its place in the log."""
         if self._joining is None or membership.in_sync.key <= self.node.persisted.in_sync.key:
             return
-        self.node.persist(in_sync=membership.in_sync)
+        try:
+            self.node.persist(in_sync=membership.in_sync)
+        except StateNotStored as error:
+            # The link goes as soon as the core has applied what came with this record: `batches`, `joined`.
+            self._not_stored = str(error)
         if membership.added == self.node.id:
-            self.node.whole = True
-            if self.node.state is not State.READY:
-                self.node.set_state(State.READY)
+            if not self._not_stored:
+                self._listed()
         elif not membership.in_sync.lists(self.node.member):
             self.not_listed()
+
+    def _listed(self) -> None:
+        self.node.whole = True
+        if self.node.state is not State.READY:
+            self.node.set_state(State.READY)
+
+    def _need_stored(self) -> None:
+        """Raises StateNotStored.  Who acknowledges a position knows every set before it, also after a restart."""
+        if self._not_stored:
+            raise StateNotStored(self._not_stored)
 
     # ---- what Joining tells (`joining.Joiner`) --------------------------------------------------------------------
 
@@ -273,6 +289,8 @@ class Backup(Role):
             self.node.set_state(State.CATCHUP)
 
     def joined(self, position: int) -> None:
+        """Raises StateNotStored."""
+        self._need_stored()
         self._doubt = self._stood = False
         self._hold_to(position)
 
@@ -302,7 +320,7 @@ class Backup(Role):
 
     def _leave(self) -> None:
         joining = self._joining
-        if joining is not None and joining.end():
+        if joining is not None and joining.end() and not self._not_stored:
             self._hold_to(joining.live)
         self._joining = None
 

@@ -61,7 +61,9 @@ class Candidacy:
         outlook = node.role.outlook
         if node.settings.registry:
             self._keep_reading(node.state.is_backup and not outlook.follows)
-        self.score = score(node.view(), outlook, node.safety, self._registry, self.score)
+        # A broker whose vote cannot be stored would be promoted in vain; a primary goes on as far as it can.
+        refused = bool(node.disk.error) and not node.state.is_primary
+        self.score = None if refused else score(node.view(), outlook, node.safety, self._registry, self.score)
         if self._told != (told := (node.state, self.score)):
             self._told = told
             self.news()

@@ -24,12 +24,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from qpidd_py.errors import LinkError
+
 if TYPE_CHECKING:
     from ha.membership import HaState
     from ha.salvage import Header, Record
     from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]
+
+
+class StateNotStored(LinkError):
+    """The disk does not take our vote or in-sync set.  It costs the link, the request or the attempt that needed it,
+    never the process: what this broker holds in memory may be the only copy."""
 
 
 class Outcome(Enum):
@@ -184,7 +191,8 @@ class Environment(Protocol):
         ...
 
     def persist(self, state: HaState) -> None:
-        """Keep the state over a restart.  It is on disk when this returns."""
+        """Keep the state over a restart.  It is on disk when this returns.  Raises StateNotStored: then what was kept
+        before is in force, and may be replaced by a later call only."""
         ...
 
     def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:

@@ -11,6 +11,7 @@ Kinds, beside those that are named after what has happened to this broker (state
     client_open     peer (HOST:PORT), client_id, conn_id as the client calls itself, attrs user, product, peer_wall
                     (what its clock shows by now at least); or attrs.left_out: so many have no row (`client_rows.py`)
     client_close    peer, client_id, conn_id, reason
+    state_file      result failed (reason) or ended: the vote and the in-sync set cannot be stored (`disk.py`)
     expire, drop, dead_letter, purge     messages that nobody consumed, in runs of ids (`removals.py`)
     queue_dump      what is in a durable queue (`queue_dump.py`)
 
@@ -22,6 +23,7 @@ events, never the broker.  The oldest segments go when all together are larger t
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -109,7 +111,11 @@ class EventLog:
             self._end_segment()
             self._begin_segment()
         assert self._file is not None
-        self._file.write(line)
+        written = self._file.write(line)
+        if written != len(line):
+            # The disk has become full in the middle: half a line would spoil the next one, too.
+            self._file.truncate(self._size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._size += len(line)
 
     def _begin_segment(self) -> None:
@@ -135,8 +141,8 @@ class EventLog:
 
     def _end_segment(self) -> None:
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None  # closed, also when that fails
+            file.close()
             self._path.rename(self._path.with_name(self._path.name.removesuffix(_OPEN)))
 
     def _adopt_old(self) -> None:
@@ -152,3 +158,7 @@ class EventLog:
             if not self._failed:
                 log.warning("events are not written: %s", error)
             self._failed = True
+        else:
+            if self._failed:
+                log.warning("events are written again; the gap in their numbers shows what is missing")
+            self._failed = False

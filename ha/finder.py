@@ -183,6 +183,10 @@ class Finder:
     # ---- an attempt to connect ------------------------------------------------------------------------------------
 
     def _connect(self, address: str) -> None:
+        if self._node.disk.error:
+            # It could not store what it is told.  If it came and went, the primary would wait for it for ever.
+            self._again()
+            return
         self._attempt += 1
         attempt = self._attempt
         self.stage = Stage.CONNECTING

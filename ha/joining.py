@@ -24,7 +24,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ha.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, subtract
-from ha.environment import Json, Link
+from ha.environment import Json, Link, StateNotStored
 from ha.membership import InSync, Member
 from ha.position import epoch_of
 from ha.protocol import (
@@ -81,7 +81,7 @@ class Joiner(Protocol):
         ...
 
     def joined(self, position: int) -> None:
-        """We hold everything up to here."""
+        """We hold everything up to here.  Raises StateNotStored when we may not say so."""
         ...
 
     def lost(self, reason: str) -> None:
@@ -310,7 +310,12 @@ class Joining:
         self.link.hold_batches(False)
         self.step = Step.FOLLOWING
         self._taken_over()
-        self._joiner.joined(self.live)
+        try:
+            self._joiner.joined(self.live)
+        except StateNotStored as error:
+            self.link.close()
+            self._joiner.lost(str(error))
+            return
         self.control("complete")
         attrs = {"slices": self._slices, "seconds": round(self._env.now() - self._started, 6)}
         self._env.event("catchup_end", peer=self.primary, last_pos=self._cut, attrs=attrs)

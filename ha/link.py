@@ -11,19 +11,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from ha.asker import Asker
 from ha.connector import Connector, split_address
-from ha.environment import Answer, Exchanged, Json, Link, SalvageFile
+from ha.environment import Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
 from ha.events import EventLog
 from ha.membership import HaState
 from ha.node import Node
 from ha.registry_worker import RegistryWorker
 from ha.salvage import Header
 from ha.salvage_files import SalvageFiles
-from ha.state_file import FileDirectory, store
+from ha.state_file import StateFile
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Reactor
@@ -54,7 +53,7 @@ class ClusterEnvironment:
         broker: Broker,
         reactor: Reactor,
         login: Login,
-        state_file: Path | None,
+        state_file: StateFile,
     ) -> None:
         self._loop = loop
         self._broker = broker
@@ -119,14 +118,11 @@ class ClusterEnvironment:
     # ---- what is kept ---------------------------------------------------------------------------------------------
 
     def persist(self, state: HaState) -> None:
-        """Replaces the file as a whole.  Raises InvariantError, which ends the process, when the disk does not take it:
-        a vote that cannot be kept must not be given."""
-        if self._state_file is None:
-            return
         try:
-            store(FileDirectory(self._state_file.parent), state)
+            self._state_file.store(state)
         except OSError as error:
-            raise InvariantError(f"{self._state_file} cannot be written: {error}") from error
+            why = f"[Errno {error.errno}] {error.strerror}"  # without the path, which some errors name and some do not
+            raise StateNotStored(f"{self._state_file} cannot be written: {why}") from error
 
     def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
         assert self.registry is not None

@@ -15,6 +15,7 @@ Invariants:  state is recovering or active  <=>  role is Primary;  ballot and in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,8 @@ from ha.backup import Backup
 from ha.candidacy import Candidacy
 from ha.claims import Claim, ClaimRequest, grant
 from ha.difference import Lineage, Origin
-from ha.environment import Answer, Configuration, Environment, Json, Link
+from ha.disk import DiskWatch
+from ha.environment import Answer, Configuration, Environment, Json, Link, StateNotStored
 from ha.membership import HaState, InSync, Member
 from ha.operations import Membership
 from ha.position import text
@@ -77,6 +79,7 @@ class Node:
         self._sampled_at = -1.0
         self._sampled = (0, 0)
         self.sightings = Sightings(env)
+        self.disk = DiskWatch(self)
         self.requests = NodeRequests(self)
         self.candidacy = Candidacy(self)
         self.role: Role = Backup(self)
@@ -151,10 +154,11 @@ class Node:
         return Survey.of(self.id, answers, self.instance)
 
     def persist(self, **changes: Any) -> None:
-        """Change the vote or the set; it is on disk when this returns."""
+        """Change the vote or the set; it is on disk when this returns.  Raises StateNotStored: then nothing has
+        changed, and what depends on it must not happen (README, "A disk that fails")."""
         state = self.persisted.advance(**changes)
         if state != self.persisted:
-            self.env.persist(state)
+            self.disk.store(state)
             self.persisted = state
 
     def set_state(self, new: State) -> None:
@@ -192,6 +196,7 @@ class Node:
     def _tick(self) -> None:
         if self.stopped:
             return
+        self.disk.tick()
         self.role.tick()
         self.candidacy.tick()
         self._sample()
@@ -304,15 +309,16 @@ class Node:
             self.role.search_again()
 
     def become_primary(self, claim: Claim, forced: bool = False) -> None:
-        """The claim stands: our log goes on in the new epoch, and clients are let in."""
+        """The claim stands: our log goes on in the new epoch, and clients are let in.  Raises StateNotStored: then
+        nothing has changed."""
         if self.persisted.ballot != (claim.epoch, self.id):
             raise InvariantError(f"claimed epoch {claim.epoch}, voted {self.persisted.ballot}")
+        self.persist(in_sync=claim.base.succeed(claim.epoch, self.id, claim.members))
         base = self.role.position if self.whole else 0
         self.role.stop()
         for queue, _ in self.configuration.replicated():
             # What had come of an unfinished difference is worth keeping, in its place.
             self.engine.merge(queue.number)
-        self.persist(in_sync=claim.base.succeed(claim.epoch, self.id, claim.members))
         self.engine.begin_epoch(claim.epoch)
         self.lineage = {**self.lineage, claim.epoch: Origin(self.id, base)}
         self.led.add(claim.epoch)
@@ -347,16 +353,22 @@ class Node:
             self.sightings.seen(claim.claimant, self.member, "its claim is denied")
             reason = f"{place(self.member)} lives and has the claimant's identity; {REMEDY}"
         else:
-            reason = grant(self.view(), claim)
+            reason = grant(self.view(), claim) or self._vote(claim)
         if not reason:
             if isinstance(self.role, Primary):
                 self.depose(claim.ballot, f"{claim.claimant} claims epoch {claim.epoch}", claim.claimant.address)
-            else:
-                self.persist(epoch=claim.epoch, leader=claim.claimant.id)
             if isinstance(self.role, Backup):
                 self.role.follow(claim.claimant.address)
         self.env.event("claim", peer=str(claim.claimant), result="denied" if reason else "granted", reason=reason)
         return {"granted": not reason, "reason": reason, "id": self.id, "epoch": self.epoch}
+
+    def _vote(self, claim: ClaimRequest) -> str:
+        """Why our vote cannot be given; empty: it is on disk."""
+        try:
+            self.persist(epoch=claim.epoch, leader=claim.claimant.id)
+        except StateNotStored as error:
+            return f"{self.member} cannot store its vote: {error}"
+        return ""
 
     # ---- being deposed --------------------------------------------------------------------------------------------
 
@@ -372,7 +384,9 @@ class Node:
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
         """A higher ballot was seen: confirm nothing more, send the clients away, follow the new primary."""
         self.role.stop()
-        self.persist(epoch=ballot[0], leader=ballot[1])
+        with suppress(StateNotStored):
+            # We confirm nothing more, whatever the disk does.  No one asked for this vote; it is stored when we join.
+            self.persist(epoch=ballot[0], leader=ballot[1])
         self.env.log("warning", f"deposed: {reason}")
         self._step_down(Backup(self, doubt=True), reason, address)
 
@@ -428,6 +442,8 @@ class Node:
 
     def advice(self) -> str:
         """For an administrator, while there is no primary, or something else is in the way."""
+        if self.disk.error:
+            return f"its vote and in-sync set cannot be stored: {self.disk.error}"
         if self.role.trouble:
             return self.role.trouble
         return advise(self.view(), self.role.survey) if self.role.survey is not None else ""

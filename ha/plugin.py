@@ -28,8 +28,7 @@ from ha.salvage_files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings
 from ha.shutdown import is_last, may_stop
 from ha.standalone import Standalone
-from ha.state_file import NAME as STATE_FILE
-from ha.state_file import FileDirectory, StateFileError, stored
+from ha.state_file import FileDirectory, StateFile, StateFileError
 from ha.twins import with_new_identity
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
@@ -142,11 +141,11 @@ class HaPlugin:
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
         """Clients are kept out from here on, before the first port is open.  Raises ConfigError."""
         options: HaSettings = host.settings[HaSettings]
-        state_file = host.data_dir / STATE_FILE if host.data_dir is not None else None
         login = Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
         if not options.ha_cluster:
             return self._attach_standalone(host, options, login)
         self._host = host
+        state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, login, state_file)
         if options.ha_username:
             host.add_user(options.ha_username, options.ha_password)
@@ -155,7 +154,6 @@ class HaPlugin:
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         if settings.public_url:
             host.broker.server_properties[SERVER_PROPERTY] = settings.public_url
-        state, changed = identified(load_state(state_file), options.new_identity)
         node = Node(settings, host.engine, VHostConfiguration(host.broker), env, state, uuid.uuid4().hex)
         env.node = node
         env.fail = lambda reason: host.fail(reason, EXIT_TWIN)
@@ -164,8 +162,6 @@ class HaPlugin:
         directory = host.data_dir / "events" if host.data_dir is not None else None
         limit = options.ha_events_limit
         env.events = EventLog(directory, host.name, lambda: node.epoch, options.ha_cluster_name, limit)
-        if changed:
-            env.persist(node.persisted)
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
         self._salvage_door = self._open_salvage(host, options, node, env, login)
@@ -310,25 +306,35 @@ def registry_store(options: HaSettings) -> Store | None:
     return FileRegistry(options.ha_registry_file) if options.ha_registry_file is not None else None
 
 
-def load_state(path: Path | None) -> HaState | None:
-    """What we must not forget; None when there is no file.  Raises ConfigError for one that is damaged: to go on
-    without our vote could make two primaries."""
+def needed_directory(data_dir: Path | None) -> Path:
+    """Raises ConfigError."""
+    if data_dir is None:
+        text = "expected a data directory: a member that forgets its vote in a restart can make two primaries"
+        raise ConfigError(f"option no-data-dir: found yes with ha-cluster, {text}")
+    return data_dir
+
+
+def load_state(directory: Path, new_identity: bool = False) -> tuple[StateFile, HaState]:
+    """What we must not forget; a new identity when there is no file, or when it is asked for.  Raises ConfigError for a
+    file that is damaged (to go on without our vote could make two primaries) or cannot be written."""
+    file = StateFile(FileDirectory(directory))
     try:
-        state = None if path is None else stored(FileDirectory(path.parent))
+        state = file.open()
+        if state is None:
+            state = HaState(id=uuid.uuid4().hex)
+            file.store(state)
+        elif new_identity:
+            state = _renamed(state)
+            file.store(state)
     except (OSError, StateFileError) as error:
-        raise ConfigError(f"{path} cannot be used: {error}") from error
-    return state
+        raise ConfigError(f"{file} cannot be used: {error}") from error
+    return file, state
 
 
-def identified(state: HaState | None, new_identity: bool) -> tuple[HaState, bool]:
-    """The state to go on with, and whether it has to be stored."""
+def _renamed(state: HaState) -> HaState:
     id = uuid.uuid4().hex
-    if state is None:
-        return HaState(id), True
-    if not new_identity:
-        return state, False
     log.warning("new identity %s, it was %s; start without --new-identity from now on", id[:8], state.id[:8])
-    return with_new_identity(state, id), True
+    return with_new_identity(state, id)
 
 
 def own_address(brokers: Iterable[str], listening: Iterable[Address]) -> str:

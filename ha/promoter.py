@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent
-from ha.environment import Answer, Exchanged, Json, Outcome
+from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.membership import HaState, InSync
 from ha.promotion import Record, Refuse, decide
 from ha.survey import Both, Round
@@ -68,7 +68,9 @@ class Promoter:
     def start(self) -> None:
         node = self._node
         node.env.event("promote_request", attrs={"force": self._force})
-        if record := node.candidacy.recent():
+        if not node.disk.works():
+            self._end(f"{node.member} cannot be promoted: its vote cannot be stored: {node.disk.error}")
+        elif record := node.candidacy.recent():
             self._record = replace(record, known=self._known)
             self._ask(node.latest(), {})
         else:
@@ -142,7 +144,11 @@ class Promoter:
 
     def _claim(self, claim: Claim) -> None:
         node = self._node
-        node.persist(epoch=claim.epoch, leader=node.id)
+        try:
+            node.persist(epoch=claim.epoch, leader=node.id)
+        except StateNotStored as error:
+            self._give_up(f"its vote cannot be stored: {error}")
+            return
         position, flags = node.view().position, (self._force, claim.whole, self._behind)
         request = ClaimRequest(claim.epoch, node.member, position, claim.base, *flags)
         answered = [address for address, outcome in self._survey.outcomes.items() if outcome is Outcome.ANSWERED]
@@ -170,11 +176,19 @@ class Promoter:
         if not reason and node.persisted.ballot != (claim.epoch, node.id):
             reason = f"epoch {node.persisted.epoch} was granted to another broker meanwhile"
         if reason:
-            node.resume_backup()
-            self._end(f"{node.member} cannot be promoted: {reason}")
+            self._give_up(reason)
             return
-        node.become_primary(claim, self._force)
+        try:
+            node.become_primary(claim, self._force)
+        except StateNotStored as error:
+            self._give_up(f"its in-sync set cannot be stored: {error}")
+            return
         self._end("")
+
+    def _give_up(self, reason: str) -> None:
+        """We follow nobody, and others may have granted: look for a primary again."""
+        self._node.resume_backup()
+        self._end(f"{self._node.member} cannot be promoted: {reason}")
 
     def _denied(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> str:
         """Has somebody gone on without us between the two steps?  The registry knows it for certain, else every broker

@@ -1,8 +1,8 @@
 """From one in-sync set to the next, one change at a time: on record first, in force afterwards.
 
-    wanted ──made──▶ under way ──answered: nobody above us──▶ in force
+    wanted ──made──▶ under way ──answered: nobody above us──▶ stored on our own disk ──▶ in force
                         │  ▲ └──answered: a higher ballot──▶ we are deposed; everything is forgotten
-                        └──┘ no answer: again, the same set
+                        └──┘ no answer, or not stored: again, the same set
 
 With a registry (`Environment.exchange`) the primary *writes* the next set and then *reads* the entries of all; a
 candidate for promotion *writes* its new ballot and then *reads* (`promoter.py`).  The registry is linearizable, so of
@@ -15,8 +15,8 @@ Either may happen, or both, but never neither, so no fencing is needed.  With th
 both could read before either writes, and both go on: `tests/unit/ha/test_registry.py` goes through all schedules.
 
 A change that was begun is completed, not taken back: nobody knows whether a write without an answer was made, and
-who has read it may act upon it already.  Without a registry a change is in force at once; its record is the log of the
-remaining members, and `Roster.release` waits for them.
+who has read it may act upon it already.  Without a registry a change is in force as soon as our disk has it; its record
+is the log of the remaining members, and `Roster.release` waits for them.
 
 A registry may forget: an administrator has put back an older content.  The primary notices when it looks (`watch`), and
 writes again.  Until then a set is in force that is not on record.
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ha.environment import Exchanged
+from ha.environment import Exchanged, StateNotStored
 from ha.membership import HaState, InSync
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Recorder:
         self._stopped = False
         self.error = ""
         """Why the registry was not to be had the last time; empty when it was."""
+        self.not_stored = ""
+        """Why our own disk has not taken the set that is under way; empty when it has."""
         self.reached = node.env.now()
         """When it last was."""
 
@@ -116,12 +118,11 @@ class Recorder:
             if in_sync is None:
                 continue
             self._busy = True  # what is wanted while this one comes into force has its turn behind it
+            self._change, self._in_sync, self._delay = change, in_sync, FIRST_DELAY
             if self._node.settings.registry:
-                self._change, self._in_sync, self._delay = change, in_sync, FIRST_DELAY
                 self._exchange()
-                return
-            change.in_force(in_sync)
-            self._busy = False
+            else:
+                self._store()
 
     def _exchange(self) -> None:
         if not self._stopped:
@@ -129,16 +130,35 @@ class Recorder:
             self._node.env.exchange(state, self._node.settings.registry_timeout, self._exchanged)
 
     def _exchanged(self, end: Exchanged) -> None:
-        if not self._answered(end):
-            if not self._stopped:
-                delay, self._delay = self._delay, min(2 * self._delay, LAST_DELAY)
-                self._node.env.after(delay, self._exchange)
+        if self._answered(end):
+            self._delay = FIRST_DELAY
+            self._store_and_go_on()
+        else:
+            self._again(self._exchange)
+
+    def _again(self, attempt: Callable[[], None]) -> None:
+        if not self._stopped:
+            delay, self._delay = self._delay, min(2 * self._delay, LAST_DELAY)
+            self._node.env.after(delay, attempt)
+
+    def _store(self) -> None:
+        """On our own disk; then it is in force."""
+        try:
+            self._node.persist(in_sync=self._in_sync)
+        except StateNotStored as error:
+            self.not_stored = str(error)
+            self._again(self._store_and_go_on)
             return
+        self.not_stored = ""
         change, self._change = self._change, None
         assert change is not None
         change.in_force(self._in_sync)
         self._busy = False
-        self._next()
+
+    def _store_and_go_on(self) -> None:
+        if not self._stopped:
+            self._store()
+            self._next()
 
     def _watched(self, end: Exchanged) -> None:
         self._watching = False

@@ -55,6 +55,8 @@ class FileRegistry(Store):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._directory = FileDirectory(path.parent)
+        self._unsure = False
+        """Has our last write failed?  Then what can be read may not be on the disk."""
 
     def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
         """Raises RegistryError and OSError."""
@@ -64,9 +66,11 @@ class FileRegistry(Store):
         with self._locked(time.monotonic() + timeout):
             states = self._read()
             new = merged(states.get(state.id), state)
-            if new != states.get(state.id):
+            if self._unsure or new != states.get(state.id):
                 states[state.id] = new
+                self._unsure = True
                 self._write(states)
+                self._unsure = False
             return Exchanged(tuple(states.values()))
 
     @contextmanager
@@ -82,8 +86,9 @@ class FileRegistry(Store):
             os.close(descriptor)
 
     def _read(self) -> dict[str, HaState]:
-        octets = self._directory.read(self._path.name)
-        if octets is None:
+        try:
+            octets = self._path.read_bytes()
+        except FileNotFoundError:
             return {}
         try:
             return decode(octets)

@@ -74,8 +74,7 @@ class Roster:
         self._settle()
 
     def _enforce(self, in_sync: InSync, added: str = "") -> int:
-        """From the position that is returned on this set counts."""
-        self._node.persist(in_sync=in_sync)
+        """From the position that is returned on this set counts; it is stored already."""
         self.may_confirm = self._begun and self._node.safety.may_confirm(in_sync)
         position = self._node.engine.log_membership(Membership(in_sync, added).encode())
         self._node.engine.flush()

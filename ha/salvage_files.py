@@ -99,11 +99,15 @@ class WrittenSalvage:
 
     def finish(self) -> None:
         self.write(encode_end(self._messages))
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:
+            raise LinkError(f"{self._path}: {error}") from error
 
     def cancel(self) -> None:
         with contextlib.suppress(OSError):
-            self._file.close()
+            self._file.close()  # fails once more when the disk is full: what could not be written is written then
+        with contextlib.suppress(OSError):
             self._path.unlink()
 
     def write(self, octets: bytes) -> None:
@@ -151,9 +155,10 @@ class SalvageFiles:
             return NoSalvage()
         try:
             path, file = self._create(self._directory, header)
+            room = self.limit - self._used()
         except OSError as error:
             raise LinkError(f"{self._directory}: {error}") from error
-        salvage = WrittenSalvage(path, file, self.limit - self._used(), self.limit)
+        salvage = WrittenSalvage(path, file, room, self.limit)
         try:
             salvage.write(encode_header(header, path.name.partition("-")[0]))
         except LinkError:
@@ -238,7 +243,8 @@ class SalvageFiles:
     def mark(self, name: str, what: str, numbers: Sequence[int]) -> None:
         """`what`: tried, restored or refused; on disk when it returns.  Raises SalvageError and OSError."""
         with self._marks_path(name).open("ab") as file:
-            file.write(json.dumps({what: list(numbers)}, separators=(",", ":")).encode() + b"\n")
+            # A line that a full disk has cut off must not spoil this one, so it begins on a new line.
+            file.write(b"\n" + json.dumps({what: list(numbers)}, separators=(",", ":")).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

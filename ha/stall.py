@@ -4,6 +4,7 @@ Pure observation: nothing here decides what is confirmed.  It is looked at four 
 when somebody asks.
 
     frozen       this process stood still, or was cut off from the processor: a rival may have been promoted
+    disk         a change of the in-sync set cannot be stored here
     registry     a change of the in-sync set is not on record yet
     majority     quorum: the set is too small
     recovering   a new primary waits for the backups that it expects
@@ -65,6 +66,8 @@ class StallWatch:
         record, roster = self._primary.roster.record, self._primary.roster
         if self._primary.frozen:
             return Cause("this process stood still", "a look around has found no other primary")
+        if record.stalling and record.not_stored:
+            return Cause(f"the disk has not taken: {record.stalling}: {record.not_stored}", "it can be written again")
         if record.stalling and self._node.settings.registry:
             error = f": {record.error}" if record.error else ""
             return Cause(f"the registry has not recorded: {record.stalling}{error}", "the registry answers")

@@ -99,7 +99,7 @@ class DataSettings:
     """Data directory."""
 
     data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
-    no_data_dir: bool = option(boolean, False, "keep no files at all")
+    no_data_dir: bool = option(boolean, False, "keep no files at all; not for a member of a cluster")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ lock with its process, so a file that is left behind by a crash is told from a l
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -51,15 +52,25 @@ class PidFile:
         except OSError:
             os.close(self._descriptor)
             raise AlreadyRunning(f"{path} is locked by the running process {_read_pid(path) or '?'}") from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            self._write(f"{os.getpid()}\n")
+        except OSError as error:
+            os.close(self._descriptor)
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
     def tell(self, text: str) -> None:
-        """A second line for whoever waits for our end (`quit_running`): why that is not to be."""
-        lines = f"{os.getpid()}\n{' '.join(text.split())}\n".encode()
-        # Cut afterwards: a file that is empty for a moment would look like that of an ended process.
-        os.pwrite(self._descriptor, lines, 0)
-        os.ftruncate(self._descriptor, len(lines))
+        """A second line for whoever waits for our end (`quit_running`): why that is not to be.  A full disk costs only
+        that line."""
+        with contextlib.suppress(OSError):
+            self._write(f"{os.getpid()}\n{' '.join(text.split())}\n")
+
+    def _write(self, text: str) -> None:
+        """Raises OSError.  Cut afterwards: a file that is empty for a moment would look like that of an ended process,
+        and the room that a crashed one has left is needed when the disk is full."""
+        octets = text.encode()
+        if os.pwrite(self._descriptor, octets, 0) != len(octets):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.ftruncate(self._descriptor, len(octets))
 
     def remove(self) -> None:
         """Removed while it is still locked, so that nobody's new file is removed."""

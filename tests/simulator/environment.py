@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ha import state_file
 from ha.core_link import OutgoingLink
-from ha.environment import Answer, Exchanged, Json, Link, Outcome
+from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.membership import HaState
 from ha.salvage import Header, Record
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
@@ -216,6 +215,9 @@ class Ports:
 
         def reply(value: Json) -> None:
             copy = json.loads(json.dumps(value))
+            if method == "ha.claim" and (copy.get("result") or {}).get("granted"):
+                claim = json.loads(arguments)
+                process.check_stored((claim["epoch"], claim["claimant"]["id"]), process.node.persisted.in_sync.key)
             self.when_free(lambda: answer(copy))
 
         def answer(value: Json) -> None:
@@ -233,17 +235,21 @@ class Ports:
     # ---- what is kept ---------------------------------------------------------------------------------------------
 
     def persist(self, state: HaState) -> None:
-        """May raise Killed."""
+        """Raises StateNotStored; may raise Killed."""
         process = self.process
         state = HaState.from_json(json.loads(json.dumps(state.to_json())))
         vote = "a vote" if state.ballot != self.state.ballot else "a set"
         self.simulation.faults.moment(f"before {vote}", process)
-        state_file.store(process.disk, state)
+        if self.write_seconds:
+            process.stall(self.write_seconds)
+        try:
+            process.state_file.store(state)
+        except OSError as error:
+            self.simulation.history.counts[f"{vote} not stored"] += 1
+            raise StateNotStored(str(error)) from error
         self.state = state
         self.simulation.history.persisted(state)
         self.simulation.faults.moment(f"after {vote}", process)
-        if self.write_seconds:
-            process.stall(self.write_seconds)
 
     def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
         self.simulation.registry.exchange(self.process, state, timeout, done)

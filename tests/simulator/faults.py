@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
-STEPS = 4
+STEPS = 3
 """At each of so many steps of a write to the disk a process may die."""
 Do = Callable[[Mapping[str, Any]], None]
 
@@ -51,6 +51,7 @@ class Faults:
             "duel": self._duel,
             "trap": self._trap,
             "slow-disk": self._slow_disk,
+            "disk-error": self._disk_error,
             "relocate": self._relocate,
             "demote": self._demote,
             "member": self._member,
@@ -78,6 +79,7 @@ class Faults:
         simulation.registry.repair()
         for process in simulation.brokers:
             process.write_seconds, process.buried, process.mute = 0.0, False, frozenset()
+            process.disk.fault = ""
             self._part(process)
         for process in simulation.brokers:
             if not process.alive and process.life:
@@ -136,6 +138,16 @@ class Faults:
         self.scheduler.log(process.name, f"writes take {fields['delay']} s")
         process.write_seconds = fields["delay"]
         self._later(fields["for"], lambda: setattr(process, "write_seconds", 0.0))
+
+    def _disk_error(self, fields: Mapping[str, Any]) -> None:
+        """Writes of the state file fail; `kind` as in `disk.FAULTS`."""
+        process = self.target(fields["who"])
+        if process is None:
+            return
+        self.scheduler.log(process.name, f"the disk fails: {fields['kind']}")
+        disk = process.disk
+        disk.fault = fields["kind"]
+        self._later(fields["for"], lambda: setattr(disk, "fault", ""))
 
     # ---- the manager errs -----------------------------------------------------------------------------------------
 
@@ -318,6 +330,8 @@ class Faults:
             then["who"] = process.name
         if then["do"] == "die":
             self._die(process, then)
+        elif then["do"] == "disk-error" and "delay" not in trap:
+            self._disk_error(then)  # this very write
         else:
             self._later(trap.get("delay", 0.0), lambda: self.do(Action.from_json({"at": 0.0, **then})))
 

@@ -19,7 +19,8 @@ A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a bod
     I11  a confirm is released once, and only for what was sent (`producers.py`)
     I12  what was rejected or returned is in no queue
     I13  what was confirmed before a purge or a deletion that was answered is on no later primary, in that queue
-    I14  what was stored on disk is there after a restart, whole (`process.py`)
+    I14  what was stored on disk is there after a restart, whole; neither the vote and the set in memory nor a granted
+         claim is ahead of the disk (`process.py`)
     I15  where the manager gambles: a confirmed copy is held by the last primary, was delivered, is in a salvage file,
          or the last broker that held it has died
     I17  what a client got before comes marked as redelivered: from the same primary always, from a later one if its log

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from ha import arrivals, state_file
 from ha.arrivals import Arrivals
+from ha.backup import Backup
 from ha.catchup import Plan
+from ha.claims import ClaimRequest
 from ha.joining import Joining
 from ha.membership import HaState
+from ha.node import Node
 from ha.peer import Peer
 from ha.salvager import Salvager
+from ha.state_file import StateFile, StateFileError
+from tests.simulator.disk import Disk
 from tests.simulator.environment import SimTransport
 from tests.simulator.mistakes_safety import patched
 from tests.simulator.process import BrokerProcess
@@ -32,22 +37,97 @@ def forget_votes() -> AbstractContextManager[None]:
 
 @contextmanager
 def torn_state() -> Iterator[None]:
-    """The state file is overwritten in place, and what cannot be read is taken for a new broker's."""
+    """The file is overwritten as a whole, and what cannot be read is taken for a new broker's."""
 
-    def store(directory: Any, state: HaState) -> None:
-        directory.write(state_file.NAME, state_file.encode(state))
-        directory.sync(state_file.NAME)
-        directory.sync_names()
-
-    def stored(directory: Any) -> HaState | None:
+    def stored(self: StateFile) -> HaState | None:
         try:
-            return old(directory)
-        except state_file.StateFileError:
+            return old(self)
+        except StateFileError:
             return HaState("a new one")
 
-    old = state_file.stored
-    with patched(state_file, store=store, stored=stored):
+    old = StateFile.open
+    with patched(StateFile, open=stored), both_slots():
         yield
+
+
+def both_slots() -> AbstractContextManager[None]:
+    """Both slots are overwritten in one write."""
+
+    def store(self: StateFile, state: HaState) -> None:
+        if not self._generation:
+            self._create(state)
+            return
+        self._generation += 2
+        slots = sorted((self._generation - n for n in (0, 1)), key=lambda generation: generation % 2)
+        octets = b"".join(state_file.encode(state, generation) for generation in slots)
+        self._directory.overwrite(state_file.NAME, 0, octets)
+
+    return patched(StateFile, store=store)
+
+
+def oldest_slot() -> AbstractContextManager[None]:
+    """Of two valid slots the older one is taken."""
+
+    def oldest(octets: bytes) -> tuple[int, HaState]:
+        slots = octets[: state_file.SLOT], octets[state_file.SLOT :]
+        try:
+            return min((state_file.decode(slot) for slot in slots), key=lambda slot: slot[0])
+        except StateFileError:
+            return newest(octets)
+
+    newest = state_file.newest
+    return patched(state_file, newest=oldest)
+
+
+def other_slot() -> AbstractContextManager[None]:
+    """After a write that has failed the next one goes into the other slot, which holds the state in force."""
+
+    def store(self: StateFile, state: HaState) -> None:
+        try:
+            old(self, state)
+        except OSError:
+            self._generation += 1
+            raise
+
+    old = StateFile.store
+    return patched(StateFile, store=store)
+
+
+def failed_write_for_done() -> AbstractContextManager[None]:
+    """A write that has failed counts as done."""
+
+    def store(self: StateFile, state: HaState) -> None:
+        with suppress(OSError):
+            old(self, state)
+
+    old = StateFile.store
+    return patched(StateFile, store=store)
+
+
+def claim_without_write() -> AbstractContextManager[None]:
+    """A claim is granted although the vote could not be stored."""
+
+    def vote(self: Node, claim: ClaimRequest) -> str:
+        old(self, claim)
+        return ""
+
+    old = Node._vote
+    return patched(Node, _vote=vote)
+
+
+def set_without_write() -> AbstractContextManager[None]:
+    """A backup acknowledges a set that it could not store."""
+    return patched(Backup, _need_stored=lambda self: None)
+
+
+def believe_the_cache() -> AbstractContextManager[None]:
+    """What the cache shows after a failed fsync is taken for what the disk has."""
+
+    def read(self: Disk, name: str) -> bytes | None:
+        file = self._names.get(name)
+        return None if file is None else file.seen
+
+    return patched(Disk, read=read)
 
 
 def union_on_rejoin() -> AbstractContextManager[None]:

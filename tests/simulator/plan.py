@@ -22,6 +22,7 @@ from random import Random
 from typing import Any
 
 from tests.simulator import liveness as core
+from tests.simulator.disk import FAULTS as DISK_FAULTS
 from tests.simulator.faults import STEPS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
 from tests.simulator.topology import LETTERS
@@ -266,6 +267,7 @@ class FaultMaker:
             "duel": self._duel,
             "trap": self._trap,
             "slow disk": self._slow_disk,
+            "disk error": self._disk_error,
             "relocate": self._relocate,
             "demote": lambda at: Action(at, "demote"),
             "member": self._member,
@@ -334,6 +336,10 @@ class FaultMaker:
         fields = {"who": self._who(), "delay": self._rng.choice((0.005, 0.03, 0.15)), "for": self._rng.choice(SECONDS)}
         return Action(at, "slow-disk", fields)
 
+    def _disk_error(self, at: float) -> Action:
+        fields = {"who": self._who(), "kind": self._rng.choice(DISK_FAULTS), "for": self._rng.choice(SECONDS)}
+        return Action(at, "disk-error", fields)
+
     def _relocate(self, at: float) -> Action:
         """A planned switch-over."""
         return Action(at, "relocate", {"to": self._rng.choice(("", *self._names))})
@@ -361,11 +367,11 @@ class FaultMaker:
 
     def _worst(self, moment: str) -> Fields:
         rng = self._rng
-        kind = rng.choice(("die", "die", "crash", "pause", "promote", "isolate", "cut", "slow disk"))
+        kind = rng.choice(("die", "die", "crash", "pause", "promote", "isolate", "cut", "slow disk", "disk error"))
         if kind == "die":
             return {"do": "die", "step": rng.randint(1, STEPS)} if moment.startswith("before") else {"do": "die"}
         action = self.kinds[kind](0.0)
         fields: Fields = {"do": action.do, **action.fields}
-        if kind in ("crash", "pause", "isolate", "slow disk") and rng.random() < 0.5:
+        if kind in ("crash", "pause", "isolate", "slow disk", "disk error") and rng.random() < 0.5:
             fields["who"] = "it"
         return fields

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ha import state_file
 from ha.cluster_hooks import ClusterHooks
 from ha.membership import HaState
 from ha.node import Node
 from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
+from ha.state_file import NAME as STATE_FILE
+from ha.state_file import StateFile, StateFileError, newest
 from ha.twins import with_new_identity
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
@@ -81,8 +82,10 @@ class BrokerProcess(Ports):
         self.settings = settings
         self.clock = clock
         self.disk = Disk()
+        self.state_file = StateFile(self.disk)
         self.state: HaState
         """What is on disk."""
+        self._checked: HaState | None = None
         self.life = 0
         self.alive = False
         self.paused = False
@@ -118,12 +121,12 @@ class BrokerProcess(Ports):
         self._machine += 1
         self.disk = Disk()
         self.state = HaState(f"id-{self.name}" if self._machine == 1 else f"id-{self.name}-{self._machine}")
-        state_file.store(self.disk, self.state)
+        StateFile(self.disk).store(self.state)
 
     def copy_of(self, original: BrokerProcess, address: str) -> None:
         """An administrator copies the data directory of another broker, and its configuration; not its memory."""
         self.disk, self.state, self.original = Disk(), original.state, original
-        state_file.store(self.disk, self.state)
+        StateFile(self.disk).store(self.state)
         self.settings = replace(original.settings, name=self.name, address=address)
 
     def put_away(self) -> None:
@@ -135,7 +138,7 @@ class BrokerProcess(Ports):
         self._machine += 1
         self.original = None
         self.state = with_new_identity(self.state, f"id-{self.name}-{self._machine}")
-        state_file.store(self.disk, self.state)
+        StateFile(self.disk).store(self.state)
 
     def configure(self) -> None:
         """An administrator writes the present members into `ha-brokers-url`, and this one."""
@@ -172,14 +175,24 @@ class BrokerProcess(Ports):
         self.after(TICK, self._tick)
 
     def _load(self) -> HaState:
+        self.state_file = StateFile(self.disk)
         try:
-            state = state_file.stored(self.disk)
-        except state_file.StateFileError as error:
+            state = self.state_file.open()
+        except StateFileError as error:
             raise Violation(f"I14: the state file of {self.name} is damaged: {error}") from error
         assert state is not None
         if state.ballot < self.state.ballot or state.in_sync.key < self.state.in_sync.key:
             raise Violation(f"I14: {self.name} has stored {self.state}, and after a restart has {state}")
         return state
+
+    def check_stored(self, ballot: tuple[int, str], key: tuple[int, str, int]) -> None:
+        """I14: that much is on the disk, whatever happens now."""
+        try:
+            found = newest(self.disk.durable(STATE_FILE))[1]
+        except StateFileError as error:
+            raise Violation(f"I14: on the disk of {self.name} is no state: {error}") from error
+        if ballot > found.ballot or key > found.in_sync.key:
+            raise Violation(f"I14: {self.name} acts upon {ballot} and set {key}, on its disk is {found}")
 
     def _batch(self, batch: Any) -> None:
         self.node.batch(batch)
@@ -204,7 +217,7 @@ class BrokerProcess(Ports):
             return
         self.scheduler.log(self.name, "loses power" if power else "is killed")
         self.alive, self.powered = False, not power
-        self.disk.settle(self.rng)
+        self.disk.settle(self.rng, power)
         self._waiting.clear()
         ends, self._ends = self._ends, []
         for end in ends:
@@ -276,6 +289,9 @@ class BrokerProcess(Ports):
         except Exception as error:
             self.scheduler.log(self.name, f"BROKEN: {type(error).__name__}: {error}")
             raise Violation(f"broker {self.name} breaks: {type(error).__name__}: {error}") from error
+        if self.node.persisted is not self._checked:
+            self._checked = self.node.persisted
+            self.check_stored(self._checked.ballot, self._checked.in_sync.key)
         safe = self.engine.safe
         if safe != self.seen_safe:
             self.seen_safe = safe

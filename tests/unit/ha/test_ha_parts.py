@@ -15,8 +15,8 @@ from ha import difference, position, protocol
 from ha.events import EventLog
 from ha.membership import HaState, InSync, Member
 from ha.operations import Membership
-from ha.plugin import load_state, own_address
-from ha.state_file import FileDirectory, store
+from ha.plugin import load_state, needed_directory, own_address
+from ha.state_file import NAME as STATE_FILE
 from ha.status import EXPECTATIONS, TRANSITIONS, State, check_transition
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, InvariantError, LinkError
@@ -174,15 +174,20 @@ def test_each_life_of_a_process_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert len(set(lives)) == 2 and {life.rpartition(":")[0] for life in lives} == {f"qpidd:{os.getpid()}"}
 
 
-def test_state_file(tmp_path: Path) -> None:
-    path = tmp_path / "ha-state.json"
-    assert load_state(path) is None
-    state = HaState("me", 3, "you", InSync(2, "you", 5, (Member("me"),)))
-    store(FileDirectory(tmp_path), state)
-    assert load_state(path) == state
-    path.write_text("{")
-    with pytest.raises(ConfigError):
-        load_state(path)
+def test_a_member_knows_its_state_again(tmp_path: Path) -> None:
+    file, state = load_state(tmp_path)
+    assert state.epoch == 0 and load_state(tmp_path)[1] == state
+    changed = state.advance(epoch=3, leader="you", in_sync=InSync(2, "you", 5, (Member("me"),)))
+    file.store(changed)
+    assert load_state(tmp_path)[1] == changed
+    (tmp_path / STATE_FILE).write_text("{")
+    with pytest.raises(ConfigError, match=r"ha-state\.json cannot be used: not a state"):
+        load_state(tmp_path)
+
+
+def test_a_member_needs_a_data_directory() -> None:
+    with pytest.raises(ConfigError, match="option no-data-dir: found yes with ha-cluster, expected a data directory"):
+        needed_directory(None)
 
 
 def test_own_address_is_the_local_one_with_our_port() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ha.claims import Claim, contradicted
-from ha.environment import Exchanged
+from ha.environment import Exchanged, StateNotStored
 from ha.membership import HaState, InSync, Member
 from ha.registry import FIRST_DELAY, LAST_DELAY, Change, Recorder
 from ha.settings import NodeSettings
@@ -61,6 +61,7 @@ class Actor:
         self.deposed_by: tuple[int, str] | None = None
         self.lines: list[str] = []
         self.delays: list[float] = []
+        self.disk_error = ""
         self.recorder = Recorder(self)  # type: ignore[arg-type]
 
     def now(self) -> float:
@@ -76,6 +77,11 @@ class Actor:
     def exchange(self, state: HaState | None, timeout: float, done: Done) -> None:
         self.lost_answers -= 1
         self.pending += self.store.steps(state, done, answers=self.lost_answers < 0)
+
+    def persist(self, in_sync: InSync) -> None:
+        if self.disk_error:
+            raise StateNotStored(self.disk_error)
+        self.persisted = self.persisted.advance(in_sync=in_sync)
 
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
         self.deposed_by = ballot
@@ -158,7 +164,7 @@ def test_changes_are_made_one_after_the_other_from_the_set_in_force() -> None:
     in_force: list[InSync] = []
 
     def enforce(in_sync: InSync) -> None:
-        actor.persisted = replace(actor.persisted, in_sync=in_sync)
+        assert actor.persisted.in_sync == in_sync
         in_force.append(in_sync)
 
     actor.recorder.want(Change(B.id, lambda in_sync: in_sync.shrink([B.id]), enforce))

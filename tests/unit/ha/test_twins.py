@@ -10,7 +10,7 @@ import pytest
 from ha.claims import Claim, decide_claims
 from ha.environment import Answer, Outcome
 from ha.membership import HaState, InSync, Member
-from ha.plugin import identified
+from ha.twins import with_new_identity
 from ha.promotion import Refuse, decide
 from ha.protocol import Kind, encode_control
 from ha.safety import Safety
@@ -103,7 +103,7 @@ class TestAClone:
         clone = copied(world, "b")
         world.until(lambda: bool(clone.ended), 5)
         world.run(0.01)
-        clone.disk = identified(clone.disk, True)[0]
+        clone.disk = with_new_identity(clone.disk, "another")
         clone.boot()
         world.until(lambda: clone.state is State.READY, 5)
         assert world["b"].state is State.READY

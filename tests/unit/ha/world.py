@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ha.core_link import CoreLink
-from ha.environment import Answer, Exchanged, Json, Outcome
+from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.membership import HaState
 from ha.node import Node
 from ha.promoter import Wish
@@ -226,6 +226,8 @@ class Host:
         self.world, self.name, self.settings = world, name, settings
         self.disk = HaState(id=f"id-{name}")
         self.salvaged: list[MemorySalvage] = []
+        self.disk_error = ""
+        """Why a write of the state fails; empty: it does not."""
         self.disk_room: int | None = None
         """Messages that a salvage file may hold; None: any number."""
         self.life = 0
@@ -352,6 +354,8 @@ class Host:
         return finish
 
     def persist(self, state: HaState) -> None:
+        if self.disk_error:
+            raise StateNotStored(self.disk_error)
         self.disk = HaState.from_json(json.loads(json.dumps(state.to_json())))
 
     def salvage(self, header: Header) -> MemorySalvage:

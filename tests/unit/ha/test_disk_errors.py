@@ -1,0 +1,197 @@
+"""A disk that does not take a vote or a set: what needs it is refused or waits, memory stays, no process ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.stall import StallWatch
+from ha.status import State
+from tests.unit.ha.test_ha_cluster import bodies, filled
+from tests.unit.ha.test_stall import flows, stalled, status
+from tests.unit.ha.world import World
+
+FULL = "/data/ha-state.json cannot be written: [Errno 28] No space left on device"
+
+
+def three() -> World:
+    world = World()
+    world.cluster()
+    return world
+
+
+def fail(world: World, *names: str) -> None:
+    for name in names:
+        world[name].disk_error = FULL
+
+
+def repair(world: World, *names: str) -> None:
+    for name in names:
+        world[name].disk_error = ""
+
+
+def kinds(world: World, name: str, kind: str) -> list[str]:
+    return [str(fields.get("result")) for found, fields in world[name].events if found == kind]
+
+
+def test_a_broker_that_cannot_store_its_vote_denies_a_claim_and_nothing_has_changed() -> None:
+    world = three()
+    filled(world)
+    world["a"].kill()
+    fail(world, "c")
+    assert f"c cannot store its vote: {FULL}" in world.refused("b")
+    world.run(1.0)
+    assert world["c"].node.epoch == world["c"].disk.epoch == 1
+    assert world["c"].contents("q") == world["b"].contents("q") == bodies(0, 20)
+    repair(world, "c")
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE, 20)
+    assert world["b"].contents("q") == bodies(0, 20)
+
+
+def test_a_primary_that_cannot_store_its_vote_denies_a_claim_and_stays_primary() -> None:
+    world = three()
+    client = filled(world)
+    fail(world, "a")
+    request = {"epoch": 2, "claimant": world["b"].node.member.to_json(), "position": world["b"].node.role.position}
+    request |= {"base": world["a"].disk.in_sync.to_json(), "whole": True, "force": False, "behind": True}
+    replies: list[dict[str, object]] = []
+    assert world["a"].node.request("ha.claim", request, replies.append, world["a"].settings.username)
+    assert "cannot store its vote" in str(replies)
+    assert world["a"].state is State.ACTIVE
+    client.publish("q", b"m20")
+    world.until(lambda: client.confirmed == 21)
+
+
+def test_a_candidate_that_cannot_store_its_vote_is_refused_and_says_why() -> None:
+    world = three()
+    filled(world)
+    world["a"].kill()
+    fail(world, "b")
+    assert "b cannot be promoted: its vote cannot be stored" in world.refused("b")
+    assert world["b"].disk.epoch == world["c"].disk.epoch == 1, "nobody else was disturbed"
+    assert "b cannot be promoted: its vote cannot be stored" in world.refused("b"), "at once: its disk is known to fail"
+    assert FULL in status(world, "b")["advice"]
+    assert status(world, "b")["score"] is None
+    assert kinds(world, "b", "state_file") == ["failed"]
+    repair(world, "b")
+    world.until(lambda: status(world, "b")["score"] is not None, 5.0)
+    assert kinds(world, "b", "state_file") == ["failed", "ended"]
+    assert FULL not in status(world, "b")["advice"]
+    world.promote("b")
+    assert world["b"].contents("q") == bodies(0, 20)
+
+
+def test_a_claim_that_was_granted_is_given_up_when_the_first_set_cannot_be_stored() -> None:
+    world = three()
+    filled(world)
+    world["a"].kill()
+    replies = world["b"].promote()
+    world.until(lambda: world["b"].disk.epoch == 2)
+    fail(world, "b")
+    world.until(lambda: bool(replies))
+    assert "its in-sync set cannot be stored" in str(replies[0]["error"])
+    assert world["b"].state is State.READY
+    repair(world, "b")
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE, 20)
+    assert world["b"].contents("q") == bodies(0, 20)
+
+
+def test_a_primary_that_cannot_store_a_smaller_set_freezes_and_thaws() -> None:
+    world = three()
+    client = filled(world)
+    fail(world, "a")
+    world["b"].kill()
+    client.publish("q", b"m20")
+    stalled(world, f"the disk has not taken: b is dropped: {FULL}", "it can be written again")
+    world.run(10.0)
+    assert client.confirmed == 20
+    assert world["a"].state is State.ACTIVE
+    assert "id-b" in world["a"].node.persisted.in_sync, "memory does not run ahead of the disk"
+    tries = sum("cannot be stored" in line for line in world.lines)
+    assert tries == 1, "it is said once"
+    repair(world, "a")
+    world.until(lambda: client.confirmed == 21, 2.0)
+    flows(world)
+    assert "id-b" not in world["a"].disk.in_sync
+
+
+def test_a_backup_that_cannot_store_a_set_does_not_acknowledge_it_and_the_others_go_on() -> None:
+    world = three()
+    client = filled(world)
+    fail(world, "c")
+    world["b"].kill()
+    world.run(0.1)
+    client.publish("q", b"m20")
+    world.until(lambda: client.confirmed == 21, 5.0)
+    assert "id-c" not in world["a"].disk.in_sync, "it counts no more: it could not acknowledge the removal of b"
+    assert world["c"].disk.in_sync.ids == {"id-a", "id-b", "id-c"}
+    assert world["c"].contents("q")[:20] == bodies(0, 20)
+    repair(world, "c")
+    world.until(lambda: world["c"].state is State.READY and "id-c" in world["a"].disk.in_sync, 10.0)
+    assert world["c"].contents("q") == [*bodies(0, 20), b"m20"]
+    assert world["c"].disk.in_sync == world["a"].disk.in_sync
+
+
+def test_a_broker_that_cannot_store_the_ballot_of_a_primary_does_not_join_it() -> None:
+    world = three()
+    filled(world)
+    world["a"].kill()
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE, 20)
+    world["a"].boot()
+    fail(world, "a")
+    world.run(5.0)
+    assert world["a"].state is State.JOINING
+    assert world["a"].disk.epoch == 1
+    lines = sum("is lost" in line and " a " in line for line in world.lines)
+    assert lines < 100, "it tries again at a bounded rate"
+    repair(world, "a")
+    world.until(lambda: world["a"].state is State.READY, 5.0)
+
+
+def test_a_deposed_primary_stops_confirming_whatever_its_disk_does() -> None:
+    world = three()
+    client = filled(world)
+    world.cut("a", "b", "c")
+    world.promote("b")
+    fail(world, "a")
+    client.publish("q", b"isolated")
+    world.heal()
+    world.until(lambda: not world["a"].state.is_primary, 5.0)
+    assert client.confirmed == 20
+    assert world["a"].node.persisted.ballot == (1, "id-a")
+    world.run(3.0)
+    assert world["a"].state is State.JOINING
+    repair(world, "a")
+    world.until(lambda: world["a"].state is State.READY, 5.0)
+    assert world["a"].contents("q") == bodies(0, 20)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_all_disks_full_and_a_backup_killed_loses_nothing(name: str) -> None:
+    """It ended every holder, one after the other."""
+    world = three()
+    client = filled(world, 100)
+    fail(world, "a", "b", "c")
+    world["c"].kill()
+    world.run(5.0)
+    assert {world["a"].alive, world["b"].alive} == {True}
+    assert world[name].contents("q") == bodies(0, 100)
+    repair(world, "a", "b")
+    client.publish("q", b"m100")
+    world.until(lambda: client.confirmed == 101, 10.0)
+
+
+def test_a_change_that_stalls_nobody_is_no_stall() -> None:
+    """A backup that is listed late: confirms do not wait for it."""
+    world = World()
+    world.run(0.01)
+    world.promote("a")
+    fail(world, "a")
+    world.run(2.0)
+    cause = StallWatch(world["a"].node.role)  # type: ignore[arg-type]
+    cause.look(world.clock)
+    assert "the disk has not taken" not in str(cause.shown(world.clock))
+    repair(world, "a")
+    world.until(lambda: len(world["a"].disk.in_sync.ids) == 3, 5.0)
