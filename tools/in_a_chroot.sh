@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds and tests the last commit where nothing was installed by hand: in a new Debian below a temporary directory.
-#         in_a_chroot.sh [PYTEST ARGUMENT ...]         (root; debootstrap, git)
+#         in_a_chroot.sh [PYTEST ARGUMENT ...]         (root; debootstrap, git; no spaces in arguments)
 #
 # Without arguments: the tests that use the system's programs.  What is skipped is listed with its reason.
 # Settings, with what they are if not set:
