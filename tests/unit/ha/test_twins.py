@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,12 @@ import pytest
 from ha.claims import Claim, decide_claims
 from ha.environment import Answer, Outcome
 from ha.membership import HaState, InSync, Member
-from ha.twins import with_new_identity
+from ha.plugin import load_state
 from ha.promotion import Refuse, decide
 from ha.protocol import Kind, encode_control
 from ha.safety import Safety
 from ha.status import State
-from ha.twins import SAY_AGAIN, Meetings, Sightings
+from ha.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
 from ha.view import Survey, View
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -253,16 +254,14 @@ class TestWholeIsAnInstance:
 class TestANewIdentity:
     STATE = HaState("old", 7, "a", InSync(7, "a", 3, (Member("a"), Member("old", "b", "b:1"))))
 
-    def test_keeps_what_must_not_be_granted_and_is_no_member(self) -> None:
-        state, changed = identified(self.STATE, True)
-        assert changed and state.id != "old"
+    def test_keeps_what_must_not_be_granted_and_is_no_member(self, tmp_path: Path) -> None:
+        file, first = load_state(tmp_path)
+        file.store(replace(self.STATE, id=first.id))
+        _, state = load_state(tmp_path, new_identity=True)
+        assert state.id not in ("", first.id)
         assert (state.ballot, state.in_sync) == (self.STATE.ballot, self.STATE.in_sync)
         assert state.id not in state.in_sync
-
-    def test_is_taken_when_asked_for_only(self) -> None:
-        assert identified(self.STATE, False) == (self.STATE, False)
-        fresh, changed = identified(None, False)
-        assert changed and fresh.id and not fresh.epoch
+        assert load_state(tmp_path)[1] == state, "it is stored, and kept when it is not asked for"
 
 
 class TestMeetings:
