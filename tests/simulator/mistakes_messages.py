@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from ha.core_link import CoreLink, IncomingLink
 from ha.protocol import Kind
-from ha.staging import Staging
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, records
 from tests.simulator import amqp
@@ -21,11 +20,6 @@ METHOD, BODY = 1, 3
 """Types of frames."""
 LATE = 0.02
 """Seconds."""
-
-
-def half_a_difference() -> AbstractContextManager[None]:
-    """A whole member takes over each piece of the difference as it comes.  (It was so once.)"""
-    return patched(Staging, keep=lambda self: None)
 
 
 @contextmanager

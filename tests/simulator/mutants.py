@@ -51,7 +51,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-twice": Mutant(log.confirm_twice),
     "demote-before-closing": Mutant(log.demote_before_closing),
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
-    "half-a-difference": Mutant(messages.half_a_difference, "quorum", ("crash", "cut", "promote"), 600),
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600),
