@@ -18,6 +18,7 @@ from ha.lag import Lags
 from ha.membership import InSync, Member
 from ha.operations import Membership
 from ha.peer import Peer, Phase, Pulse
+from ha.position import epoch_of
 from ha.registry import Change, Recorder
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ class Roster:
         own position."""
         now = self._node.env.now()
         for member in self.expected.values():
-            # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.
-            acked = min(positions.get(member.id, 0), base)
+            # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.  And a
+            # position of an epoch that is not in our log is higher than the end of what we have in common.
+            position = positions.get(member.id, 0)
+            acked = min(position, base) if epoch_of(position) in self._node.lineage else 0
             self.counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
         # It is persisted already, and others may hear of it: it holds nobody who was not whole in the set before.
         self.record.want(Change("the first set of a new primary", lambda in_sync: in_sync, self._first))

@@ -55,9 +55,7 @@ class Consumer(Client):
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         stream = f"{self.name}:{self._life}"
-        self._unacked[deliver.tag] = self.history.delivered(
-            self._queue, stream, deliver.redelivered, body, self.ballot
-        )
+        self._unacked[deliver.tag] = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
         if self._slowness:
             self.later(self.rng.expovariate(1 / self._slowness), lambda: self._settle(deliver.tag))
         else:

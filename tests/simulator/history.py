@@ -1,9 +1,11 @@
 """What must hold: the record of what clients sent and were told, and the checks on it.
 
-A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a body that no other copy has.
+A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a body that no other copy has.  What the logs
+say of it is in `ledger.py`.  Acknowledged is what a client has sent basic.ack for, and what the host of a broker has
+taken for a client with automatic acknowledgement; a delivery by itself is nothing.
 
-    I1   a confirmed copy is, in each of its queues, held by every later primary, exactly as sent; or was delivered;
-         or the queue may have lost it (time to live, length limit, purge, deletion: `Judge.may_be_gone`)
+    I1   a confirmed copy is, in each of its queues, held by every later primary, exactly as sent; or a client has
+         acknowledged it; or the log that this primary holds says that it was removed, or says why no queue took it
     I2   a confirm that comes from a deposed primary is good all the same: every newer primary has the copy (I1)
     I3   a backup that follows holds at position P, in each queue, the ids that the primary held at P (log prefix)
     I4   counters and order inside every queue are right (Queue.check)
@@ -14,7 +16,8 @@ A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a bod
     I8   nothing is delivered that was never sent, or not as it was sent
     I9   when a primary's `safe` moves, every rival has all that becomes safe: who was promoted with a higher ballot,
          later or still living (one that died before took nothing along; whoever comes next is held to I1)
-    I10  when a primary's `safe` moves, every living whole member of its in-sync set holds all that becomes safe, and of
+    I10  when a primary's `safe` moves, every living whole member of its in-sync set shows the ids that the log up to
+         there brought in and did not take out, whatever position it claims (`shadow.py`), and so does every member of
          the sets that those know (one that was removed counts until all that remain know it)
     I11  a confirm is released once, and only for what was sent (`producers.py`)
     I12  what was rejected or returned is in no queue
@@ -23,11 +26,11 @@ A *copy* is one publish: message and attempt, as `p1.17@2`.  Each copy has a bod
          claim is ahead of the disk (`process.py`)
     I15  where the manager gambles: a confirmed copy is held by the last primary, was delivered, is in a salvage file,
          or the last broker that held it has died
+    I16  in a scenario with nothing but planned switch-overs no publish is left in doubt
     I17  what a client got before comes marked as redelivered: from the same primary always, from a later one if its log
          has all that the earlier one had appended by the time the client had it
     I18  what left a queue with a dead letter exchange is where that sends it, and is not in both; unless it was
          acknowledged
-    I16  in a scenario with nothing but planned switch-overs no publish is left in doubt
 
 What a total failure takes (no whole member of the newest in-sync set is alive any more) is excused: promise 1 holds
 while one in-sync replica survives.
@@ -60,6 +63,7 @@ from tests.simulator.scheduler import Violation
 if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
+
 
 class History:
     """The omniscient observer."""
@@ -304,4 +308,3 @@ class History:
         if not self.newest.version:
             return alive
         return [process for process in alive if process.node.whole and self.newest.lists(process.node.member)]
-

@@ -1,7 +1,7 @@
 """The HA core, broken on purpose in ways that have lost messages elsewhere: the invariants must notice.
 
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_log.py` (what is copied,
-kept and said) and `mistakes_score.py` (what a resource manager is told).
+kept and said), `mistakes_messages.py` (single messages) and `mistakes_score.py` (what a resource manager is told).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tests.simulator import mistakes_log as log
+from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
 
@@ -58,6 +59,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-twice": Mutant(log.confirm_twice),
     "demote-before-closing": Mutant(log.demote_before_closing),
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
+    "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
+    "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),

@@ -1,0 +1,101 @@
+"""Mistakes about single messages: what a consumer is told of them, and what must stay together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ha.core_link import CoreLink, IncomingLink
+from ha.protocol import Kind
+from qpidd_py.core import Batch
+from qpidd_py.core.batch import HEADER_SIZE, records
+from tests.simulator import amqp
+from tests.simulator.clients import Client
+from tests.simulator.environment import SimTransport
+from tests.simulator.mistakes_safety import patched
+
+METHOD, BODY = 1, 3
+"""Types of frames."""
+LATE = 0.02
+"""Seconds."""
+
+
+@contextmanager
+def redelivered_lost() -> Iterator[None]:
+    """A new primary does not know what the one before has handed out."""
+
+    def output_ready(self: SimTransport) -> None:
+        host: Any = self.end.host
+        if not isinstance(peer := self.end.peer_host, Client):
+            old(self)
+        elif peer.reads:
+            octets = self.session.connection.take_output()
+            peer.octets_left(octets)
+            self.end.send(_unmarked(octets, handed[host, host.life, host.node.persisted.ballot]))
+
+    old = SimTransport.output_ready
+    handed: defaultdict[Any, set[bytes]] = defaultdict(set)
+    with patched(SimTransport, output_ready=output_ready):
+        yield
+
+
+def _unmarked(octets: bytes, handed: set[bytes]) -> bytes:
+    """What is not among these says that it was not delivered before; then it is."""
+    changed, at, flag = bytearray(octets), 0, 0
+    while at < len(octets):
+        size = int.from_bytes(octets[at + 3 : at + 7], "big")
+        payload = octets[at + 7 : at + 7 + size]
+        if octets[at] == METHOD and int.from_bytes(payload[:4], "big") == amqp.DELIVER:
+            flag = at + 7 + 5 + payload[4] + 8
+        elif octets[at] == BODY and flag:
+            name = payload.partition(b"|")[0]
+            if name not in handed:
+                changed[flag] = 0
+            handed.add(name)
+            flag = 0
+        at += size + 8
+    return bytes(changed)
+
+
+@contextmanager
+def letter_in_two_batches() -> Iterator[None]:
+    """The copy of a dead letter goes out, and the removal of the message later."""
+
+    def send_batch(self: CoreLink, batch: Batch) -> None:
+        flush(self)
+        data = bytes(batch)[HEADER_SIZE:]
+        at = _middle(data)
+        if not at or not isinstance(self, IncomingLink):
+            old_batch(self, batch)
+            return
+        old_frame(self, Kind.BATCH, records(data[:at])[-1][2], data[:at])
+        late[self] = batch.last, data[at:]
+        node: Any = self._told
+        node.env.after(LATE, lambda: flush(self))
+
+    def send_frame(self: CoreLink, kind: int, position: int, body: bytes) -> None:
+        flush(self)
+        old_frame(self, kind, position, body)
+
+    def flush(link: CoreLink) -> None:
+        if link in late:
+            position, rest = late.pop(link)
+            old_frame(link, Kind.BATCH, position, rest)
+
+    late: dict[CoreLink, tuple[int, bytes]] = {}
+    old_batch, old_frame = CoreLink.send_batch, CoreLink.send_frame
+    with patched(CoreLink, send_batch=send_batch, send_frame=send_frame):
+        yield
+
+
+def _middle(data: bytes) -> int:
+    """Behind the first dead letter, if something follows it; else 0."""
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little")
+        if b"x-death" in data[at : at + size]:
+            return at + size if at + size < len(data) else 0
+        at += size
+    return 0

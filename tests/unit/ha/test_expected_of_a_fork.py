@@ -1,0 +1,32 @@
+"""What a new primary believes of the backups that it expects."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ha.difference import Origin
+from ha.membership import Member
+from ha.position import make
+from ha.roster import Roster
+
+
+@pytest.mark.parametrize(
+    ("position", "acked"),
+    [(make(1, 0x36), make(1, 0x36)), (make(1, 0x50), make(1, 0x3C)), (make(3, 0x37), 0)],
+    ids=["behind", "ahead", "of an epoch that is not ours"],
+)
+def test_a_position_counts_only_in_our_own_log(position: int, acked: int) -> None:
+    """The third was primary of epoch 3 over 1.0x36, while we hold 1.0x3C: its position is the higher one, and it lacks
+    what we have between the two."""
+    node: Any = SimpleNamespace(
+        env=SimpleNamespace(now=lambda: 0.0), lineage={1: Origin("id-b"), 4: Origin("id-b", make(1, 0x3C))}
+    )
+    roster = Roster.__new__(Roster)
+    roster._node, roster.counting = node, []
+    roster.expected = {"id-c": Member("id-c", "c", "c:5672")}
+    roster.record = SimpleNamespace(want=lambda change: None)  # type: ignore[assignment]
+    roster.begin({"id-c": position}, make(1, 0x3C))
+    assert [peer.acked for peer in roster.counting] == [acked]
