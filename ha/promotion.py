@@ -30,6 +30,8 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           a P of N is silent (it may live, and be whole)       => refused, unless safety is availability, or by force
           the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
+          safety quorum, and a P of N is down                  => the same: a firewall or a listener that restarts
+                                                                  refuses connections, too, and the broker lives
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
 R4's doubt: a primary that lives removes a backup only after it has lost it. A backup that ran all the time, and whose
@@ -228,6 +230,8 @@ def _unheard(case: _Case, what: str) -> str:
     down = [member for member in others if survey.outcome(member) is Outcome.REFUSED]
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
+    if down and case.safety.mode == "quorum":
+        return f"{what}, and {_names(down)} may hold more: a host that refuses a connection may have a living broker"
     return ""
 
 

@@ -189,9 +189,13 @@ class Ports:
                 target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer))
             )
 
-        self.when_free(
-            lambda: self.network.message(process, target, lambda: target.requested(method, text, back))
-        )
+        def arrives() -> None:
+            if self.network.rejects(process, target):
+                back(Answer(Outcome.REFUSED))
+            else:
+                target.requested(method, text, back)
+
+        self.when_free(lambda: self.network.request(process, target, arrives))
 
     def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
         """Another broker's request has reached our host."""

@@ -11,6 +11,7 @@ Options of a scenario:
     spares      brokers that are no members, but may become some
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
+    resets      share of a dying process's connections that are reset, and lose what is under way
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
@@ -44,6 +45,8 @@ MOMENTS = (
     "demote",
 )
 """When a trap springs."""
+REJECTING = ("quorum",)
+"""Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
 SKEWS = {"quorum": 0.2, "registry": 0.2, "manager": 0.02, "availability": 0.02, "gamble": 0.02}
@@ -60,6 +63,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if rng.random() < 0.5:
         options["clocks"] = {name: _clock(rng, SKEWS[mode]) for name in names}
     options["settings"] = _settings(rng, mode)
+    options["resets"] = rng.choice((0.0, 0.3, 1.0))
     if set(faults) == {"relocate"}:
         options["calm"] = True
     if mode in SCORED and Random(f"scores {seed} {mode}").random() < 0.4:
@@ -72,6 +76,9 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["spares"] = rng.randint(1, 2)
     spares: int = options.get("spares", 0)
     actions += _faults(rng, mode, names, spares, [client["name"] for client in clients], faults)
+    if "brief" in options.get("queues", ()):
+        # Messages live by the wall clock.
+        actions = [action for action in actions if action.do != "clock-step"]
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
@@ -203,6 +210,10 @@ class FaultMaker:
             "promote": self._promote,
             "slow": self._slow,
             "linger": self._linger,
+            "reset": self._reset,
+            "repeat": self._repeat,
+            "delay": self._delay,
+            "clock step": self._clock_step,
             "ambush": self._ambush,
             "duel": self._duel,
             "trap": self._trap,
@@ -211,6 +222,8 @@ class FaultMaker:
             "demote": lambda at: Action(at, "demote"),
             "member": self._member,
         }
+        if mode in REJECTING:
+            self.kinds["reject"] = self._reject
         if mode == "registry":
             self.kinds |= {"registry": self._registry, "another registry": self._registry}
 
@@ -260,6 +273,28 @@ class FaultMaker:
             if self._rng.random() < 0.5:
                 fields = {"from": fields["to"], "to": fields["from"]}
         return Action(at, "linger", {**fields, "for": self._rng.choice((0.3, 0.8, 1.5))})
+
+    def _reset(self, at: float) -> Action:
+        return Action(at, "reset", {**self._pair(), "both": self._rng.random() < 0.5})
+
+    def _reject(self, at: float) -> Action:
+        rng = self._rng
+        fields: Fields = {"who": rng.choice(self._names), "for": rng.choice(SECONDS)}
+        if rng.random() < 0.4:
+            fields["from"] = rng.choice([name for name in self._names if name != fields["who"]])
+        return Action(at, "reject", fields)
+
+    def _repeat(self, at: float) -> Action:
+        delays = {"delay": self._rng.choice((0.01, 0.15, 1.0)), "for": self._rng.choice(SECONDS)}
+        return Action(at, "repeat", {**self._pair(), **delays})
+
+    def _delay(self, at: float) -> Action:
+        delays = {"delay": self._rng.choice((0.1, 0.5, 2.0)), "for": self._rng.choice(SECONDS[:4])}
+        return Action(at, "delay", {**self._pair(), **delays})
+
+    def _clock_step(self, at: float) -> Action:
+        by = self._rng.choice((-1, 1)) * self._rng.choice((0.5, 60.0, 3600.0, 1e7))
+        return Action(at, "clock-step", {"who": self._who(), "by": by})
 
     def _ambush(self, at: float) -> Action:
         rng = self._rng

@@ -64,6 +64,7 @@ class Simulation:
         self.scenario = scenario
         self.scheduler = Scheduler(scenario.seed)
         self.network = Network(self.scheduler, scenario.rng)
+        self.network.reset_share = scenario.option("resets", 0.0)
         self.settings = _settings(scenario)
         self.history = History(self)
         spares: int = scenario.option("spares", 0)
