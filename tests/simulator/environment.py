@@ -102,6 +102,8 @@ class Ports:
         self.network = simulation.network
         self.name = name
         self.rng = simulation.scenario.rng(f"process {name}")
+        self.late_timers: float = simulation.scenario.option("search", {}).get("timers", 0.0)
+        """A timer is late by so many seconds, on average."""
         self.write_seconds = 0.0
         """A write to the disk takes that long."""
         self.mute: frozenset[str] = frozenset()
@@ -128,6 +130,8 @@ class Ports:
     def after(self, delay: float, call: Call) -> None:
         process, life = self.process, self.life
         busy = max(0.0, self.busy_until - self.scheduler.now)
+        if self.late_timers:
+            delay += self.rng.expovariate(1 / self.late_timers)
         self.scheduler.at(busy + delay / self.clock.rate, lambda: process._run("timer", life, call))
 
     def when_free(self, call: Call) -> None:

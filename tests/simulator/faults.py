@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
+CLIENTS_DO = ("publish", "configure", "scrap")
+"""Actions of clients; all others are faults."""
 STEPS = 4
 """At each of so many steps of a write to the disk a process may die."""
 Do = Callable[[Mapping[str, Any]], None]

@@ -13,7 +13,7 @@ Connections are independent of each other: what one of them holds up (`linger`),
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, Protocol
 
@@ -115,12 +115,12 @@ class End:
 
     def _push(self, item: Item) -> None:
         rng = self._rng
-        if item[0] == DATA and len(item[1]) > 1 and rng.random() < 0.05:
-            middle = rng.randrange(1, len(item[1]))
-            self._enqueue((DATA, item[1][:middle]))
-            self._enqueue((DATA, item[1][middle:]))
-        else:
-            self._enqueue(item)
+        kind, data = item
+        while kind == DATA and len(data) > 1 and rng.random() < self.network.split:
+            middle = rng.randrange(1, len(data))
+            self._enqueue((DATA, data[:middle]))
+            data = data[middle:]
+        self._enqueue((kind, data))
 
     def _enqueue(self, item: Item) -> None:
         network = self.network
@@ -215,6 +215,13 @@ class Network:
         self._resets = make_rng("resets")
         self._rngs: dict[tuple[str, str], Random] = {}
         self._base = make_rng("network").uniform(0.0002, 0.002)
+        self.search({})
+
+    def search(self, option: Mapping[str, float]) -> None:
+        """`tail`: exponent of the delays (0: uniform ones), of which none is above `most` seconds; `split`: how often a
+        write arrives in pieces."""
+        self._tail, self._most = option.get("tail", 0.0), option.get("most", 0.0)
+        self.split = option.get("split", 0.05)
 
     def rng(self, source: str, target: str) -> Random:
         """Each direction has its own randomness."""
@@ -228,7 +235,9 @@ class Network:
 
     def delay(self, source: Host, target: Host, rng: Random) -> float:
         extra = self.slow.get((source.name, target.name), 0.0)
-        return (self._base + extra) * (0.5 + rng.random())
+        if not self._tail:
+            return (self._base + extra) * (0.5 + rng.random())
+        return extra + min(self._most, self._base * 0.5 * rng.paretovariate(self._tail))
 
     def rejects(self, source: Host, target: Host) -> bool:
         return (source.name, target.name) in self.rejecting

@@ -12,6 +12,7 @@ Options of a scenario:
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
     resets      share of a dying process's connections that are reset, and lose what is under way
+    search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
@@ -70,6 +71,9 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options |= {"scores": True, "managers": 1}
     if mode == "registry" and Random(f"fencing {seed}").random() < 0.5:
         options["fencing"] = True
+    if found := _search(Random(f"search {seed} {mode}"), mode):
+        options["search"] = found
+        options["settings"]["slice_size"] = Random(f"slices {seed}").choice((256, 1024, 4096, 65536))
     clients, actions = _clients(rng, options)
     grows = "member" in faults or rng.random() < 0.1
     if grows or rng.random() < 0.3:
@@ -89,6 +93,19 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         clients.append(dict(core.PROBE))
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
+
+
+def _search(rng: Random, mode: str) -> Fields:
+    """Half of the seeds have an order of their own: what is legal, and hardly ever happens."""
+    if rng.random() < 0.5:
+        return {}
+    found: Fields = {"split": rng.choice((0.05, 0.5, 0.9)), "priorities": rng.random() < 0.5}
+    if rng.random() < 0.6:
+        # Where the manager's promise is that brokers hear each other in time, delays stay far below that time.
+        found |= {"tail": rng.choice((0.8, 1.2, 2.0)), "most": 0.5 if mode in FORGIVING else 0.02}
+    if rng.random() < 0.3:
+        found["timers"] = rng.choice((0.001, 0.005))
+    return found
 
 
 def _size(rng: Random, mode: str) -> int:
