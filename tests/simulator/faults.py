@@ -256,7 +256,11 @@ class Faults:
         pair = fields["from"], fields["to"]
         self.scheduler.log("", f"requests {pair[0]}>{pair[1]} arrive {what}, within {fields['delay']} s")
         kind[pair] = fields["delay"]
-        self._later(fields["for"], lambda: kind.pop(pair, None))
+
+        def end() -> None:
+            kind.pop(pair, None)
+
+        self._later(fields["for"], end)
 
     def _clock_step(self, fields: Mapping[str, Any]) -> None:
         """The wall clock is set; the monotonic one runs on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -25,7 +24,7 @@ def respect_an_isolated_primary() -> AbstractContextManager[None]:
 def wait_for_every_claim() -> AbstractContextManager[None]:
     """A promotion fails when a broker that answered the question does not answer the claim, whatever the mode."""
 
-    def denied(self: Promoter, claim: Any, answers: Mapping[str, Answer], exchanged: Any) -> str:
+    def denied(self: Promoter, claim: Any, answers: dict[str, Answer], exchanged: Any) -> str:
         return old(self, claim, answers, exchanged) or fell_silent(self._survey, answers)
 
     old = Promoter._denied
