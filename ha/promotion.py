@@ -32,6 +32,8 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           with a registry, any P on the list is silent         => the same: N may be on record and not in force
           the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
+          safety quorum, and a P of N is down                  => the same: a firewall or a listener that restarts
+                                                                  refuses connections, too, and the broker lives
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
 *In N* means this life of the process: a broker that was restarted is not whole, and nor is the copy of a broker's data
@@ -255,6 +257,8 @@ def _unheard(case: _Case, what: str) -> str:
     down = [member for member in others if survey.outcome(member) is Outcome.REFUSED]
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
+    if down and case.safety.mode == "quorum":
+        return f"{what}, and {_names(down)} may hold more: a host that refuses a connection may have a living broker"
     return ""
 
 

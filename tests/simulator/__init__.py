@@ -17,6 +17,9 @@ purpose, to show that the invariants can fail.  One scenario is one schedule, ex
     python -m tests.simulator --seeds 0:5000 --jobs 2 --keep-going
     python -m tests.simulator --seed 17 --mode quorum --shrink --save small.yaml
     python -m tests.simulator --replay small.yaml --verbose
+    python -m tests.simulator --seeds 0:500 --mode quorum --liveness      faults that never end (`liveness.py`)
+    python -m tests.simulator --seeds 0:500 --coverage                    what was reached, and what hardly ever
+    python -m tests.simulator --search 500 --mode quorum                  mutates what has reached something new
 
 To look into a failure: the first line that surprises is mostly a claim, a membership or a `safe`; from there backwards.
 A change of `plan.py` makes other scenarios of the same seeds, so a finding is kept as a file, not as a seed.

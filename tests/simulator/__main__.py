@@ -19,6 +19,7 @@ from tests.simulator.report import reported
 from tests.simulator.runner import Work, run
 from tests.simulator.scenario import MODES, Scenario
 from tests.simulator.scheduler import Violation
+from tests.simulator.search import Search
 from tests.simulator.shrink import outcome, shrink
 from tests.simulator.simulation import Simulation
 
@@ -30,7 +31,22 @@ def main() -> int:
     if options.replay or options.seed is not None:
         with work.broken():
             return _one(Scenario.load(options.replay) if options.replay else work.plan(options.seed), options)
+    if options.search:
+        return _search(options)
     return _report(work, options) if options.report else _many(work, options)
+
+
+def _search(options: argparse.Namespace) -> int:
+    search = Search(options.mode)
+    for _ in range(options.search):
+        search.step()
+    print(search.coverage.text() if options.coverage else f"{len(search.coverage.seeds)} pairs of state and event")
+    print(f"{options.search} runs, {len(search.corpus)} in the corpus, {len(search.failures)} failed")
+    for scenario, violation in search.failures:
+        print(f"{scenario.text()}FAILS: {violation}\n")
+    if options.save and search.failures:
+        options.save.write_text(search.failures[0][0].text())
+    return 1 if search.failures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--analysed", action="store_true", help="the analysis judges each run, too, by its logs")
     parser.add_argument("--report", type=Path, metavar="FOLDER", help="logs and report of each seed, in folders")
     parser.add_argument("--liveness", action="store_true", help="outside of a core the faults of each seed never end")
+    parser.add_argument("--coverage", action="store_true", help="print which events have met which states")
+    parser.add_argument("--search", type=int, default=0, metavar="N", help="N runs that look for what is new")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--shrink", action="store_true", help="make the first scenario that fails small")
@@ -97,6 +115,8 @@ def _many(work: Work, options: argparse.Namespace) -> int:
     rate = 1000 * seconds / max(1, report.seeds)
     print(f"{report.seeds} seeds, {len(report.failures)} failed, {seconds:.1f} s, {rate:.1f} ms for each")
     print(", ".join(f"{name}: {count}" for name, count in sorted(report.counts.items())))
+    if options.coverage:
+        print(report.coverage.text())
     if not report.failures:
         return 0
     seed = min(report.failures)[0]

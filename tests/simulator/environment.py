@@ -111,6 +111,8 @@ class Ports:
         self.network = simulation.network
         self.name = name
         self.rng = simulation.scenario.rng(f"process {name}")
+        self.late_timers: float = simulation.scenario.option("search", {}).get("timers", 0.0)
+        """A timer is late by so many seconds, on average."""
         self.write_seconds = 0.0
         """A write to the disk takes that long."""
         self.mute: frozenset[str] = frozenset()
@@ -137,6 +139,8 @@ class Ports:
     def after(self, delay: float, call: Call) -> None:
         process, life = self.process, self.life
         busy = max(0.0, self.busy_until - self.scheduler.now)
+        if self.late_timers:
+            delay += self.rng.expovariate(1 / self.late_timers)
         self.scheduler.at(busy + delay / self.clock.rate, lambda: process._run("timer", life, call))
 
     def when_free(self, call: Call) -> None:
@@ -199,9 +203,13 @@ class Ports:
                 target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer))
             )
 
-        self.when_free(
-            lambda: self.network.message(process, target, lambda: target.requested(method, text, back))
-        )
+        def arrives() -> None:
+            if self.network.rejects(process, target):
+                back(Answer(Outcome.REFUSED))
+            else:
+                target.requested(method, text, back)
+
+        self.when_free(lambda: self.network.request(process, target, arrives))
 
     def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
         """Another broker's request has reached our host."""

@@ -7,6 +7,7 @@ An action whose target does not exist at its time does nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ha.environment import Json
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
+CLIENTS_DO = ("publish", "configure", "scrap")
+"""Actions of clients; all others are faults."""
 STEPS = 3
 """At each of so many steps of a write to the disk a process may die."""
 Do = Callable[[Mapping[str, Any]], None]
@@ -47,6 +50,11 @@ class Faults:
             "promote": self._promote,
             "slow": self._slow,
             "linger": self._linger,
+            "reset": self._reset,
+            "reject": self._reject,
+            "repeat": self._repeat,
+            "delay": self._delay,
+            "clock-step": self._clock_step,
             "ambush": self._ambush,
             "duel": self._duel,
             "trap": self._trap,
@@ -267,6 +275,46 @@ class Faults:
         one, other = fields["from"], fields["to"]
         self.scheduler.log("", f"connections {one}>{other} hang for {fields['for']} s")
         self.simulation.network.linger(one, other, self.scheduler.now + fields["for"])
+
+    def _reset(self, fields: Mapping[str, Any]) -> None:
+        """One connection of two living processes is reset; one end or both are told."""
+        found = self.simulation.network.between(fields["from"], fields["to"])
+        if found:
+            self.scheduler.log("", f"connection {fields['from']}>{fields['to']} is reset")
+            found[-1].reset(bool(fields.get("both")))
+
+    def _reject(self, fields: Mapping[str, Any]) -> None:
+        """A living host refuses new connections; those that exist go on."""
+        pairs = {(other.name, fields["who"]) for other in self.simulation.brokers if other.name != fields["who"]}
+        pairs &= {(fields.get("from", source), target) for source, target in pairs}
+        self.scheduler.log("", f"refused, and alive: {' '.join(f'{one}>{other}' for one, other in sorted(pairs))}")
+        rejecting = self.simulation.network.rejecting
+        rejecting |= pairs
+        self._later(fields["for"], lambda: rejecting.difference_update(pairs))
+
+    def _repeat(self, fields: Mapping[str, Any]) -> None:
+        self._requests(self.simulation.network.repeated, "twice", fields)
+
+    def _delay(self, fields: Mapping[str, Any]) -> None:
+        self._requests(self.simulation.network.delayed, "late", fields)
+
+    def _requests(self, kind: dict[tuple[str, str], float], what: str, fields: Mapping[str, Any]) -> None:
+        """For a while requests of one broker arrive like that at another one."""
+        pair = fields["from"], fields["to"]
+        self.scheduler.log("", f"requests {pair[0]}>{pair[1]} arrive {what}, within {fields['delay']} s")
+        kind[pair] = fields["delay"]
+
+        def end() -> None:
+            kind.pop(pair, None)
+
+        self._later(fields["for"], end)
+
+    def _clock_step(self, fields: Mapping[str, Any]) -> None:
+        """The wall clock is set; the monotonic one runs on."""
+        process = self.target(fields["who"])
+        if process is not None:
+            self.scheduler.log(process.name, f"its wall clock is set by {fields['by']} s")
+            process.clock = replace(process.clock, wall=process.clock.wall + fields["by"])
 
     def _ambush(self, fields: Mapping[str, Any]) -> None:
         """A backup loses sight of the primary, is promoted, and then loses the others in the middle of that."""

@@ -1,9 +1,11 @@
 """Hosts, and between them connections like TCP: octets arrive in order, late, or not at all.
 
 A cut keeps back what is under way in its direction; it arrives after the cut has healed, as TCP sends again.  A
-process that dies closes its connections (its host does); a host without power says nothing until it is back, and then
-answers what belongs to old connections with a reset.  Datagrams (`message`) stand for requests on connections of
-their own: what meets a cut is lost or late, the seed decides.
+process that dies closes its connections (its host does), or resets them, and then what is under way is lost; a host
+without power says nothing until it is back, and then answers what belongs to old connections with a reset.  A
+connection can be reset between two living processes (`reset`), and a living host can refuse new ones (`rejecting`).
+Datagrams (`message`) stand for requests on connections of their own: what meets a cut is lost or late, as the seed
+decides.
 
 Connections are independent of each other: what one of them holds up (`linger`), a newer one may overtake.
 """
@@ -11,7 +13,7 @@ Connections are independent of each other: what one of them holds up (`linger`),
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, Protocol
 
@@ -88,25 +90,42 @@ class End:
     def crash(self, power: bool) -> None:
         """The process is gone, and what it had not yet sent; its host says so, unless it is gone as well."""
         now = self.network.scheduler.now
-        if self._under_way and self._under_way[-1][0] > now:
-            # The one that is on its way already has its event, so it must stay.
-            first, *rest = self._under_way
-            self._under_way = deque([first, *(each for each in rest if each[0] <= now)])
-            if first[0] > now:
-                self._under_way[0] = (first[0], first[1], (DATA, b""))
+        resets = not power and self.network.resets()
+        self._discard(-1.0 if resets else now)
         if power:
             self.open = False
+        elif resets and self.open:
+            self.open = False
+            self._push((RST, b"reset"))
         else:
             self.close()
 
+    def reset(self, both: bool) -> None:
+        """The connection breaks with what is under way in it.  The other end is told, or finds out when it writes."""
+        for end in (self, self.peer):
+            end._discard(-1.0)
+        self.host.run(self, lambda: self._ended("reset"))
+        if both:
+            self.peer.host.run(self.peer, lambda: self.peer._ended("reset"))
+
+    def _discard(self, until: float) -> None:
+        """What has not left before `until` never arrives."""
+        if not self._under_way or self._under_way[-1][0] <= until:
+            return
+        # The one that is on its way already has its event, so it must stay.
+        first, *rest = self._under_way
+        self._under_way = deque([first, *(each for each in rest if each[0] <= until)])
+        if first[0] > until:
+            self._under_way[0] = (first[0], first[1], (first[2][0] if first[2][0] == SYN else DATA, b""))
+
     def _push(self, item: Item) -> None:
         rng = self._rng
-        if item[0] == DATA and len(item[1]) > 1 and rng.random() < 0.05:
-            middle = rng.randrange(1, len(item[1]))
-            self._enqueue((DATA, item[1][:middle]))
-            self._enqueue((DATA, item[1][middle:]))
-        else:
-            self._enqueue(item)
+        kind, data = item
+        while kind == DATA and len(data) > 1 and rng.random() < self.network.split:
+            middle = rng.randrange(1, len(data))
+            self._enqueue((DATA, data[:middle]))
+            data = data[middle:]
+        self._enqueue((kind, data))
 
     def _enqueue(self, item: Item) -> None:
         network = self.network
@@ -153,7 +172,7 @@ class End:
     def _deliver(self, kind: int, data: bytes) -> None:
         peer = self.peer
         if kind == SYN:
-            if not self.peer_host.accept(peer):
+            if self.network.rejects(self.host, self.peer_host) or not self.peer_host.accept(peer):
                 peer.open = False
                 peer._push((RST, b"refused"))
         elif not peer.open:
@@ -186,12 +205,28 @@ class Network:
         self.clogged: dict[tuple[str, str], int] = {}
         """So many octets of each connection arrive in this direction, and no more."""
         self.waiting: list[End] = []
+        self.rejecting: set[tuple[str, str]] = set()
+        """These hosts refuse connections of those, and live (a firewall; a listener that is being restarted)."""
+        self.repeated: dict[tuple[str, str], float] = {}
+        """A request arrives, and within so many seconds a second time: it was sent again when its connection broke."""
+        self.delayed: dict[tuple[str, str], float] = {}
+        """A request arrives within so many seconds, long after anybody waits for its answer."""
+        self.reset_share = 0.0
+        """Of the connections of a process that dies are reset, and lose what is under way; the others are closed."""
         self.before_heal: Call = lambda: None
         self._ends: list[End] = []
         self._late: list[tuple[tuple[str, str], Call]] = []
         self._make_rng = make_rng
+        self._resets = make_rng("resets")
         self._rngs: dict[tuple[str, str], Random] = {}
         self._base = make_rng("network").uniform(0.0002, 0.002)
+        self.search({})
+
+    def search(self, option: Mapping[str, float]) -> None:
+        """`tail`: exponent of the delays (0: uniform ones), of which none is above `most` seconds; `split`: how often a
+        write arrives in pieces."""
+        self._tail, self._most = option.get("tail", 0.0), option.get("most", 0.0)
+        self.split = option.get("split", 0.05)
 
     def rng(self, source: str, target: str) -> Random:
         """Each direction has its own randomness."""
@@ -205,7 +240,16 @@ class Network:
 
     def delay(self, source: Host, target: Host, rng: Random) -> float:
         extra = self.slow.get((source.name, target.name), 0.0)
-        return (self._base + extra) * (0.5 + rng.random())
+        if not self._tail:
+            return (self._base + extra) * (0.5 + rng.random())
+        return extra + min(self._most, self._base * 0.5 * rng.paretovariate(self._tail))
+
+    def rejects(self, source: Host, target: Host) -> bool:
+        return (source.name, target.name) in self.rejecting
+
+    def resets(self) -> bool:
+        """Does this connection of a dying process end in a reset?"""
+        return self._resets.random() < self.reset_share
 
     def slowness(self, source: str, target: str) -> float:
         """Seconds that a slow path adds, at least."""
@@ -225,6 +269,19 @@ class Network:
         for end in self._ends:
             if end.open and end.host.name == source and end.peer_host.name == target:
                 end.hold_until = until
+
+    def between(self, one: str, other: str) -> list[End]:
+        """The open connections of two hosts, each by its end at `one`."""
+        return [end for end in self._ends if end.open and end.host.name == one and end.peer_host.name == other]
+
+    def request(self, source: Host, target: Host, call: Call) -> None:
+        """`message`, in time or late, once or twice."""
+        pair = source.name, target.name
+        late = self.delayed.get(pair, self.repeated.get(pair))
+        if pair not in self.delayed:
+            self.message(source, target, call)
+        if late is not None:
+            self.scheduler.at(self._resets.uniform(0.0, late), lambda: self.message(source, target, call))
 
     def message(self, source: Host, target: Host, call: Call) -> None:
         """`call` happens at the target's host, if it arrives."""
@@ -266,15 +323,22 @@ class Network:
             return pair[0] in healthy and pair[1] in healthy
 
         self.slow = {pair: delay for pair, delay in self.slow.items() if not among(pair)}
+        self._calm(among)
         for end in self._ends:
             if among((end.host.name, end.peer_host.name)):
                 end.hold_until = 0.0
         self.before_heal()
         self._open(Counter({pair: count for pair, count in self.cuts.items() if not among(pair)}))
 
+    def _calm(self, healed: Callable[[tuple[str, str]], bool]) -> None:
+        self.rejecting = {pair for pair in self.rejecting if not healed(pair)}
+        self.repeated = {pair: delay for pair, delay in self.repeated.items() if not healed(pair)}
+        self.delayed = {pair: delay for pair, delay in self.delayed.items() if not healed(pair)}
+
     def heal_all(self) -> None:
         self.slow.clear()
         self.clogged.clear()
+        self._calm(lambda pair: True)
         for end in self._ends:
             end.hold_until = 0.0
         self.before_heal()

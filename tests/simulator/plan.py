@@ -11,6 +11,8 @@ Options of a scenario:
     spares      brokers that are no members, but may become some
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
+    resets      share of a dying process's connections that are reset, and lose what is under way
+    search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
@@ -62,6 +64,8 @@ MOMENTS = (
     "demote",
 )
 """When a trap springs."""
+REJECTING = ("quorum",)
+"""Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
 SKEWS = {"quorum": 0.2, "registry": 0.2, "manager": 0.02, "availability": 0.02, "gamble": 0.02}
@@ -78,18 +82,25 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if rng.random() < 0.5:
         options["clocks"] = {name: _clock(rng, SKEWS[mode]) for name in names}
     options["settings"] = _settings(rng, mode)
+    options["resets"] = rng.choice((0.0, 0.3, 1.0))
     if set(faults) == {"relocate"}:
         options["calm"] = True
     if mode in SCORED and Random(f"scores {seed} {mode}").random() < 0.4:
         options |= {"scores": True, "managers": 1}
     if mode == "registry" and Random(f"fencing {seed}").random() < 0.5:
         options["fencing"] = True
+    if found := _search(Random(f"search {seed} {mode}"), mode):
+        options["search"] = found
+        options["settings"]["slice_size"] = Random(f"slices {seed}").choice((256, 1024, 4096, 65536))
     clients, actions = _clients(rng, options)
     grows = "member" in faults or rng.random() < 0.1
     if grows or rng.random() < 0.3:
         options["spares"] = rng.randint(1, 2)
     spares: int = options.get("spares", 0)
     actions += _faults(rng, mode, names, spares, [client["name"] for client in clients], faults)
+    if "brief" in options.get("queues", ()):
+        # Messages live by the wall clock.
+        actions = [action for action in actions if action.do != "clock-step"]
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
@@ -101,6 +112,19 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         clients.append(dict(core.PROBE))
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
+
+
+def _search(rng: Random, mode: str) -> Fields:
+    """Half of the seeds have an order of their own: what is legal, and hardly ever happens."""
+    if rng.random() < 0.5:
+        return {}
+    found: Fields = {"split": rng.choice((0.05, 0.5, 0.9)), "priorities": rng.random() < 0.5}
+    if rng.random() < 0.6:
+        # Where the manager's promise is that brokers hear each other in time, delays stay far below that time.
+        found |= {"tail": rng.choice((0.8, 1.2, 2.0)), "most": 0.5 if mode in FORGIVING else 0.02}
+    if rng.random() < 0.3:
+        found["timers"] = rng.choice((0.001, 0.005))
+    return found
 
 
 def _size(rng: Random, mode: str) -> int:
@@ -263,6 +287,10 @@ class FaultMaker:
             "promote": self._promote,
             "slow": self._slow,
             "linger": self._linger,
+            "reset": self._reset,
+            "repeat": self._repeat,
+            "delay": self._delay,
+            "clock step": self._clock_step,
             "ambush": self._ambush,
             "duel": self._duel,
             "trap": self._trap,
@@ -272,6 +300,8 @@ class FaultMaker:
             "demote": lambda at: Action(at, "demote"),
             "member": self._member,
         }
+        if mode in REJECTING:
+            self.kinds["reject"] = self._reject
         if mode == "registry":
             self.kinds |= {"registry": self._registry, "another registry": self._registry}
 
@@ -321,6 +351,28 @@ class FaultMaker:
             if self._rng.random() < 0.5:
                 fields = {"from": fields["to"], "to": fields["from"]}
         return Action(at, "linger", {**fields, "for": self._rng.choice((0.3, 0.8, 1.5))})
+
+    def _reset(self, at: float) -> Action:
+        return Action(at, "reset", {**self._pair(), "both": self._rng.random() < 0.5})
+
+    def _reject(self, at: float) -> Action:
+        rng = self._rng
+        fields: Fields = {"who": rng.choice(self._names), "for": rng.choice(SECONDS)}
+        if rng.random() < 0.4:
+            fields["from"] = rng.choice([name for name in self._names if name != fields["who"]])
+        return Action(at, "reject", fields)
+
+    def _repeat(self, at: float) -> Action:
+        delays = {"delay": self._rng.choice((0.01, 0.15, 1.0)), "for": self._rng.choice(SECONDS)}
+        return Action(at, "repeat", {**self._pair(), **delays})
+
+    def _delay(self, at: float) -> Action:
+        delays = {"delay": self._rng.choice((0.1, 0.5, 2.0)), "for": self._rng.choice(SECONDS[:4])}
+        return Action(at, "delay", {**self._pair(), **delays})
+
+    def _clock_step(self, at: float) -> Action:
+        by = self._rng.choice((-1, 1)) * self._rng.choice((0.5, 60.0, 3600.0, 1e7))
+        return Action(at, "clock-step", {"who": self._who(), "by": by})
 
     def _ambush(self, at: float) -> Action:
         rng = self._rng

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from ha.cluster_hooks import ClusterHooks
 from ha.membership import HaState
-from ha.node import Node
 from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
 from ha.state_file import NAME as STATE_FILE
@@ -24,6 +23,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Engine
 from qpidd_py.errors import ConfigError
+from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.network import End
@@ -32,6 +32,8 @@ from tests.simulator.scheduler import Call, Violation
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
+CHANGE = 0.1
+"""How often the source of highest priority becomes the lowest, while what has waited is done."""
 TICK = 0.1
 """Seconds between the ticks of the broker's shell."""
 WALL = 1_800_000_000
@@ -75,7 +77,7 @@ class BrokerProcess(Ports):
 
     engine: Engine
     broker: Broker
-    node: Node
+    node: CoveredNode
 
     def __init__(self, simulation: Simulation, name: str, settings: NodeSettings, clock: Clock) -> None:
         super().__init__(simulation, name)
@@ -163,7 +165,8 @@ class BrokerProcess(Ports):
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
         configuration, instance = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
-        self.node = Node(self.settings, self.engine, configuration, self, self.state, instance)
+        self.node = CoveredNode(self.settings, self.engine, configuration, self, self.state, instance)
+        self.node.pairs = self.simulation.pairs
         self.node.candidacy.news = partial(self.simulation.news, self)
         self.broker.hooks = ClusterHooks(self.node, NoReplication())  # type: ignore[arg-type]
         self.engine.on_batch = self._batch
@@ -259,12 +262,20 @@ class BrokerProcess(Ports):
         for item in waiting:
             sources.setdefault(numbers.setdefault(item[0], len(numbers)), []).append(item)
         queues = list(sources.values())
+        by_priority: bool = self.simulation.scenario.option("search", {}).get("priorities", False)
+        self.rng.shuffle(queues)
         while queues:
-            queue = self.rng.choice(queues)
+            queue = self._next(queues) if by_priority else self.rng.choice(queues)
             source, life, call = queue.pop(0)
             if not queue:
                 queues.remove(queue)
             self._run(source, life, call)
+
+    def _next(self, queues: list[list[tuple[object, int, Call]]]) -> list[tuple[object, int, Call]]:
+        """The source of highest priority, until it is empty or becomes the lowest (PCT, Burckhardt et al. 2010)."""
+        if self.rng.random() < CHANGE:
+            queues.append(queues.pop(0))
+        return queues[0]
 
     # ---- running --------------------------------------------------------------------------------------------------
 

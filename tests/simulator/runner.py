@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from tests.simulator import report as reports
+from tests.simulator.coverage import Coverage
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.plan import plan
 from tests.simulator.scenario import Scenario
@@ -53,7 +54,10 @@ class Report:
     slowest: tuple[float, int] = (0.0, -1)
     """Virtual seconds of the longest repair, and its seed."""
 
+    coverage: Coverage = field(default_factory=Coverage)
+
     def add(self, other: Report) -> None:
+        self.coverage.update(other.coverage.seeds)
         self.seeds += other.seeds
         self.failures += other.failures
         self.counts += other.counts
@@ -65,6 +69,7 @@ def run_seed(seed: int, work: Work) -> Report:
     simulation, wrong = _judged(work.plan(seed), work.analysed)
     report = Report(1, [(seed, wrong)] if wrong else [])
     report.counts.update(simulation.history.counts)
+    report.coverage.add(seed, simulation.pairs)
     report.counts["steps"] += simulation.scheduler.steps
     report.counts[f"mode {simulation.scenario.mode}"] += 1
     report.slowest = (simulation.repair_time, seed)

@@ -13,7 +13,8 @@ from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
 from tests.simulator.clients import Client
 from tests.simulator.consumers import Consumer, Getter, Hermit, Reader, Worker
-from tests.simulator.faults import Faults
+from tests.simulator.coverage import Pair
+from tests.simulator.faults import CLIENTS_DO, Faults
 from tests.simulator.history import History
 from tests.simulator.liveness import Liveness
 from tests.simulator.manager import Manager
@@ -34,7 +35,6 @@ FORCE_AFTER = 5.0
 """Virtual seconds after which an administrator helps, if disks were lost."""
 SCORED_WITHIN = 4.0
 """Virtual seconds after the last fault in which a manager that goes by scores has found a primary."""
-CLIENT_ACTIONS = frozenset({"publish", "configure", "scrap"})
 
 SETTINGS = NodeSettings(
     name="",
@@ -69,7 +69,11 @@ class Simulation:
         self.tap.begin(self)
         self.scheduler = Scheduler(scenario.seed)
         self.network = Network(self.scheduler, scenario.rng)
+        self.network.reset_share = scenario.option("resets", 0.0)
+        self.network.search(scenario.option("search", {}))
         self.settings = _settings(scenario)
+        self.pairs: set[Pair] = set()
+        """What came to a broker in which state (`coverage.py`)."""
         self.history = History(self)
         spares: int = scenario.option("spares", 0)
         self.brokers = [self._broker(name) for name in NAMES[: scenario.brokers + spares]]
@@ -104,7 +108,7 @@ class Simulation:
             self.scheduler.at(rng.uniform(0.0, 0.02), process.boot)
         by_name = {client.name: client for client in self.clients}
         for action in self.scenario.actions:
-            if action.do in CLIENT_ACTIONS:
+            if action.do in CLIENTS_DO:
                 client = by_name.get(action.fields["who"])
                 if client is not None:
                     self.scheduler.at(action.at, partial(client.told, action.do, action.fields))
@@ -163,7 +167,7 @@ class Simulation:
     def _unfinished(self) -> str:
         """What is still to happen; empty when the cluster is whole and drained, and not in the middle of a turn."""
         if not (why := self._unfinished_now()):
-            self.scheduler.run_until(self.scheduler.now + 0.005)
+            self.scheduler.run_until(self.scheduler.now + 0.005 + 10 * self.brokers[0].late_timers)
             why = self._unfinished_now()
         return why
 

@@ -1,0 +1,57 @@
+"""Mistakes that stop a healthy core, or take a refused connection for a death."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from ha import promotion
+from ha.claims import fell_silent
+from ha.environment import Answer
+from ha.failing import FailingLinks
+from ha.losses import Losses
+from ha.promoter import Promoter
+from ha.view import View
+from tests.simulator.mistakes_safety import patched
+
+
+def respect_an_isolated_primary() -> AbstractContextManager[None]:
+    """Nobody is promoted over a primary that answers, whatever its links do."""
+    return patched(View, leads=property(lambda self: self.state.is_primary))
+
+
+def wait_for_every_claim() -> AbstractContextManager[None]:
+    """A promotion fails when a broker that answered the question does not answer the claim, whatever the mode."""
+
+    def denied(self: Promoter, claim: Any, answers: dict[str, Answer], exchanged: Any) -> str:
+        return old(self, claim, answers, exchanged) or fell_silent(self._survey, answers)
+
+    old = Promoter._denied
+    return patched(Promoter, _denied=denied)
+
+
+def forgive_broken_links() -> AbstractContextManager[None]:
+    """A link counts from its hello on, however often it breaks."""
+    return patched(FailingLinks, broke=lambda self, peer, now: None)
+
+
+def begin_surveys_anew() -> AbstractContextManager[None]:
+    """Each loss cancels the survey that is under way for another one."""
+
+    def look(self: Losses) -> None:
+        self._cancel()
+        old(self)
+
+    old = Losses._look
+    return patched(Losses, _look=look)
+
+
+def bury_the_refusing() -> AbstractContextManager[None]:
+    """A broker whose host refuses connections is dead."""
+
+    def unheard(case: Any, what: str) -> str:
+        return old(replace(case, safety=replace(case.safety, mode="manager")), what)
+
+    old = promotion._unheard
+    return patched(promotion, _unheard=unheard)

@@ -1,0 +1,151 @@
+"""Faults and search can fail: each planted mistake is found by the scenario that belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.simulator import mistakes_liveness as mistakes
+from tests.simulator.coverage import Coverage
+from tests.simulator.network import End, Network
+from tests.simulator.scenario import Scenario
+from tests.simulator.scheduler import Call, Scheduler
+from tests.simulator.search import Search
+from tests.simulator.shrink import outcome
+from tests.simulator.simulation import Simulation
+
+FOUND = Path(__file__).parent / "found"
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "expected"),
+    [
+        ("a-primary-that-only-answers", mistakes.respect_an_isolated_primary, "liveness"),
+        ("it-answers-questions-and-no-claim", mistakes.wait_for_every_claim, "liveness"),
+        ("links-that-break-before-they-are-complete", mistakes.forgive_broken_links, "liveness"),
+        ("back-before-it-is-missed", mistakes.forgive_broken_links, "liveness"),
+        ("a-crash-loop-hides-a-silent-backup", mistakes.begin_surveys_anew, "liveness"),
+        ("refused-is-not-dead", mistakes.bury_the_refusing, "I1"),
+    ],
+)
+def test_a_planted_mistake_is_found(
+    name: str, mistake: Callable[[], AbstractContextManager[None]], expected: str
+) -> None:
+    with mistake():
+        assert outcome(Scenario.load(FOUND / f"{name}.yaml")).startswith(expected)
+
+
+class Recorder:
+    """A host that keeps what it is told."""
+
+    powered, busy_until = True, 0.0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ends: list[End] = []
+        self.seen: list[bytes] = []
+        self.closed: list[str] = []
+
+    def accept(self, end: End) -> bool:
+        self.watch(end)
+        return True
+
+    def watch(self, end: End) -> End:
+        self.ends.append(end)
+        end.on_data, end.on_closed = self.seen.append, self.closed.append
+        return end
+
+    def run(self, source: object, call: Call) -> None:
+        call()
+
+
+def connected() -> tuple[Scheduler, Network, Recorder, Recorder, End]:
+    scheduler = Scheduler(1)
+    network = Network(scheduler, Random)
+    one, other = Recorder("a"), Recorder("b")
+    near = one.watch(network.connect(one, other))
+    scheduler.run_until(1.0)
+    return scheduler, network, one, other, near
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_reset_loses_what_is_under_way(both: bool) -> None:
+    scheduler, _, one, other, near = connected()
+    near.send(b"lost")
+    near.reset(both)
+    scheduler.run_until(2.0)
+    assert (b"".join(other.seen), one.closed, other.closed) == (b"", ["reset"], ["reset"] if both else [])
+    other.ends[0].send(b"is anybody there")
+    scheduler.run_until(3.0)
+    assert (one.seen, other.closed) == ([], ["reset"])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_process_that_ends_with_a_reset_loses_what_is_under_way(share: float) -> None:
+    scheduler, network, _, other, near = connected()
+    network.reset_share = share
+    near.send(b"said before the end")
+    near.crash(power=False)
+    scheduler.run_until(2.0)
+    assert b"".join(other.seen) == (b"" if share else b"said before the end")
+    assert len(other.closed) == 1
+
+
+def test_a_clogged_path_carries_the_first_octets_of_each_connection() -> None:
+    scheduler, network, one, other, near = connected()
+    network.clogged["a", "b"] = 5
+    near.send(b"12345")
+    near.send(b"6")
+    one.watch(network.connect(one, other)).send(b"again")
+    scheduler.run_until(2.0)
+    assert sorted(other.seen) == [b"12345", b"again"]
+
+
+def test_writes_in_pieces_keep_their_order() -> None:
+    scheduler, network, _, other, near = connected()
+    network.search({"split": 0.95, "tail": 0.8, "most": 0.5})
+    sent = bytes(range(200))
+    near.send(sent)
+    scheduler.run_until(200.0)
+    assert b"".join(other.seen) == sent
+    assert len(other.seen) > 1
+
+
+@pytest.mark.parametrize(("kind", "times"), [("repeated", 2), ("delayed", 1)])
+def test_a_request_arrives_twice_or_late(kind: str, times: int) -> None:
+    scheduler, network, one, other, _ = connected()
+    getattr(network, kind)["a", "b"] = 5.0
+    arrived: list[float] = []
+    network.request(one, other, lambda: arrived.append(scheduler.now))
+    scheduler.run_until(10.0)
+    assert len(arrived) == times
+    assert max(arrived) > 1.1
+
+
+def test_a_search_keeps_what_is_new_and_its_scenarios_replay() -> None:
+    search = Search("quorum")
+    for _ in range(6):
+        search.step()
+    assert search.corpus
+    assert not search.failures
+    mutated = search.mutated(search.corpus[0])
+    first, second = Simulation(mutated), Simulation(Scenario.read(mutated.text()))
+    for simulation in (first, second):
+        simulation.run()
+    assert first.schedule() == second.schedule()
+    assert first.pairs == second.pairs
+
+
+def test_coverage_names_a_seed_for_each_rare_pair() -> None:
+    coverage = Coverage()
+    assert coverage.add(1, [("ready", "ha.ask"), ("joining", "ha.claim")])
+    assert not coverage.add(2, [("ready", "ha.ask")])
+    assert not coverage.add(3, [("ready", "ha.ask")])
+    text = coverage.text()
+    assert "2 pairs" in text
+    assert "ha.claim" in text
+    assert "ha.ask" not in text
