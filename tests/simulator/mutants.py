@@ -1,7 +1,7 @@
 """The HA core, broken on purpose in ways that have lost messages elsewhere: the invariants must notice.
 
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_log.py` (what is copied,
-kept and said) and `mistakes_score.py` (what a resource manager is told).
+kept and said), `mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
+from tests.simulator import mistakes_twins as twins
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-twice": Mutant(log.confirm_twice),
     "demote-before-closing": Mutant(log.demote_before_closing),
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
+    "take-second-link": Mutant(twins.take_second_link, "", ("clone",)),
+    "trust-own-id": Mutant(twins.trust_own_id, "quorum", ("clone", "isolate", "split"), 600),
+    "vote-by-answer": Mutant(twins.vote_by_answer, "quorum", ("clone", "isolate", "split"), 600),
+    "whole-by-id": Mutant(twins.whole_by_id, "registry", ("clone", "isolate", "split"), 600),
+    "new-identity-without-vote": Mutant(twins.new_identity_without_vote, "quorum", ("clone", "crash"), 600),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),
