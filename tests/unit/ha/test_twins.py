@@ -14,9 +14,11 @@ from ha.plugin import identified
 from ha.promotion import Refuse, decide
 from ha.protocol import Kind, encode_control
 from ha.safety import Safety
+from ha.settings import HaSettings
 from ha.status import State
 from ha.twins import SAY_AGAIN, Meetings, Sightings
 from ha.view import Survey, View
+from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -261,6 +263,11 @@ class TestANewIdentity:
         assert changed and state.id != "old"
         assert (state.ballot, state.in_sync) == (self.STATE.ballot, self.STATE.in_sync)
         assert state.id not in state.in_sync
+
+    def test_is_for_members_of_a_cluster_only(self) -> None:
+        with pytest.raises(ConfigError, match="new-identity: found yes without ha-cluster"):
+            HaSettings(new_identity=True)
+        assert HaSettings(ha_cluster=True, new_identity=True).new_identity
 
     def test_is_taken_when_asked_for_only(self) -> None:
         assert identified(self.STATE, False) == (self.STATE, False)
