@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ha.twins import REMEDY
 from qpidd_py.cli.output import WIDTH, clip, describe, print_table
 
 QUERY_LINES = (
@@ -65,9 +64,9 @@ def troubles(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
     if answer.get("isolated"):
         found.append(("Isolated", "clients are closed and refused, see ha-isolation-timeout"))
     for twin in answer.get("twins") or ():
-        where = twin.get("address") or "address unknown"
-        text = f"{twin.get('name')} ({where}) has the identity of {twin.get('other')}, "
-        found.append(("Twin", f"{text}seen {twin.get('seconds', 0):.0f} s ago; {REMEDY}"))
+        who = f"{twin.get('name')} ({twin.get('address') or 'address unknown'})"
+        seen = f"seen {twin.get('seconds', 0):.0f} s ago"
+        found.append(("Twin", f"{who} has the identity of {twin.get('other')}, {seen}; {twin.get('remedy')}"))
     if answer.get("advice"):
         found.append(("Advice", str(answer["advice"])))
     return found

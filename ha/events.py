@@ -13,6 +13,7 @@ Kinds, beside those that are named after what has happened to this broker (state
     client_close    peer, client_id, conn_id, reason
     state_file      result failed (reason) or ended: the vote and the in-sync set cannot be stored (`disk.py`)
     expire, drop, dead_letter, purge     messages that nobody consumed, in runs of ids (`removals.py`)
+    twin            peer, reason, attrs broker_id, address, other, count: it has the identity of another living broker
     queue_dump      what is in a durable queue (`queue_dump.py`)
 
 `proc` names this life of the process and no other.  Segments are `NODE-BOOT-NNNN.jsonl` in `DATA_DIR/events`; the one

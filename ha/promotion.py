@@ -156,11 +156,11 @@ class _Case:
 
     def _is_me(self, member: Member) -> bool:
         me = self.me
-        if member.id != me.id or (member.instance and member.instance == me.instance):
+        if member.same_life(me.member) or member.id != me.id:
             return member.id == me.id
-        # We have asked there, and it was not we who was asked.
-        elsewhere = member.address in self.survey.outcomes
-        return not elsewhere if not me.address else member.address in ("", me.address)
+        if me.address:
+            return member.address == me.address
+        return member.address not in self.survey.outcomes  # else we have asked there, and it was not we who was asked
 
     @property
     def silent(self) -> list[str]:

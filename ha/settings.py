@@ -76,6 +76,8 @@ class HaSettings:
         check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:
             raise ConfigError(f"option ha-slice-size: found {self.ha_slice_size}, expected 1KiB or more")
+        if self.new_identity and not self.ha_cluster:
+            raise ConfigError("option new-identity: found yes without ha-cluster, which has no identity to change")
         self._check_registry()
 
     def _check_registry(self) -> None:

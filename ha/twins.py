@@ -9,8 +9,8 @@ asked to tell them apart; only who lives can answer, and both questions come aft
         both have answered       ──▶ twins: the second one is refused
         the second link ends     ──▶ nothing has happened
 
-A refused broker that has never held everything ends itself (exit code 3).  One that has may be the original, whose place
-a copy has taken while it was cut off: it keeps what it holds, says so, and gets in when the other one was stopped.
+A refused broker that has never held everything ends itself (exit code 3).  One that has may be the original, whose
+place a copy has taken while it was cut off: it keeps what it holds, says so, and gets in when the other was stopped.
 
 Why the second?  Nothing tells which of the two directories is the copy; the first one has a link, so it may be a member
 of the in-sync set, and hold what was confirmed.  A twin of the primary itself is refused at its hello.
@@ -83,6 +83,7 @@ class Sightings:
                 "other": place(one.other),
                 "count": one.count,
                 "seconds": round(now - one.seen, 1),
+                "remedy": REMEDY,
             }
             for one in self._by_id.values()
         ]

@@ -177,6 +177,7 @@ _SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
     "primary_lost": lambda e: f"{_node(e)} lost the primary {e.get('peer') or ''}{_because(e)}",
     "backup_lost": lambda e: f"{_node(e)} lost the backup {_peer(e)}{_because(e)}",
     "backup_connected": lambda e: f"{_node(e)}: the backup {_peer(e)} is connected",
+    "twin": lambda e: f"{_node(e)} has seen two brokers with one identity{_because(e)}",
     "catchup_begin": lambda e: f"{_node(e)} begins to catch up",
     "catchup_end": lambda e: f"{_node(e)} has caught up",
     "isolated": lambda e: f"{_node(e)} is {'no longer ' if e.get('result') == 'ended' else ''}isolated{_because(e)}",

@@ -11,6 +11,7 @@ from tests.simulator.records import Contents
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
+    from ha.membership import InSync
     from tests.simulator.process import BrokerProcess
 
 
@@ -80,3 +81,9 @@ def first_difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
         if wanted.get(name) != found.get(name):
             return f"{name}: found {str(found.get(name))[:300]}, expected {str(wanted.get(name))[:300]}"
     return ""
+
+
+def usurped(process: BrokerProcess, in_sync: InSync) -> bool:
+    """Has another broker with the same identity been listed in its place?"""
+    member = in_sync.member(process.node.id)
+    return member is not None and member.instance.partition(".")[0] not in ("", process.name)

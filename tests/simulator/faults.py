@@ -203,12 +203,18 @@ class Faults:
             self._ask_primary("ha.member", {"action": "add", "address": address})
 
     def _part(self, process: BrokerProcess) -> None:
-        """An administrator stops the copy; if it has a place in the cluster it comes back with a new identity."""
-        if process.original is None:
+        """An administrator stops the copy; if it has a place in the cluster it comes back with a new identity, or its
+        original does, if the copy is in sync."""
+        original, history = process.original, self.simulation.history
+        if original is None:
             return
-        process.kill()
-        if process.address in self.simulation.history.enrolled:
-            process.new_identity()
+        placed = process.address in history.enrolled
+        stays = placed and process.alive and history.newest.lists(process.node.member)
+        leaving = original if stays else process
+        process.original = None
+        leaving.kill()
+        if placed:
+            leaving.new_identity()
         else:
             process.put_away()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ha.position import epoch_of
 from tests.simulator import ledger
-from tests.simulator.checks import check_queues, contents, everything, first_difference, objects
+from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, usurped
 from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
 from tests.simulator.scheduler import Violation
@@ -14,7 +14,6 @@ from tests.simulator.shadow import Shadow
 from tests.simulator.topology import LETTERS
 
 if TYPE_CHECKING:
-    from ha.membership import InSync
     from tests.simulator.history import History
     from tests.simulator.process import BrokerProcess
 
@@ -66,7 +65,7 @@ class Judge:
         """Who may be promoted after this one, for all that the members of its set know."""
         in_sync = process.node.persisted.in_sync
         ids = set(in_sync.ids)
-        living = [other for other in self.simulation.brokers if other.alive and not _usurped(other, in_sync)]
+        living = [other for other in self.simulation.brokers if other.alive and not usurped(other, in_sync)]
         if process.node.safety.probes and epoch_of(safe) == in_sync.epoch:
             for other in living:
                 if other.node.id in in_sync and other.node.persisted.in_sync.key < in_sync.key:
@@ -274,9 +273,3 @@ class Judge:
                     continue
                 if copy is None or copy.body != body or not copy.belongs(queue):
                     raise Violation(f"I8: {name} in {queue} was never sent like that")
-
-
-def _usurped(process: BrokerProcess, in_sync: InSync) -> bool:
-    """Has another broker with the same identity been listed in its place?"""
-    member = in_sync.member(process.node.id)
-    return member is not None and member.instance.partition(".")[0] not in ("", process.name)

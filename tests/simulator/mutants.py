@@ -1,7 +1,8 @@
 """The HA core, broken on purpose in ways that have lost messages elsewhere: the invariants must notice.
 
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_log.py` (what is copied,
-kept and said), `mistakes_messages.py` (single messages) and `mistakes_score.py` (what a resource manager is told).
+kept and said), `mistakes_messages.py` (single messages), `mistakes_score.py` (what a resource manager is told) and
+`mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
+from tests.simulator import mistakes_twins as twins
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600),
+    "take-second-link": Mutant(twins.take_second_link, "", ("clone",)),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),

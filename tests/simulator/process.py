@@ -133,12 +133,11 @@ class BrokerProcess(Ports):
 
     def put_away(self) -> None:
         """It is never started again."""
-        self.life, self.settings, self.original = 0, replace(self.settings, address=f"{self.name}:5672"), None
+        self.life, self.settings = 0, replace(self.settings, address=f"{self.name}:5672")
 
     def new_identity(self) -> None:
         """As `--new-identity` does."""
         self._machine += 1
-        self.original = None
         self.state = with_new_identity(self.state, f"id-{self.name}-{self._machine}")
         StateFile(self.disk).store(self.state)
 

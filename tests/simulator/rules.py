@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ha.membership import InSync
+from tests.simulator.checks import usurped
 from tests.simulator.scenario import FORGIVING
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Rules:
 
     def _counts(self, process: BrokerProcess, newest: InSync) -> bool:
         """In the newest set; in a fresh cluster everyone is."""
-        return not newest.version or newest.lists(process.node.member)
+        return not newest.version or (process.node.id in newest and not usurped(process, newest))
 
     def _reaches(self, one: BrokerProcess, other: BrokerProcess) -> bool:
         if not other.running or not self.network.connected(one.name, other.name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from ha.environment import Answer, Outcome
 from ha.view import Survey
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
+from tests.simulator.mistakes_twins import trust_own_id, whole_by_id
 from tests.simulator.scenario import Scenario
 from tests.simulator.shrink import outcome
 from tests.support.memory import MemoryClient, confirms, deliveries
@@ -81,3 +84,14 @@ def test_two_objects_of_one_position_are_told_apart() -> None:
 @pytest.mark.parametrize("path", sorted((Path(__file__).parent / "found").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_schedule_that_failed_holds(path: Path) -> None:
     assert outcome(Scenario.load(path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "expected"),
+    [("copied-voter", trust_own_id, "I1: p1.2@1"), ("copied-member", whole_by_id, "I1: p1.2@1")],
+)
+def test_a_schedule_fails_with_the_mistake_that_it_is_about(
+    name: str, mistake: Callable[[], AbstractContextManager[None]], expected: str
+) -> None:
+    with mistake():
+        assert outcome(Scenario.load(Path(__file__).parent / "found" / f"{name}.yaml")).startswith(expected)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ha.registry_view import ClusterNode, View, decode, parse, query
+from ha.membership import HaState
+from ha.registry_attributes import AttributeRegistry
+from ha.registry_view import ClusterNode, View, decode, encode, parse, query
 from ha.registry_worker import RegistryError
 
 ANSWER = """<xpath-query>
@@ -137,3 +139,14 @@ def test_that_check_fails_with_quorum_alone() -> None:
     """What `two_node` says to both halves of a pair."""
     halves = [View((up(name),), True).objection(name, name) for name in "ab"]
     assert halves == ["", ""]
+
+
+def test_who_is_gone_on_one_node_may_live_on_another() -> None:
+    """A cloned node has a broker with the same identity: fencing it says nothing of the original."""
+    nodes = (up("a"), ClusterNode("b", gone=True))
+    view = View(nodes, True, (("a", encode(HaState("twin"))), ("b", encode(HaState("twin", 3)))))
+    registry = AttributeRegistry("")
+    registry._view = view
+    assert registry._gone() == frozenset()
+    registry._view = View(nodes, True, (("a", encode(HaState("other"))), ("b", encode(HaState("twin", 3)))))
+    assert registry._gone() == {"twin"}

@@ -15,9 +15,11 @@ from ha.plugin import load_state
 from ha.promotion import Refuse, decide
 from ha.protocol import Kind, encode_control
 from ha.safety import Safety
+from ha.settings import HaSettings
 from ha.status import State
 from ha.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
 from ha.view import Survey, View
+from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -246,6 +248,9 @@ class TestWholeIsAnInstance:
         assert isinstance(verdict, Refuse) and "a may hold more but does not answer" in verdict.text
         gone = Survey.of("id-a", {"a:1": Answer(Outcome.REFUSED), "b:1": Answer(Outcome.REFUSED)}, "2")
         assert not isinstance(decide(copy, gone, safety), Refuse)
+        nowhere = replace(alone, members=(Member("id-a", "a", "", "1"),))  # the set's a is a copy, address unknown
+        original = replace(copy, address="a:1", in_sync=nowhere)
+        assert isinstance(decide(original, gone, safety), Refuse)
         there = replace(copy, address="a:1")  # restarted in its place
         b_gone = Survey.of("id-a", {"b:1": Answer(Outcome.REFUSED)}, "2")
         assert not isinstance(decide(there, b_gone, safety), Refuse)
@@ -263,6 +268,11 @@ class TestANewIdentity:
         assert state.id not in state.in_sync
         assert load_state(tmp_path)[1] == state, "it is stored, and kept when it is not asked for"
 
+    def test_is_for_members_of_a_cluster_only(self) -> None:
+        with pytest.raises(ConfigError, match="new-identity: found yes without ha-cluster"):
+            HaSettings(new_identity=True)
+        assert HaSettings(ha_cluster=True, new_identity=True).new_identity
+
 
 class TestMeetings:
     def test_both_must_answer_this_question(self) -> None:
@@ -279,7 +289,7 @@ class TestMeetings:
         assert not found
         meetings.answered(two, number)  # type: ignore[arg-type]
         assert found == [(one, two, {})]
-        assert meetings.left(one) == []  # type: ignore[arg-type]
+        assert not meetings.left(one)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("kind", ["welcome", "unknown"])
     def test_a_waiting_link_may_do_nothing_else(self, kind: str) -> None:
@@ -291,7 +301,7 @@ class TestMeetings:
         link = clone.links[-1]
         link.send_frame(Kind.CONTROL, 0, encode_control(kind))
         world.run(0.05)
-        assert not link.other.open, "the primary has not closed it"  # type: ignore[union-attr]
+        assert not link.other.open, "the primary has not closed it"
         world.resume("b")
         world.run(1)
         assert world["b"].state is State.READY

@@ -1,0 +1,46 @@
+"""Mistakes about two living brokers with one identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+
+from ha.claims import ClaimRequest
+from ha.environment import Answer, Json
+from ha.membership import InSync
+from ha.node import Node
+from ha.primary import Primary
+from ha.view import Survey
+from tests.simulator.mistakes_safety import patched
+
+
+def take_second_link() -> AbstractContextManager[None]:
+    """The second link of an id takes the place of the first one, whoever lives.  (It was so once.)"""
+    return patched(Primary, elsewhere=lambda self, peer, member: None)
+
+
+@contextmanager
+def trust_own_id() -> Iterator[None]:
+    """Who has our id is taken for ourselves: its answer gives us its address, its claim is granted and not written
+    down.  (It was so once.)"""
+
+    def claimed(self: Node, claim: ClaimRequest) -> Json:
+        if claim.claimant.id == self.id:
+            return {"granted": True, "reason": "", "id": self.id, "epoch": self.epoch}
+        return old_claimed(self, claim)
+
+    def survey(self: Node, answers: Mapping[str, Answer]) -> Survey:
+        for address, answer in answers.items():
+            if answer.result.get("id") == self.id:
+                self.set_address(address)
+        others = {address: each for address, each in answers.items() if each.result.get("id") != self.id}
+        return Survey.of(self.id, others, self.instance)
+
+    old_claimed = Node.claimed
+    with patched(Node, claimed=claimed, survey=survey):
+        yield
+
+
+def whole_by_id() -> AbstractContextManager[None]:
+    """A broker is a whole member because its id is one.  (It was so once.)"""
+    return patched(InSync, lists=lambda self, broker: broker.id in self.ids)
