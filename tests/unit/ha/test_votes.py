@@ -1,0 +1,84 @@
+"""A vote and a set are on disk before anything depends on them, and a vote is given once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.backup import Backup
+from ha.claims import ClaimRequest
+from ha.environment import Json
+from ha.position import make
+from ha.primary import Primary
+from tests.unit.ha.test_ha_cluster import filled
+from tests.unit.ha.world import World
+
+
+def cluster() -> World:
+    world = World("abc", safety="quorum")
+    world.cluster()
+    return world
+
+
+def claim_of(world: World, name: str, epoch: int) -> ClaimRequest:
+    node = world[name].node
+    return ClaimRequest(epoch, node.member, make(epoch, 0), node.persisted.in_sync)
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_claim_is_on_disk_when_it_is_granted(name: str) -> None:
+    """Of a primary, which is deposed by it, and of a backup."""
+    world = cluster()
+    claim = claim_of(world, "c", 2)
+    answer = world[name].node.claimed(claim)
+    assert answer["granted"]
+    assert world[name].disk.ballot == claim.ballot == (2, "id-c")
+
+
+def test_a_broker_that_was_restarted_knows_its_vote() -> None:
+    world = cluster()
+    world["b"].node.claimed(claim_of(world, "c", 2))
+    world["b"].kill()
+    world["b"].boot()
+    answer = world["b"].node.claimed(claim_of(world, "a", 2))
+    assert not answer["granted"] and "b has seen epoch 2" in answer["reason"]
+
+
+def test_a_claim_that_is_denied_leaves_the_vote() -> None:
+    world = cluster()
+    before = world["b"].disk
+    assert not world["b"].node.claimed(claim_of(world, "c", 0))["granted"]
+    assert world["b"].disk == before and world["b"].node.persisted == before
+
+
+def test_a_set_is_on_the_disk_of_every_backup() -> None:
+    world = cluster()
+    assert {world[name].disk.in_sync for name in "abc"} == {world["a"].node.persisted.in_sync}
+    assert len(world["b"].disk.in_sync.members) == 3
+
+
+def test_who_votes_for_another_meanwhile_is_not_promoted() -> None:
+    world = cluster()
+    world["a"].kill()
+    replies: list[Json] = []
+    node = world["b"].node
+    node.promote(replies.append)
+    world.until(lambda: node.persisted.ballot == (2, "id-b"), 1.0)
+    assert node.claimed(claim_of(world, "c", 3))["granted"] and not replies
+    world.until(lambda: bool(replies), 1.0)
+    assert replies[0]["error"] == "b cannot be promoted: epoch 3 was granted to another broker meanwhile"
+    assert not node.state.is_primary and world["b"].disk.ballot == (3, "id-c")
+
+
+def test_who_comes_back_with_less_than_it_has_acknowledged_loses_its_place() -> None:
+    """Whatever it says of itself: what it has acknowledged over an earlier link it does not hold any more."""
+    world = cluster()
+    filled(world)
+    role, backup = world["a"].node.role, world["b"].node
+    assert isinstance(role, Primary) and isinstance(backup.role, Backup)
+    link = backup.role.link
+    assert link is not None and backup.whole
+    backup.role._position = make(1, 1)
+    link.close()
+    backup.link_closed(link, "broken")
+    world.until(lambda: any("b is no longer in-sync" in line for line in world.lines), 2.0)
+    world.until(lambda: "id-b" in world["a"].disk.in_sync, 2.0)
