@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests.simulator.coincidences import planned
 from tests.simulator.faults import STEPS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
 
@@ -171,7 +172,8 @@ def _faults(
     rng: Random, mode: str, names: str, spares: int, clients: Sequence[str], only: Sequence[str]
 ) -> list[Action]:
     maker = FaultMaker(rng, mode, names, spares, clients)
-    chosen = [maker.kinds[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
+    known = maker.kinds | planned(rng, names)
+    chosen = [known[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
     count = rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)
     return [rng.choice(chosen)(_time(rng)) for _ in range(count)]
 

@@ -31,3 +31,7 @@ def test_a_primary_that_may_be_the_one_cut_off_waits(others: tuple[Outcome, ...]
     members = [Member("lost", "lost", "host0:5672")]
     assert Safety("manager", (), 2.0).patience(survey, members) == (2.0 if waits else 0.0)
     assert Safety("availability", (), 2.0).patience(survey, members) == 0.0
+
+
+def test_a_lost_broker_that_could_not_even_be_asked_is_waited_for() -> None:
+    assert Safety("manager", (), 2.0).patience(Survey((), {}), [Member("lost")]) == 2.0

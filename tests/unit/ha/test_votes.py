@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ha.backup import Backup
-from ha.claims import ClaimRequest
+from ha.claims import ClaimRequest, grant
 from ha.environment import Json
+from ha.membership import InSync
 from ha.position import make
 from ha.primary import Primary
+from ha.status import State
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import World
 
@@ -41,6 +45,29 @@ def test_a_broker_that_was_restarted_knows_its_vote() -> None:
     world["b"].boot()
     answer = world["b"].node.claimed(claim_of(world, "a", 2))
     assert not answer["granted"] and "b has seen epoch 2" in answer["reason"]
+
+
+def test_force_and_the_same_claim_once_more_are_granted_whatever_is_known_here() -> None:
+    world = cluster()
+    view = world["b"].node.view()
+    old = replace(claim_of(world, "c", 2), base=InSync())
+    assert "knows in-sync set" in grant(view, old)
+    assert grant(view, replace(old, force=True)) == ""
+    assert grant(replace(view, epoch=2, leader="id-c"), old) == ""
+    assert "has seen epoch" in grant(replace(view, epoch=2, leader="id-d"), replace(old, force=True))
+
+
+def test_only_a_ready_member_of_the_base_denies_because_it_is_ahead() -> None:
+    """A deposed primary holds what was never confirmed; one that was removed does not count."""
+    world = cluster()
+    view = replace(world["b"].node.view(), position=make(1, 100))
+    claim = replace(claim_of(world, "c", 2), position=make(1, 99))
+    assert "is ahead" in grant(view, claim)
+    assert grant(view, replace(claim, position=make(1, 100))) == ""
+    assert grant(view, replace(claim, behind=True)) == ""
+    assert grant(replace(view, state=State.JOINING), claim) == ""
+    assert grant(view, replace(claim, base=claim.base.shrink({"id-b"}))) == ""
+    assert grant(replace(view, whole=False), claim) == ""
 
 
 def test_a_claim_that_is_denied_leaves_the_vote() -> None:
