@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ha.backup import Backup
-from ha.claims import ClaimRequest, grant
-from ha.environment import Json
-from ha.membership import InSync
+from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent, grant
+from ha.environment import Answer, Exchanged, Json, Outcome
+from ha.membership import InSync, Member
 from ha.position import make
 from ha.primary import Primary
+from ha.safety import Safety
 from ha.status import State
+from ha.view import Survey
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import World
 
@@ -68,6 +71,47 @@ def test_only_a_ready_member_of_the_base_denies_because_it_is_ahead() -> None:
     assert grant(replace(view, state=State.JOINING), claim) == ""
     assert grant(view, replace(claim, base=claim.base.shrink({"id-b"}))) == ""
     assert grant(replace(view, whole=False), claim) == ""
+
+
+def answered(**answer: Any) -> dict[str, Answer]:
+    """What b says to a claim of c."""
+    error = answer.pop("error", "")
+    return {"b:1": Answer(Outcome.ANSWERED, answer, error)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"granted": False, "reason": "b is ahead"}, "b is ahead"),
+        ({"error": "b is starting"}, "b is starting"),
+        ({"granted": False, "reason": ""}, "denied"),
+    ],
+)
+def test_what_is_not_granted_is_denied_for_whatever_reason(answer: Json, reason: str) -> None:
+    me, safety = Member("id-c", "c", "c:1"), Safety("manager", ("a:1", "b:1", "c:1"), 2.0)
+    assert decide_claims(Claim(2, InSync(), (me,)), answered(**answer), me, safety) == reason
+
+
+def test_without_quorum_no_majority_has_to_grant() -> None:
+    me, brokers = Member("id-c", "c", "c:1"), ("a:1", "b:1", "c:1")
+    claim = Claim(2, InSync(), (me,))
+    assert decide_claims(claim, {}, me, Safety("manager", brokers, 2.0)) == ""
+    alone = "epoch 2 granted by 1 brokers, 2 needed"
+    assert decide_claims(claim, {}, me, Safety("quorum", brokers, 2.0)) == alone
+    assert decide_claims(claim, answered(granted=True, id="id-b"), me, Safety("quorum", brokers, 2.0)) == ""
+
+
+def test_only_who_has_answered_the_question_has_to_answer_the_claim() -> None:
+    asked = {"a:1": Outcome.ANSWERED, "b:1": Outcome.ANSWERED, "d:1": Outcome.SILENT, "e:1": Outcome.ANSWERED}
+    survey = Survey((), asked)
+    silent, refused = Answer(Outcome.SILENT), Answer(Outcome.REFUSED)
+    answers = {"a:1": Answer(Outcome.ANSWERED), "b:1": refused, "d:1": silent}
+    assert fell_silent(survey, answers) == ""
+    assert fell_silent(survey, {**answers, "b:1": silent}) == "b:1 has answered, but not to the claim"
+
+
+def test_an_empty_registry_contradicts_nothing() -> None:
+    assert contradicted(Claim(2, InSync(), ()), "id-c", Exchanged()) == ""
 
 
 def test_a_claim_that_is_denied_leaves_the_vote() -> None:
