@@ -11,7 +11,7 @@
 
     make mutants                                  the modules that decide what is safe
     make mutants ONLY=ha/claims.py                one module; ha/claims.py:grant one function; ha/claims.py:80 one line
-    make mutants ONLY=core                        the Cython core (about a minute for each edit)
+    make mutants ONLY=core                        the Cython core (half a minute for each edit)
 
 A survivor without a reason, a reason without a survivor (it is noticed by now, or is gone), or an edit that finds no
 place makes the run fail.  Own operators and not mutmut or cosmic-ray: the simulator has to be a judge, the core is
