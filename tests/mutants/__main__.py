@@ -19,7 +19,7 @@ from tests.mutants.campaign import KNOWN, Result, Target, campaign, chosen, know
 from tests.mutants.judges import Plan, prepare
 
 SAFE = ("claims", "promotion", "safety", "membership", "roster")
-"""Modules of `ha` whose survivors all have a reason."""
+"""Modules of `ha` that are tried by default."""
 
 
 def main() -> int:

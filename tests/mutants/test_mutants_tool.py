@@ -93,26 +93,26 @@ def run(tmp_path: Path, *arguments: str, known: str = "{}") -> tuple[int, dict[s
 
 
 NOTICED = "ha/safety.py:Safety.patience: accounted > (1 + len(outcomes)) // 2 -> accounted >= (1 + len(outcomes)) // 2"
-UNSEEN = "ha/safety.py:Safety.probes: self.mode != 'availability' -> self.mode == 'availability'"
+UNSEEN = "ha/position.py:sequence_of: position & SEQUENCE_MASK -> position | SEQUENCE_MASK"
 
 
 def test_one_is_noticed_and_one_that_no_test_executes_survives(tmp_path: Path) -> None:
     code, result, printed = run(tmp_path, "ha/safety.py:Safety.patience", "--match", "accounted >")
     assert (code, [*result["killed"]]) == (0, [NOTICED]), printed
     assert "test_a_primary_that_may_be_the_one_cut_off_waits" in result["killed"][NOTICED]
-    code, result, printed = run(tmp_path, "ha/safety.py:Safety.probes", "--match", "availability' -> ")
+    code, result, printed = run(tmp_path, "ha/position.py:sequence_of")
     assert (code, result["survived"]) == (1, {UNSEEN: ""}), printed
-    assert f"OPEN     ha/safety.py:{line_of(UNSEEN)} {UNSEEN}" in printed
+    assert f"OPEN     ha/position.py:{line_of(UNSEEN)} {UNSEEN}" in printed
 
 
 def line_of(name: str) -> int:
-    return next(mutant.line for mutant in chosen([Target.of("ha/safety.py")]) if mutant.name == name)
+    return next(mutant.line for mutant in chosen([Target.of("ha/position.py")]) if mutant.name == name)
 
 
 def test_a_reason_excuses_a_survivor_and_is_stale_when_it_is_noticed(tmp_path: Path) -> None:
     path, function, what = UNSEEN.split(":", 1)[0], *UNSEEN.split(":", 1)[1].split(": ", 1)
     known = yaml.safe_dump({path: {function: {what: "only for this test"}}})
-    code, result, _ = run(tmp_path, "ha/safety.py:Safety.probes", "--match", "availability' -> ", known=known)
+    code, result, _ = run(tmp_path, "ha/position.py:sequence_of", known=known)
     assert (code, result["survived"]) == (0, {UNSEEN: "only for this test"})
     path, function, what = NOTICED.split(":", 1)[0], *NOTICED.split(":", 1)[1].split(": ", 1)
     known = yaml.safe_dump({path: {function: {what: "wrong"}}})
