@@ -1,4 +1,5 @@
-# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | model | torture | soak | pacemaker | fresh | docker | venv | build | clean
+# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
+#      docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
 
@@ -12,6 +13,7 @@ BUILT := $(VENV)/.stamp-built
 FUZZ_SECONDS ?= 60
 SEEDS ?= 0:10000
 MODE ?=
+ONLY ?=
 MINUTES ?= 10
 BROKERS ?= 3
 SEED ?=
@@ -25,7 +27,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate model torture soak pacemaker fresh docker venv build clean install uninstall stage package completion
+.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -68,6 +70,10 @@ simulate: $(BUILT)
 # Every schedule within bounds of the rules of promotion and confirming (tests/model), one core; MODEL_OPTIONS="--space NAME".
 model: $(BUILT)
 	@$(PY) -m tests.model $(MODEL_OPTIONS)
+
+# Small mistakes in the code, one at a time, which the tests have to notice; ONLY is ha/claims.py, ha/claims.py:grant or core.
+mutants: $(BUILT)
+	@nice $(PY) -m tests.mutants $(ONLY) --jobs $$(nproc) --json build/mutants/result.json $(MUTANTS_OPTIONS)
 
 # Random faults on real brokers in network namespaces (root); MODE is quorum (default), manager, registry or availability.
 torture: $(BUILT)

@@ -114,7 +114,8 @@ class Record:
         return self.registry and max(sets, default=InSync().key) >= newest.key
 
     def settle(self, survey: Survey, newest: InSync) -> Survey:
-        """Who is silent, and gone, is not only silent.  An address that another broker, not gone, has had stays silent."""
+        """A silent broker that is gone is as dead as one whose host refuses.  An address that another broker, which is
+        not gone, has had stays silent."""
         sets = (newest, *(state.in_sync for state in self.states))
         known = {member for in_sync in sets for member in in_sync.members}
         living = {member.address for member in known if member.id not in self.gone}

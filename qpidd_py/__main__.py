@@ -3,8 +3,8 @@
 Exit codes
     0   stopped cleanly (SIGTERM, SIGINT); --check: it runs; --quit: it has stopped
     1   could not start: settings, port, data directory, plug-in; --check, --quit: it does not run, or goes on running
-    3   a plug-in could not go on, such as HA told that this broker cannot be part of the cluster (its data directory is a
-        copy of another living broker's: start it once with --new-identity)
+    3   a plug-in could not go on, such as HA told that this broker cannot be part of the cluster (its data directory is
+        a copy of another living broker's: start it once with --new-identity)
     70  an invariant of the broker was broken, or the data path failed: ended at once, nothing was confirmed after it
 """
 

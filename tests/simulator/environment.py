@@ -231,6 +231,8 @@ class Ports:
         def answer(value: Json) -> None:
             if self._unanswered.pop(number, None) and method not in self.mute:
                 back(Answer(Outcome.ANSWERED, value.get("result") or {}, value.get("error", "")))
+                if method == "ha.claim" and (value.get("result") or {}).get("granted"):
+                    self.simulation.faults.moment("granted", process)  # the answer is under way: it cannot die *in* it
 
         process.run("admin", lambda: self.handle(method, json.loads(arguments), reply))
 

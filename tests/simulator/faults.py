@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ha.environment import Json
+from tests.simulator.coincidences import Coincidences
 from tests.simulator.disk import Killed
 from tests.simulator.manager import promote
 from tests.simulator.network import Pairs
@@ -67,6 +68,7 @@ class Faults:
             "registry-down": self._registry_down,
             "registry-slow": self._registry_slow,
             "registry-silent": self._registry_silent,
+            **Coincidences(self).kinds,
         }
 
     def do(self, action: Action) -> None:

@@ -1,8 +1,8 @@
 """The HA core, broken on purpose in ways that have lost messages elsewhere: the invariants must notice.
 
-The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_log.py` (what is copied,
-kept and said), `mistakes_messages.py` (single messages), `mistakes_score.py` (what a resource manager is told) and
-`mistakes_twins.py` (copied identities).
+The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
+granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
+`mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
 from tests.simulator import mistakes_twins as twins
+from tests.simulator import mistakes_votes as votes
 
 
 @dataclass(frozen=True)
@@ -68,4 +69,20 @@ MUTANTS: Mapping[str, Mutant] = {
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),
     "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum"),
+    "grant-unwritten": Mutant(votes.grant_unwritten, "quorum", ("forgotten-grant",)),
+    "set-unwritten": Mutant(votes.set_unwritten, "quorum", ("forgotten-set",)),
+    "set-unheard": Mutant(votes.set_unheard, "quorum"),
+    "vote-taken-back": Mutant(votes.vote_taken_back, "quorum", ("race",)),
+    "claim-unanswered": Mutant(votes.claim_unanswered, "quorum", ("ambush",)),
+    "registry-ignored": Mutant(votes.registry_ignored, "registry", ("duel",)),
+    "registry-unread": Mutant(votes.registry_unread, "registry", ("duel",)),
+    "confirm-below-majority": Mutant(votes.confirm_below_majority, "quorum", ("isolate", "promote")),
+    "impatient-alone": Mutant(votes.impatient_alone, "manager", ("isolate", "promote")),
+    "ignore-higher-ballots": Mutant(votes.ignore_higher_ballots, "quorum", ("isolate", "promote")),
+    "whole-from-disk": Mutant(votes.whole_from_disk, "quorum", ("crash",)),
+    "trust-former-acks": Mutant(votes.trust_former_acks, "quorum"),
+    "wait-for-one": Mutant(votes.wait_for_one),
+    "count-while-linked": Mutant(votes.count_while_linked),
+    "configuration-kept": Mutant(votes.configuration_kept, "quorum"),
+    "slices-skipped": Mutant(votes.slices_skipped, "quorum"),
 }

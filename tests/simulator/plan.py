@@ -24,6 +24,7 @@ from random import Random
 from typing import Any
 
 from tests.simulator import liveness as core
+from tests.simulator.coincidences import planned
 from tests.simulator.disk import FAULTS as DISK_FAULTS
 from tests.simulator.faults import STEPS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
@@ -250,7 +251,8 @@ def _faults(
 ) -> list[Action]:
     maker = FaultMaker(rng, mode, names, spares, clients)
     only = [name for name in only if name != "clone"]
-    chosen = [maker.kinds[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
+    known = maker.kinds | planned(rng, names)
+    chosen = [known[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
     count = rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)
     return [rng.choice(chosen)(_time(rng)) for _ in range(count)]
 

@@ -22,3 +22,17 @@ def test_a_backup_that_joins_late_hears_what_was_handed_out() -> None:
     world.promote("c", force=True)
     answer = world["c"].client().do(Basic.Get(queue="q", no_ack=True))[0]
     assert answer.name == "Basic.GetOk" and answer.redelivered
+
+
+def test_a_backup_that_was_there_hears_what_is_handed_out() -> None:
+    world = BrokerWorld("abc", heartbeat=1.0)
+    world.cluster()
+    client = world["a"].client()
+    client.queue("q", b"one", b"two")
+    client.do(Basic.Qos(prefetch_count=1), Basic.Consume(queue="q"))
+    world.run(0.1)
+    world["a"].kill()
+    world.promote("b")
+    other = world["b"].client()
+    answers = [other.do(Basic.Get(queue="q", no_ack=True))[0] for _ in range(2)]
+    assert [answer.redelivered for answer in answers] == [True, False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.environment import Outcome
-from ha.membership import Member
+from ha.membership import InSync, Member
 from ha.safety import Safety
 from ha.view import Survey
 
@@ -31,3 +31,49 @@ def test_a_primary_that_may_be_the_one_cut_off_waits(others: tuple[Outcome, ...]
     members = [Member("lost", "lost", "host0:5672")]
     assert Safety("manager", (), 2.0).patience(survey, members) == (2.0 if waits else 0.0)
     assert Safety("availability", (), 2.0).patience(survey, members) == 0.0
+
+
+def test_a_lost_broker_that_could_not_even_be_asked_is_waited_for() -> None:
+    assert Safety("manager", (), 2.0).patience(Survey((), {}), [Member("lost")]) == 2.0
+
+
+def in_sync(names: str, brokers: str = "") -> InSync:
+    members = tuple(Member(f"id-{name}", name, f"{name}:1") for name in names)
+    return InSync(1, "id-a", 1, members, tuple(f"{name}:1" for name in brokers))
+
+
+@pytest.mark.parametrize(
+    ("mode", "members", "brokers", "confirms"),
+    [
+        ("quorum", "ab", "", True),
+        ("quorum", "a", "", False),
+        ("quorum", "ab", "abcd", False),
+        ("quorum", "abc", "abcd", True),
+        # x is on nobody's list: b and c go on without both.
+        ("quorum", "ax", "", False),
+        ("manager", "a", "", True),
+        ("availability", "a", "", True),
+    ],
+)
+def test_a_set_confirms_when_a_majority_of_the_newest_list_is_in_it(
+    mode: str, members: str, brokers: str, confirms: bool
+) -> None:
+    safety, found = Safety(mode, ("a:1", "b:1", "c:1"), 2.0), in_sync(members, brokers)
+    assert safety.may_confirm(found) == confirms
+    assert safety.may_shrink(found, []) == confirms
+    assert safety.may_shrink(in_sync(f"{members}y", brokers), ["id-y"]) == confirms
+
+
+def test_a_majority_is_more_than_half() -> None:
+    sizes = {"": 2, "a": 1, "ab": 2, "abc": 2, "abcd": 3, "abcde": 3}
+    safety = Safety("quorum", ("a:1", "b:1", "c:1"), 2.0)
+    assert {brokers: safety.majority(in_sync("", brokers)) for brokers in sizes} == sizes
+    assert [Safety(mode, (), 2.0).probes for mode in ("quorum", "manager", "availability")] == [True, True, False]
+
+
+def test_a_set_never_shrinks_below_a_majority() -> None:
+    safety = Safety("quorum", ("a:1", "b:1", "c:1"), 2.0)
+    assert safety.may_shrink(in_sync("abc"), ["id-b"])
+    assert not safety.may_shrink(in_sync("abc"), ["id-b", "id-c"])
+    assert not safety.may_shrink(in_sync("ab"), ["id-b"])
+    assert Safety("manager", ("a:1", "b:1", "c:1"), 2.0).may_shrink(in_sync("ab"), ["id-b"])

@@ -1,0 +1,110 @@
+"""Rare coincidences, brought about on purpose: several faults in the order in which one rule is needed.
+
+They are planned only where they are asked for by name (`--faults forgotten-grant`): at random they hardly ever happen,
+and a rule that only they need would go untested.
+
+    forgotten-grant     a broker that has granted a claim is restarted at once, and then sees the old primary only
+    forgotten-set       a broker that knows that another was removed is restarted while the primary is cut off, and that
+                        other one is promoted with its help
+    race                two are promoted, and the vote of the first goes to the second before its own claim has been
+                        answered by everybody
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator.scenario import Action
+
+if TYPE_CHECKING:
+    from tests.simulator.faults import Faults
+    from tests.simulator.process import BrokerProcess
+
+Fields = Mapping[str, Any]
+
+
+def planned(rng: Random, names: str) -> dict[str, Callable[[float], Action]]:
+    """One action of each kind, at a time."""
+
+    def action(kind: str, **fields: Any) -> Callable[[float], Action]:
+        def at(at: float) -> Action:
+            return Action(at, kind, {"who": rng.choice(names), **{name: make() for name, make in fields.items()}})
+
+        return at
+
+    def seconds(low: float, high: float) -> Callable[[], float]:
+        return lambda: round(rng.uniform(low, high), 4)
+
+    return {
+        "forgotten-grant": action("forgotten-grant", **{"for": seconds(1.0, 2.5), "cut": seconds(0.002, 0.02)}),
+        "forgotten-set": action("forgotten-set", **{"for": seconds(1.0, 2.5), "away": seconds(0.6, 1.2)}),
+        "race": action("race", **{"for": seconds(1.0, 2.5), "second": seconds(0.0, 0.04)}),
+    }
+
+
+class Coincidences:
+    """Carries them out."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._simulation = faults.simulation
+        self.kinds = {
+            "forgotten-grant": self._forgotten_grant,
+            "forgotten-set": self._forgotten_set,
+            "race": self._race,
+        }
+
+    def _cast(self, fields: Fields) -> tuple[BrokerProcess, BrokerProcess, list[BrokerProcess]] | None:
+        """The primary, a backup, and the other backups, of which there is one at least."""
+        primary, backup = self._faults.target("primary"), self._simulation.by_name.get(fields["who"])
+        others = [each for each in self._simulation.brokers if each.running and each not in (primary, backup)]
+        if primary is None or backup is None or backup is primary or not backup.running or not others:
+            return None
+        return primary, backup, others
+
+    def _do(self, do: str, after: float = 0.0, **fields: Any) -> None:
+        action = Action(0.0, do, fields)
+        if after:
+            self._simulation.scheduler.at(after, lambda: self._faults.do(action))
+        else:
+            self._faults.do(action)
+
+    def _trap(self, on: str, who: BrokerProcess, then: Fields, delay: float = 0.0) -> None:
+        self._do("trap", on=on, who=who.name, then=then, delay=delay)
+
+    def _forgotten_grant(self, fields: Fields) -> None:
+        if (cast := self._cast(fields)) is None:
+            return
+        primary, rival, others = cast
+        seconds = fields["for"]
+        self._do("cut", **{"from": primary.name, "to": rival.name, "both": True, "for": seconds})
+        for other in others:
+            self._trap("granted", other, {"do": "crash", "who": other.name, "power": False, "for": 0.05})
+        self._trap("promoted", rival, {"do": "isolate", "who": rival.name, "for": seconds}, fields["cut"])
+        self._do("promote", 0.05, who=rival.name)
+
+    def _forgotten_set(self, fields: Fields) -> None:
+        if (cast := self._cast(fields)) is None:
+            return
+        primary, removed, others = cast
+        away = fields["away"]
+        self._do("isolate", who=removed.name, **{"for": away})
+        self._do("isolate", away, who=primary.name, **{"for": fields["for"]})
+        for other in others:
+            self._do("crash", away, who=other.name, power=False, **{"for": 0.05})
+        self._do("promote", away + 0.2, who=removed.name)
+
+    def _race(self, fields: Fields) -> None:
+        if (cast := self._cast(fields)) is None:
+            return
+        primary, first, (second, *_) = cast
+        ways: dict[str, Any] = {"from": second.name, "to": first.name}
+        self._do("crash", who=primary.name, power=False, **{"for": 0.3})
+        self._do("slow", **ways, delay=0.1, **{"for": fields["for"]})
+        self._do("promote", 0.005, who=first.name)
+        # Its grant is under way; what it sends from now on is faster.
+        self._trap("granted", second, {"do": "slow", **ways, "delay": 0.0, "for": 0.0})
+        self._trap("claim", second, {"do": "promote", "who": second.name}, fields["second"])
+        self._trap("promoted", first, {"do": "isolate", "who": second.name, "for": fields["for"]})
