@@ -113,19 +113,25 @@ def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
 def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safety: Safety) -> str:
     """The second step's verdict: why the claim has failed; the empty text: it stands.
 
-    A vote counts once for each listed address and once for each id: two brokers with one identity have one."""
+    A vote counts once for each listed address and once for each id: two brokers with one identity have one.  With
+    `quorum` a broker that cannot store its vote abstains, as if it were silent: the majority is made of others."""
     voters = safety.voters(claim.base)
+    abstained = ""
     granted = {me.id} if me.address in voters else set()
     for address, answer in answers.items():
         if answer.outcome is not Outcome.ANSWERED:
             continue
         if not answer.result.get("granted"):
-            return str(answer.result.get("reason") or answer.error or "denied")
+            reason = str(answer.result.get("reason") or answer.error or "denied")
+            if safety.mode != "quorum" or not answer.result.get("abstains"):
+                return reason
+            abstained = f": {reason}"
+            continue
         if address in voters:
             granted.add(str(answer.result.get("id")))
     majority = safety.majority(claim.base)
     if safety.mode == "quorum" and len(granted) < majority:
-        return f"epoch {claim.epoch} granted by {len(granted)} brokers, {majority} needed"
+        return f"epoch {claim.epoch} granted by {len(granted)} brokers, {majority} needed{abstained}"
     return ""
 
 

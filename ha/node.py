@@ -353,14 +353,17 @@ class Node:
             self.sightings.seen(claim.claimant, self.member, "its claim is denied")
             reason = f"{place(self.member)} lives and has the claimant's identity; {REMEDY}"
         else:
-            reason = grant(self.view(), claim) or self._vote(claim)
+            reason = grant(self.view(), claim)
+        abstains = "" if reason else self._vote(claim)
+        reason = reason or abstains
         if not reason:
             if isinstance(self.role, Primary):
                 self.depose(claim.ballot, f"{claim.claimant} claims epoch {claim.epoch}", claim.claimant.address)
             if isinstance(self.role, Backup):
                 self.role.follow(claim.claimant.address)
         self.env.event("claim", peer=str(claim.claimant), result="denied" if reason else "granted", reason=reason)
-        return {"granted": not reason, "reason": reason, "id": self.id, "epoch": self.epoch}
+        answer: Json = {"granted": not reason, "reason": reason, "abstains": bool(abstains)}
+        return answer | {"id": self.id, "epoch": self.epoch}
 
     def _vote(self, claim: ClaimRequest) -> str:
         """Why our vote cannot be given; empty: it is on disk."""

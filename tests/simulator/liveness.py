@@ -53,7 +53,9 @@ SHARE: Final = 0.12
 FOR_EVER: Final = 1e9
 """Seconds."""
 NAMES: Final = "abcdefgh"
-KINDS: Final = ("cut", "cut", "slow", "hang", "hang", "clog", "mute", "pause", "pulse", "slow-disk", "dead", "loop")
+KINDS: Final = (
+    *("cut", "cut", "slow", "hang", "hang", "clog", "mute", "pause", "pulse", "slow-disk", "bad-disk", "dead", "loop"),
+)
 PROBE: Final[Fields] = {"name": "l1", "kind": "producer", "window": 2}
 
 
@@ -103,6 +105,7 @@ class Liveness:
             "pause": lambda process, fields: process.pause() if process.running else None,
             "pulse": self._pulse,
             "slow-disk": lambda process, fields: setattr(process, "write_seconds", fields["delay"]),
+            "bad-disk": self._bad_disk,
             "dead": self._dead,
             "loop": self._loop,
         }
@@ -174,7 +177,7 @@ class Liveness:
         simulation.network.repair(healthy)
         simulation.registry.repair()
         for process in self.core:
-            process.write_seconds = 0.0
+            process.write_seconds, process.disk.fault = 0.0, ""
             if not process.alive:
                 process.boot()
             process.resume()
@@ -243,6 +246,14 @@ class Liveness:
     def _dead(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
         process.buried = True
         process.kill(power=bool(fields.get("power")))
+
+    def _bad_disk(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
+        """It can store neither a vote nor a set.  Where no majority votes, such a broker denies every claim, and the
+        manager has to stop it."""
+        if self.simulation.scenario.mode == "quorum":
+            process.disk.fault = "full"
+        else:
+            self._dead(process, fields)
 
     def _pulse(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
         if self._over:

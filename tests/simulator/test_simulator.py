@@ -1,4 +1,4 @@
-"""Two thousand schedules over all modes, and that each of them can be seen again."""
+"""A thousand schedules over all modes, and that each of them can be seen again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
 
-SEEDS = 2000
+SEEDS = 1000
 CHUNK = 40
 
 

@@ -50,13 +50,14 @@ def test_a_broker_that_was_restarted_knows_its_vote() -> None:
     assert not answer["granted"] and "b has seen epoch 2" in answer["reason"]
 
 
-def test_force_and_the_same_claim_once_more_are_granted_whatever_is_known_here() -> None:
+def test_only_force_is_granted_whatever_is_known_here() -> None:
+    """Not a ballot that is ours already: it may only have been heard of."""
     world = cluster()
     view = world["b"].node.view()
     old = replace(claim_of(world, "c", 2), base=InSync())
     assert "knows in-sync set" in grant(view, old)
     assert grant(view, replace(old, force=True)) == ""
-    assert grant(replace(view, epoch=2, leader="id-c"), old) == ""
+    assert "knows in-sync set" in grant(replace(view, epoch=2, leader="id-c"), old)
     assert "has seen epoch" in grant(replace(view, epoch=2, leader="id-d"), replace(old, force=True))
 
 
@@ -153,3 +154,20 @@ def test_who_comes_back_with_less_than_it_has_acknowledged_loses_its_place() -> 
     backup.link_closed(link, "broken")
     world.until(lambda: any("b is no longer in-sync" in line for line in world.lines), 2.0)
     world.until(lambda: "id-b" in world["a"].disk.in_sync, 2.0)
+
+
+def voted(name: str, **fields: Any) -> Answer:
+    return Answer(Outcome.ANSWERED, {"granted": False, "reason": "", "id": f"id-{name}", "epoch": 2, **fields})
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("quorum", ""), ("manager", "b cannot store its vote: full")])
+def test_a_broker_that_cannot_store_its_vote_abstains_where_a_majority_decides(mode: str, reason: str) -> None:
+    members = tuple(Member(f"id-{name}", name, f"{name}:1") for name in "abc")
+    claim = Claim(2, InSync(1, "id-a", 1, members), members)
+    safety = Safety(mode, ("a:1", "b:1", "c:1"), 0.0)
+    b = voted("b", reason="b cannot store its vote: full", abstains=True)
+    assert decide_claims(claim, {"b:1": b, "c:1": voted("c", granted=True)}, members[0], safety) == reason
+    alone = decide_claims(claim, {"b:1": b}, members[0], safety)
+    assert alone.endswith("b cannot store its vote: full"), "two of three are needed"
+    denied = voted("b", reason="no")
+    assert decide_claims(claim, {"b:1": denied, "c:1": voted("c", granted=True)}, members[0], safety) == "no"
