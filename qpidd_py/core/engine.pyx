@@ -410,11 +410,12 @@ cdef class Engine:
         return 0
 
     def repeat_delivered(self):
-        """Says once more how far each queue was handed out: a backup that joins now has not heard it."""
-        cdef Queue queue
+        """Logs each queue's delivered position again, for a backup that joined later."""
+        cdef Queue queue, level
         for queue in list(self.queues.values()):
-            if queue.replicated and queue.delivered and (queue.ready or queue.unacked):
-                self.log_delivered_of(queue)
+            for level in queue.levels or (queue,):
+                if level.replicated and level.delivered and (level.ready or level.unacked):
+                    self.log_delivered_of(level)
 
     # ---------------------------------------------------------------- confirms
 

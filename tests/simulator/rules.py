@@ -91,7 +91,7 @@ class Rules:
         others = [other for other in self.simulation.brokers if other is not process and other.alive]
         if process.is_primary:
             return True
-        if any(other.node.promoter for other in others):
+        if any(other.running and other.node.promoter for other in others):
             return False
         survivors = self.history.survivors()
         if not survivors and not all(other in others or other is process for other in self.simulation.members):

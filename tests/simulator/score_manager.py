@@ -141,7 +141,9 @@ class ScoreManager(Manager):
             self.promote(max(scored)[2])
 
     def _sees(self, process: BrokerProcess) -> bool:
-        return not self.rules.cut_off(process) and not self.simulation.liveness.shuns(process)
+        """A broker that no member change has brought in yet is not on a node of this manager's."""
+        known = process.address in self.simulation.history.enrolled
+        return known and not self.rules.cut_off(process) and not self.simulation.liveness.shuns(process)
 
     def promote(self, process: BrokerProcess) -> None:
         if not may_be_asked(self.simulation, process):

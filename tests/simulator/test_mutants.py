@@ -12,7 +12,8 @@ from tests.simulator.shrink import outcome
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_core_is_found(name: str) -> None:
     mutant = MUTANTS[name]
-    scenarios = (plan(seed, mutant.mode, mutant.faults) for seed in range(mutant.within))
+    seeds = (mutant.seed, *range(mutant.within))
+    scenarios = (plan(seed, mutant.mode, mutant.faults) for seed in seeds)
     with mutant.apply():
         scenario, violation = next(
             (found for found in ((each, outcome(each)) for each in scenarios) if found[1]), (None, "")
