@@ -33,8 +33,8 @@ class Rejection:
 def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejection | None:
     """None lets the connection in."""
     backup = properties.get(BACKUP)
-    own = isinstance(backup, Mapping) and backup.get("id") == node.id
-    if own and backup.get("instance", "") in ("", node.instance):
+    said = backup if isinstance(backup, Mapping) else {}
+    if said.get("id") == node.id and said.get("instance", "") in ("", node.instance):
         return Rejection(ReplyCode.CONNECTION_FORCED, f"CONNECTION_FORCED - {node.member} has connected to itself")
     if properties.get(ADMIN):
         return None

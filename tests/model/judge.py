@@ -19,12 +19,12 @@ def judge(old: World, new: World) -> tuple[Seen, str]:
     for i, after in enumerate(new.brokers):
         before = old.brokers[i]
         if after is not before:
-            seen, fault = _look(seen, chr(97 + i), before, after)
+            seen, fault = _look(seen, new, chr(97 + i), before, after)
             broken = broken or fault
     return seen, broken or _lost(seen)
 
 
-def _look(seen: Seen, id: str, before: Broker, after: Broker) -> tuple[Seen, str]:
+def _look(seen: Seen, new: World, id: str, before: Broker, after: Broker) -> tuple[Seen, str]:
     if _back(before.disk, after.disk):
         return seen, f"back: the disk of {id} goes from {before.disk} to {after.disk}"
     if before.up and not after.up and id in seen.survivors:
@@ -42,25 +42,30 @@ def _look(seen: Seen, id: str, before: Broker, after: Broker) -> tuple[Seen, str
         if any(stood[:2] == ballot for stood in seen.stood):
             return seen, f"one: ballot {ballot} stands for the second time"
         seen = seen._replace(stood=tuple(sorted((*seen.stood, (*ballot, after.holds)))))
-    return _led(seen, id, ballot, after), ""
+    return _led(seen, new, id, ballot, after), ""
 
 
-def _led(seen: Seen, id: str, ballot: tuple[int, str], after: Broker) -> Seen:
+def _led(seen: Seen, new: World, id: str, ballot: tuple[int, str], after: Broker) -> Seen:
     lead, in_force = after.lead, after.saved[2]
     assert lead is not None
     if lead.begun and in_force[:3] > seen.in_force[:3]:
-        seen = seen._replace(in_force=in_force, survivors=_survivors(seen, in_force))
+        seen = seen._replace(in_force=in_force, survivors=_survivors(seen, new, in_force))
     for number, (position, leader) in enumerate(seen.published):
         if leader == id and epoch_of(position) == ballot[0] and position <= lead.safe:
             seen = seen._replace(confirmed=seen.confirmed | 1 << number)
     return seen
 
 
-def _survivors(seen: Seen, in_force: tuple[int, str, int, str, str]) -> str:
-    """Members of the new set that have run since they were members.  A new one is in sync when it has applied the
-    operation that lists it: what was confirmed before stands in front of that."""
+def _survivors(seen: Seen, new: World, in_force: tuple[int, str, int, str, str]) -> str:
+    """Members of the new set that have run since they were members.  A new one is in sync when it holds all that is
+    confirmed by now, else when it has applied the operation that lists it: that stands behind all this in the log."""
     _, leader, _, members, _ = in_force
-    return "".join(id for id in members if id in seen.survivors or id == leader)
+
+    def whole(id: str) -> bool:
+        broker = new.brokers[ord(id) - 97]
+        return broker.up and broker.whole and not seen.confirmed & ~broker.holds
+
+    return "".join(id for id in members if id in seen.survivors or id == leader or whole(id))
 
 
 def _back(before: Saved, after: Saved) -> bool:

@@ -101,6 +101,7 @@ def confirm_before_record() -> AbstractContextManager[None]:
     def exchange(self: Any) -> None:
         change, self._change = self._change, None
         self._node.env.exchange(replace(self._node.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
+        self._node.persist(in_sync=self._in_sync)
         change.in_force(self._in_sync)
         self._busy = False
         self._next()

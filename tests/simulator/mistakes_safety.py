@@ -144,6 +144,7 @@ def confirm_before_record() -> AbstractContextManager[None]:
             return
         state = HaState(self._node.id, *self._node.persisted.ballot, self._in_sync)
         self._node.env.exchange(state, self._node.settings.registry_timeout, self._watched)
+        self._node.persist(in_sync=self._in_sync)
         change.in_force(self._in_sync)
         self._busy = False
         self._next()
