@@ -107,8 +107,9 @@ def cycle_all(cluster: Cluster, trial: Trial) -> None:
         node.on()
     trial.served(120)
     cluster.calm(120)
-    log = cluster.broker_log(cluster.primary())[-1000:]
-    assert any("total failure" in line for line in log), f"the primary does not say what was lost: {log[-20:]}"
+    logs = {node.name: cluster.broker_log(node.name)[-1000:] for node in cluster.lab.nodes}
+    said = [line for log in logs.values() for line in log if "total failure" in line]
+    assert said, f"nobody says what was lost: { {name: log[-20:] for name, log in logs.items()} }"
 
 
 def replace_node(cluster: Cluster, trial: Trial) -> None:

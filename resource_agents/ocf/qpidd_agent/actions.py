@@ -171,6 +171,8 @@ def promote(parameters: Parameters, operation: Operation) -> int:
     except Failure as failure:
         raise Failure(failure.code, f"not promoted: {failure.reason}") from None
     log("info", f"process {process.pid} is promoted")
+    # Not left to the next monitor: promoted with 10 after a total failure, it would be moved to the first ready backup.
+    write_score(operation, ask_standing(parameters, operation).score)
     return OCF_SUCCESS
 
 
