@@ -162,10 +162,15 @@ class History:
             self._check_order(queue, stream, name, copy.priority)
         return name
 
+    def _appended(self, ballot: Ballot) -> int:
+        """The end of this primary's log, with what it was deposed too early to send; 0 if that is gone."""
+        process = next((each for each in self.simulation.brokers if each.alive and each.node.id == ballot[1]), None)
+        position = process.engine.position if process is not None else 0
+        return position if epoch_of(position) == ballot[0] else 0
+
     def _hand_out(self, queue: str, name: str, marked: bool, ballot: Ballot) -> None:
         """I6, I17."""
-        chapter = self.ledger.chapters[ballot]
-        handed = Handed(ballot, chapter.end, marked)
+        handed = Handed(ballot, max(self.ledger.chapters[ballot].end, self._appended(ballot)), marked)
         before = self.handed.setdefault((queue, name), [])
         if not self.gambles:
             self.judge.check_marked(queue, name, handed, before)

@@ -107,7 +107,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
     actions += _clones(seed, mode, names, options, faults)
     apart = Random(f"liveness {seed} {mode}")
-    if liveness or (apart.random() < core.SHARE and mode != "gamble" and not faults):
+    if liveness or (apart.random() < core.SHARE and mode not in ("gamble", "manager") and not faults):
         options["liveness"] = core.planned(apart, names)
         options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
         clients.append(dict(core.PROBE))
