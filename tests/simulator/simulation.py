@@ -172,8 +172,8 @@ class Simulation:
         return why
 
     def _unfinished_now(self) -> str:
-        if any(not process.life for process in self.members):
-            return "a member has not been started"
+        if any(not process.alive for process in self.members):
+            return "a member does not run"
         states = [process.node.state for process in self.members]
         if sorted(state.value for state in states) != sorted(["active"] + ["ready"] * (len(states) - 1)):
             return f"the states are {', '.join(state.value for state in states)}"
