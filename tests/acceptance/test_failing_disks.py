@@ -5,7 +5,6 @@ b2  a member without a data directory      b3  disks that are full or fail
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -189,5 +188,4 @@ def test_b3_a_full_disk_costs_events_only(small: Cluster, disks: Disks) -> None:
     small.members[2].start()
     small.settle()
     wait_for(lambda: "events are written again" in primary.log, TIMEOUT, lambda: primary.log)
-    found = subprocess.run(["grep", "-c", "", "-r", primary.data_dir / "events"], check=True, capture_output=True)
-    assert found.stdout
+    assert any(file.read_text().count("\n") for file in (primary.data_dir / "events").iterdir())
