@@ -38,7 +38,7 @@ inside() {
     cd /
     umount -l /mnt
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "${settings[@]}" \
-        sh -c 'cd /root/project && exec make unit PYTEST_OPTIONS="$*"' sh "$@"
+        sh -c 'cd /srv/project && exec make unit PYTEST_OPTIONS="$*"' sh "$@"
 }
 
 # Of this machine: where names and packages are found, and which authorities are trusted.
@@ -58,11 +58,11 @@ make_machine() {
         debootstrap --variant=minbase --include=ca-certificates,make "$suite" "$1" "$mirror"
     fi
     copy_settings "$1"
-    if [ -e "$1/root/project" ]; then
-        git -C "$1/root/project" fetch -q "$tree" HEAD
-        git -C "$1/root/project" reset -q --hard FETCH_HEAD
+    if [ -e "$1/srv/project" ]; then
+        git -C "$1/srv/project" fetch -q "$tree" HEAD
+        git -C "$1/srv/project" reset -q --hard FETCH_HEAD
     else
-        git clone -q --no-hardlinks "$tree" "$1/root/project"
+        git clone -q --no-hardlinks "$tree" "$1/srv/project"
     fi
 }
 
