@@ -439,7 +439,7 @@ cdef class Channel:
         cdef Queue queue
         if self.auto_head < self.unacked_head:
             self.auto_head = self.unacked_head
-        while self.auto_count:
+        while self.auto_count and self.auto_head < self.unacked_tail:
             u = self.slot(self.auto_head)
             if u.queue != NULL and u.pending == AUTO:
                 if u.end > sent:
@@ -448,14 +448,11 @@ cdef class Channel:
                 if not queue.deleted:
                     queue.dequeue(queue.locate(u.id, u.index))
                     engine.touch(queue, False)
-                self.forget_auto(u)
+                self.auto_count -= 1
+                forget_slot(u)
             self.auto_head += 1
         self.trim()
         return 0
-
-    cdef void forget_auto(self, Unacked* u) noexcept:
-        self.auto_count -= 1
-        forget_slot(u)
 
     cdef void trim(self) noexcept:
         while self.unacked_head < self.unacked_tail and self.slot(self.unacked_head).queue == NULL:
@@ -586,7 +583,8 @@ cdef class Channel:
     # ---------------------------------------------------------------- replies that wait
 
     def hold(self, uint64_t position, bytes reply, then=None):
-        """Writes `reply` once `position` is safe (on a backup at once: nothing becomes safe there); until then this channel's frames are kept aside, so order holds."""
+        """Writes `reply` once `position` is safe (on a backup at once: nothing becomes safe there); until then this
+        channel's frames are kept aside, so order holds."""
         cdef Engine engine = self.connection.engine
         if position <= engine.safe or engine.passive:
             self.connection.write(reply)

@@ -114,7 +114,6 @@ cdef class Channel:
     cdef inline Unacked* slot(self, uint64_t tag) noexcept:
         return &self.unacked[tag & self.unacked_mask]
     cdef int settle_one(self, uint64_t tag, int action) except -1
-    cdef void forget_auto(self, Unacked* u) noexcept
     cdef Unacked* add_unacked(self) except NULL
     cdef void trim(self) noexcept
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1
