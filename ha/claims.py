@@ -32,6 +32,8 @@ class Claim:
     """Is the claimant a whole member of the base (R4), or only the best copy (R5)?"""
     positions: Mapping[str, int] = field(default_factory=dict)
     """How far each whole broker that answered said to hold everything, by id."""
+    holders: tuple[Member, ...] = ()
+    """Who may hold all that was confirmed, until the first set of the new epoch is in force."""
 
 
 @dataclass(frozen=True)

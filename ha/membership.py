@@ -152,6 +152,9 @@ class HaState:
     leader: str = ""
     """Whose claim of that epoch we granted or followed."""
     in_sync: InSync = field(default_factory=InSync)
+    replaced: tuple[Member, ...] = ()
+    """In a registry only: who, besides the members of `in_sync`, may hold all that was confirmed. They are members of
+    the sets before it; empty as soon as it is known that `in_sync` is in force."""
 
     @property
     def ballot(self) -> tuple[int, str]:
@@ -165,8 +168,17 @@ class HaState:
         return new
 
     def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "epoch": self.epoch, "leader": self.leader, "in_sync": self.in_sync.to_json()}
+        replaced = {"replaced": [member.to_json() for member in self.replaced]} if self.replaced else {}
+        return {
+            "id": self.id,
+            "epoch": self.epoch,
+            "leader": self.leader,
+            "in_sync": self.in_sync.to_json(),
+            **replaced,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> HaState:
-        return cls(str(value["id"]), int(value["epoch"]), str(value["leader"]), InSync.from_json(value["in_sync"]))
+        replaced = tuple(Member.from_json(member) for member in value.get("replaced", ()))
+        in_sync = InSync.from_json(value["in_sync"])
+        return cls(str(value["id"]), int(value["epoch"]), str(value["leader"]), in_sync, replaced)

@@ -323,7 +323,7 @@ class Node:
         self.lineage = {**self.lineage, claim.epoch: Origin(self.id, base)}
         self.led.add(claim.epoch)
         self.whole = True
-        role = Primary(self, [member for member in claim.members if member.id != self.id], claim.positions)
+        role = Primary(self, claim)
         self.role = role
         self.set_state(State.RECOVERING)
         self.configuration.on_promoted()

@@ -157,7 +157,7 @@ class HaPlugin:
         node = Node(settings, host.engine, VHostConfiguration(host.broker), env, state, uuid.uuid4().hex)
         env.node = node
         env.fail = lambda reason: host.fail(reason, EXIT_TWIN)
-        if (store := registry_store(options)) is not None:
+        if (store := registry_store(options, state.id)) is not None:
             env.registry = RegistryWorker(host.loop, store)
         directory = host.data_dir / "events" if host.data_dir is not None else None
         limit = options.ha_events_limit
@@ -299,11 +299,16 @@ def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSe
     )
 
 
-def registry_store(options: HaSettings) -> Store | None:
-    """None when the manager has no registry."""
+def registry_store(options: HaSettings, id: str) -> Store | None:
+    """None when the manager has no registry.  Raises ConfigError."""
     if options.ha_registry == "pacemaker":
         return PacemakerRegistry(options.ha_cluster_name)
-    return FileRegistry(options.ha_registry_file) if options.ha_registry_file is not None else None
+    if options.ha_registry_file is None:
+        return None
+    try:
+        return FileRegistry(options.ha_registry_file, id)
+    except OSError as error:
+        raise ConfigError(f"option ha-registry-file: {options.ha_registry_file} cannot be used: {error}") from error
 
 
 def needed_directory(data_dir: Path | None) -> Path:

@@ -13,10 +13,11 @@ when there is none.  Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ha.arrivals import Arrivals
+from ha.claims import Claim
 from ha.environment import Json, Link
 from ha.failing import FailingLinks
 from ha.lag import Lags
@@ -42,14 +43,14 @@ BACKLOG_LOW: Final = 16 << 20
 class Primary(Role):
     """The role of a broker that has been promoted."""
 
-    def __init__(self, node: Any, expected: Iterable[Member], positions: Mapping[str, int] | None = None) -> None:
-        """`positions`: how far the expected ones hold everything, as they have said when they were asked."""
+    def __init__(self, node: Any, claim: Claim) -> None:
+        """`claim` stands."""
         super().__init__(node)
-        self._positions = positions or {}
+        self._claim = claim
         now = self.env.now()
         self.frozen = False
         self._throttled = ""  # why publishers are not read; empty while they are
-        self.roster = Roster(self, expected)
+        self.roster = Roster(self, (member for member in claim.members if member.id != node.id))
         self._arrivals = Arrivals(self)
         self._links: dict[Link, Peer] = {}
         self._live: list[Link] = []
@@ -77,7 +78,7 @@ class Primary(Role):
     def start(self) -> None:
         """Put the first in-sync set of our epoch into the log and wait for the expected backups."""
         expected = dict(self.roster.expected)
-        self.roster.begin(self._positions, self._base)
+        self.roster.begin(self._claim, self._base)
         if expected:
             self.env.after(self.settings.backup_timeout, self._backup_timeout)
             names = ", ".join(str(member) for member in expected.values())

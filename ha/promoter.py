@@ -166,7 +166,8 @@ class Promoter:
             wait_for=answered,
         )
         # With the set that the claim is based on, so that our entry never goes back behind what we have read there.
-        self._exchange(replace(node.persisted, in_sync=claim.base), both.second)
+        replaced = self._record.replaced(claim.base)
+        self._exchange(replace(node.persisted, in_sync=claim.base, replaced=replaced), both.second)
 
     def _claimed(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> None:
         node = self._node

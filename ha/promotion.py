@@ -29,10 +29,9 @@ Rules, in order (N = newest set, I = this broker, P = any other):
     R5  otherwise what I hold may lack confirmed messages:
           a reachable P is whole and in N                      => refused, P named
           a P of N is silent (it may live, and be whole)       => refused, unless safety is availability, or by force
-          with a registry, any P on the list is silent         => the same: N may be on record and not in force
           the broker of the highest ballot is silent           => the same: it may be primary
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
-          safety quorum, and a P of N is down                  => the same: a firewall or a listener that restarts
+          safety quorum or a registry, and a P of N is down    => the same: a firewall or a listener that restarts
                                                                   refuses connections, too, and the broker lives
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
@@ -56,8 +55,12 @@ R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of
 a newer set, and "fresh" means that the registry is empty, too.  N is not taken for certain when a broker that was heard
 knows a newer set than the registry: it was switched on later, or lost its content.
 
-A registry may also know that a silent broker is *gone* (its node was fenced): then it is as dead as one whose host says
-that nobody listens.
+N may be on record without being in force: its leader has died in between.  Until it is known to be, those that N lacks
+and the set before had are on record, too (`HaState.replaced`), and in R5 they count as members of N.
+
+A registry may also know that a broker is *gone* (its node was fenced): then it is dead for certain.  Of one whose host
+refuses the connection that is not certain; with neither a registry nor `quorum` it is taken for dead all the same,
+which is a part of what `manager` rests on.
 
 An *isolated* primary has had no majority for `ha-isolation-timeout`, and serves nobody.  It may answer questions for
 ever while its links do not work; a claim deposes it, and until it hears of that it confirms nothing (quorum).
@@ -113,13 +116,25 @@ class Record:
         sets = [state.in_sync.key for state in self.states]
         return self.registry and max(sets, default=InSync().key) >= newest.key
 
-    def settle(self, survey: Survey, newest: InSync) -> Survey:
-        """A silent broker that is gone is as dead as one whose host refuses.  An address that another broker, which is
-        not gone, has had stays silent."""
-        sets = (newest, *(state.in_sync for state in self.states))
-        known = {member for in_sync in sets for member in in_sync.members}
+    def replaced(self, newest: InSync) -> tuple[Member, ...]:
+        """Who may hold all that was confirmed besides the members of this set, which is not known to be in force."""
+        latest = max((state.in_sync for state in self.states), key=lambda in_sync: in_sync.key, default=InSync())
+        entries = [state.replaced for state in self.states if state.in_sync.key == latest.key]
+        replaced = min(entries, key=len, default=())
+        if latest.key != newest.key:
+            replaced = (*latest.members, *replaced)
+        return tuple(member for member in replaced if not newest.lists(member))
+
+    def dead(self, newest: InSync) -> frozenset[str]:
+        """Addresses of the brokers that are gone; not one that another broker, which is not gone, has had."""
+        sets = (newest.members, *((*state.in_sync.members, *state.replaced) for state in self.states))
+        known = {member for members in sets for member in members}
         living = {member.address for member in known if member.id not in self.gone}
-        gone = {member.address for member in known} - living
+        return frozenset({member.address for member in known} - living)
+
+    def settle(self, survey: Survey, newest: InSync) -> Survey:
+        """A silent broker that is gone is as dead as one whose host refuses."""
+        gone = self.dead(newest)
         outcomes = {
             address: Outcome.REFUSED if outcome is Outcome.SILENT and address in gone else outcome
             for address, outcome in survey.outcomes.items()
@@ -140,6 +155,10 @@ class _Case:
     certain: bool
     """Can no silent broker know a newer set?"""
     behind: bool = False
+    replaced: tuple[Member, ...] = ()
+    """Who may hold all that was confirmed, besides the members of N."""
+    gone: frozenset[str] | None = None
+    """With a registry: addresses of the brokers that are dead for certain."""
 
     @property
     def whole(self) -> bool:
@@ -152,8 +171,14 @@ class _Case:
 
     @property
     def others(self) -> list[Member]:
-        """Members of N, without this broker (R5)."""
-        return [member for member in self.newest.members if not self._is_me(member)]
+        """Members of N and whom N replaces, without this broker (R5)."""
+        return [member for member in (*self.newest.members, *self.replaced) if not self._is_me(member)]
+
+    def may_live(self, member: Member) -> bool:
+        """Though its host refuses connections."""
+        if self.gone is None:
+            return self.safety.mode == "quorum"
+        return self.safety.mode != "availability" and member.address not in self.gone
 
     def _is_me(self, member: Member) -> bool:
         me = self.me
@@ -187,7 +212,9 @@ def decide(
     newest = newest_set(me, survey.views, record)
     survey = record.settle(survey, newest)
     ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
-    case = _Case(me, survey, safety, newest, max(ballots), record.covers(newest), behind)
+    gone = record.dead(newest) if record.registry else None
+    certain, replaced = record.covers(newest), record.replaced(newest)
+    case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone)
     refusal = _forbidden(case) or ("" if force else _check(case))
     epoch = 1 + max(case.claimed[0], newest.epoch)
     if not refusal and epoch > LAST_EPOCH:
@@ -195,7 +222,8 @@ def decide(
     if refusal:
         return Refuse(f"{me.member} cannot be promoted: {refusal}")
     positions = {view.id: view.position for view in survey.views if view.whole}
-    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions)
+    holders = (*newest.members, *replaced)
+    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
 
 
 def _forbidden(case: _Case) -> str:
@@ -250,27 +278,15 @@ def _unheard(case: _Case, what: str) -> str:
     if case.safety.mode != "availability":
         if silent:
             return f"{what}, and {_names(silent)} may hold more but does not answer"
-        if listed := _listed_and_silent(case):
-            return f"{what}, and {', '.join(listed)} may hold more but does not answer"
         unheard = survey.fate(leader, case.newest) is Outcome.SILENT and leader != case.me.id
         if unheard and not case.certain:
             return f"{what}, and broker {leader[:8]} has claimed epoch {epoch} but does not answer"
     down = [member for member in others if survey.outcome(member) is Outcome.REFUSED]
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
-    if down and case.safety.mode == "quorum":
-        return f"{what}, and {_names(down)} may hold more: a host that refuses a connection may have a living broker"
+    if alive := [member for member in down if case.may_live(member)]:
+        return f"{what}, and {_names(alive)} may hold more: a host that refuses a connection may have a living broker"
     return ""
-
-
-def _listed_and_silent(case: _Case) -> list[str]:
-    """With a registry N can be on record without being in force: its leader has died in between, or was restarted.
-    Then what was confirmed is on the members of the set before, and one of those that N lacks may be silent."""
-    if not case.certain or not case.newest.version:     # without any set on record nothing was confirmed
-        return []
-    heard = newest_set(case.me, case.survey.views)
-    listed = {*case.safety.voters(case.newest), *case.safety.voters(heard)}
-    return [address for address in case.silent if address in listed]
 
 
 def _better(case: _Case, what: str) -> str:

@@ -18,10 +18,15 @@ A change that was begun is completed, not taken back: nobody knows whether a wri
 who has read it may act upon it already.  Without a registry a change is in force as soon as our disk has it; its record
 is the log of the remaining members, and `Roster.release` waits for them.
 
-A registry may forget: an administrator has put back an older content.  The primary notices when it looks (`watch`), and
-writes again.  Until then a set is in force that is not on record.
+The entry also names the *holders* that the new set lacks (`HaState.replaced`): members of the sets before it.  If we
+die before the new set is in force, all that was confirmed may be theirs alone.  When the primary next looks (`watch`),
+and the set on record is in force, it writes the entry again without them.
 
-Invariants:  the set in force is on record;  at most one change is under way;  after `stop` nothing comes into force.
+A registry may forget: an administrator has put back an older content.  The primary notices when it looks, and writes
+again.  Until then a set is in force that is not on record.
+
+Invariants:  the set in force is on record;  at most one change is under way;  after `stop` nothing comes into force;
+an entry that replaces nobody has a set that is or was in force.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Exchanged, StateNotStored
-from ha.membership import HaState, InSync
+from ha.membership import HaState, InSync, Member
 
 if TYPE_CHECKING:
     from ha.node import Node
@@ -74,6 +79,8 @@ class Recorder:
         self._busy = False
         self._change: Change | None = None
         self._in_sync = InSync()
+        self.holders: tuple[Member, ...] = ()
+        """Who may hold all that was confirmed: the members of the set in force; at first those of the claim."""
         self._delay = FIRST_DELAY
         self._watching = False
         self._stopped = False
@@ -126,7 +133,8 @@ class Recorder:
 
     def _exchange(self) -> None:
         if not self._stopped:
-            state = replace(self._node.persisted, in_sync=self._in_sync)
+            replaced = tuple(member for member in self.holders if not self._in_sync.lists(member))
+            state = replace(self._node.persisted, in_sync=self._in_sync, replaced=replaced)
             self._node.env.exchange(state, self._node.settings.registry_timeout, self._exchanged)
 
     def _exchanged(self, end: Exchanged) -> None:
@@ -150,6 +158,7 @@ class Recorder:
             self._again(self._store_and_go_on)
             return
         self.not_stored = ""
+        self.holders = self._in_sync.members
         change, self._change = self._change, None
         assert change is not None
         change.in_force(self._in_sync)
@@ -162,15 +171,16 @@ class Recorder:
 
     def _watched(self, end: Exchanged) -> None:
         self._watching = False
-        if self._answered(end) and self.idle and self._forgotten(end):
-            # Somebody has put an old content in its place: now a promotion could take an older set for the newest.
-            self._node.env.log("error", "the registry has forgotten our in-sync set; it is written again")
-            self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
-
-    def _forgotten(self, end: Exchanged) -> bool:
+        if not self._answered(end) or not self.idle:
+            return
         ours = self._node.persisted
         found = next((state for state in end.states if state.id == ours.id), None)
-        return found is None or found.ballot < ours.ballot or found.in_sync.key < ours.in_sync.key
+        forgotten = found is None or found.ballot < ours.ballot or found.in_sync.key < ours.in_sync.key
+        if forgotten:
+            # Somebody has put an old content in its place: now a promotion could take an older set for the newest.
+            self._node.env.log("error", "the registry has forgotten our in-sync set; it is written again")
+        if forgotten or (found is not None and found.replaced):
+            self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
 
     def _answered(self, end: Exchanged) -> bool:
         """Are we still primary, for all that the registry knows?"""

@@ -1,7 +1,8 @@
 """The registry as one file on a disk that all brokers of a cluster share: for the local manager.                Shell.
 
 The file is JSON with a checksum, replaced as a whole and synced, under a lock in a file beside it; so exchanges happen
-one after the other.  A damaged file is an error: a registry that was silently empty would promote anybody.
+one after the other.  A damaged file is an error: a registry that was silently empty would promote anybody.  Which
+processes have ended is known for certain (`living.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ha.environment import Exchanged
+from ha.living import Living
 from ha.membership import HaState
 from ha.registry_worker import RegistryError, Store, merged
 from ha.state_file import FileDirectory
@@ -52,8 +54,10 @@ def _checksum(brokers: dict[str, Any]) -> str:
 class FileRegistry(Store):
     """The manager may read it, too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, id: str) -> None:
+        """`id`: of this broker.  Raises OSError."""
         self._path = path
+        self._living = Living(path.with_name(path.name + ".alive"), id)
         self._directory = FileDirectory(path.parent)
         self._unsure = False
         """Has our last write failed?  Then what can be read may not be on the disk."""
@@ -62,7 +66,7 @@ class FileRegistry(Store):
         """Raises RegistryError and OSError."""
         if state is None:
             # Whoever only reads needs no lock, and does not wait for a process that was stopped while it had it.
-            return Exchanged(tuple(self._read().values()))
+            return self._end(self._read())
         with self._locked(time.monotonic() + timeout):
             states = self._read()
             new = merged(states.get(state.id), state)
@@ -71,7 +75,10 @@ class FileRegistry(Store):
                 self._unsure = True
                 self._write(states)
                 self._unsure = False
-            return Exchanged(tuple(states.values()))
+            return self._end(states)
+
+    def _end(self, states: Mapping[str, HaState]) -> Exchanged:
+        return Exchanged(tuple(states.values()), gone=self._living.gone(states))
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[None]:

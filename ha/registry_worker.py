@@ -42,12 +42,12 @@ class Store(Protocol):
 
 
 def merged(old: HaState | None, new: HaState) -> HaState:
-    """An entry never goes back."""
+    """An entry never goes back: not to an older set, and not to one that is not known to be in force."""
     if old is None:
         return new
     epoch, leader = max(old.ballot, new.ballot)
-    in_sync = max(old.in_sync, new.in_sync, key=lambda each: each.key)
-    return replace(new, epoch=epoch, leader=leader, in_sync=in_sync)
+    newer = max(old, new, key=lambda each: (each.in_sync.key, not each.replaced))
+    return replace(new, epoch=epoch, leader=leader, in_sync=newer.in_sync, replaced=newer.replaced)
 
 
 def newest(states: Iterable[HaState]) -> tuple[HaState, ...]:

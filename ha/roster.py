@@ -10,9 +10,10 @@ record, and large enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from ha.claims import Claim
 from ha.environment import Json
 from ha.lag import Lags
 from ha.membership import InSync, Member
@@ -58,16 +59,16 @@ class Roster:
 
     # ---- the first set of our epoch -------------------------------------------------------------------------------
 
-    def begin(self, positions: Mapping[str, int], base: int) -> None:
-        """`positions`: how far the expected ones hold everything, as they have said when they were asked; `base`: our
-        own position."""
+    def begin(self, claim: Claim, base: int) -> None:
+        """`base`: our own position."""
         now = self._node.env.now()
         for member in self.expected.values():
             # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.  And a
             # position of an epoch that is not in our log is higher than the end of what we have in common.
-            position = positions.get(member.id, 0)
+            position = claim.positions.get(member.id, 0)
             acked = min(position, base) if epoch_of(position) in self._node.lineage else 0
             self.counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
+        self.record.holders = claim.holders
         # It is persisted already, and others may hear of it: it holds nobody who was not whole in the set before.
         self.record.want(Change("the first set of a new primary", lambda in_sync: in_sync, self._first))
 

@@ -19,7 +19,7 @@ and `Brokers.changed` run as shipped.
 **The network**: an answer that comes late is one that was lost or one that was read earlier, so only claims and
 acknowledgements are kept on the wire.  A claim may arrive at any time, twice or never, also after a restart; its
 answer may be lost.  A backup's acknowledgement may arrive after it has left.  Any broker may be silent when it is
-asked.
+asked, or its host may refuse the connection.
 
 **What has to hold** (`judge.py`): P1, P2, votes and sets that never go back, one leader for each ballot.
 

@@ -36,6 +36,7 @@ from tests.model.state import (
     PeerState,
     ha_state,
     in_sync,
+    letters,
     member,
     saved_code,
     set_code,
@@ -225,7 +226,7 @@ class Host:
         node.candidacy = Nothing()
         node.candidacy.recent = lambda: None
         self.backup = node.role
-        self.primary = Primary(node, ())
+        self.primary = Primary(node, Claim(0, InSync(), ()))
         self.links: dict[str, ModelLink] = {}
 
     # ---- load -----------------------------------------------------------------------------------------------------
@@ -288,6 +289,7 @@ class Host:
 
     def _load_recorder(self, roster: Roster, lead: Lead, peers: dict[str, Peer]) -> None:
         recorder: Recorder = roster.record
+        recorder.holders = tuple(member(id) for id in lead.holders)
         if lead.change is not None:
             kind, whom, code = lead.change
             recorder._busy, recorder._change, recorder._in_sync = (
@@ -346,6 +348,8 @@ class Host:
             queue=tuple(_queued(recorder, roster, numbers)),
             change=change,
             exchange=self._save_exchange(old),
+            # Without a registry they are never looked at.
+            holders=letters(recorder.holders) if self.settings.registry else "",
         )
 
     def _save_exchange(self, old: Lead | None) -> Exchange | None:

@@ -37,6 +37,10 @@ def leading(cluster: Cluster, world: World, i: int, broker: Broker, lead: Lead) 
         yield from _change_members(cluster, world, i)
     if lead.exchange is not None:
         yield from _recording(cluster, world, i, lead.exchange)
+    elif world.left.looks and lead.change is None and (entry := world.registry[i]) is not None and entry[3]:
+        # As one step: neither a ballot nor a set changes.
+        registry = (*world.registry[:i], (*entry[:3], ""), *world.registry[i + 1 :])
+        yield ("records that its set is in force", name), spend(world._replace(registry=registry), looks=1)
 
 
 def _publish(cluster: Cluster, world: World, i: int) -> World:
@@ -96,7 +100,7 @@ def _change_members(cluster: Cluster, world: World, i: int) -> Iterator[Step]:
 
             def change(host: Host, action: str = action, other: str = other) -> None:
                 try:
-                    Brokers(host.node).request({"action": action, "address": other}, "", lambda answer: None)
+                    Brokers(host.node)._change(action, other, lambda answer: None)
                 except LinkError:
                     pass
 

@@ -66,9 +66,24 @@ def promoted_without_own_vote() -> AbstractContextManager[None]:
     return patched(Promoter, _claimed=claimed)
 
 
-def listed_and_silent_ignored() -> AbstractContextManager[None]:
+def replaced_ignored() -> AbstractContextManager[None]:
     """With a registry only the members of the set on record are asked whether they hold more.  (It was so once.)"""
-    return patched(promotion, _listed_and_silent=lambda case: [])
+    return patched(promotion.Record, replaced=lambda self, newest: ())
+
+
+def settled_at_once() -> AbstractContextManager[None]:
+    """Registry: a claim is written without the holders that the set on record replaces."""
+
+    def exchange(self: Any, state: Any, done: Any) -> None:
+        old(self, state and replace(state, replaced=()), done)
+
+    old = Promoter._exchange
+    return patched(Promoter, _exchange=exchange)
+
+
+def refusal_is_death() -> AbstractContextManager[None]:
+    """A broker whose host refuses a connection is taken for dead.  (It was so once.)"""
+    return patched(promotion._Case, may_live=lambda self, member: False)
 
 
 def confirm_below_majority() -> AbstractContextManager[None]:
@@ -147,6 +162,7 @@ SMALL = Left(publishes=1, claims=1)
 SHRINK = Left(publishes=1, claims=1, losses=1)
 TWO = Left(publishes=1, claims=2)
 CRASH = Left(publishes=1, claims=1, crashes=1, losses=1)
+TWICE = Left(publishes=1, claims=2, crashes=1, losses=1)
 VOTED = (
     "claims epoch 2 c having heard b",
     "grants b c's claim",
@@ -155,6 +171,7 @@ VOTED = (
     "restart b",
     "connects to b a",
 )
+DROPPED = ("publish at a", "applies b message", "hears a b", "gives up a b", "the registry takes the entry of a")
 REMOVED = ("publish at a", "applies c message", "hears a c", "gives up a b")
 
 MISTAKES: Mapping[str, Mistake] = {
@@ -169,6 +186,8 @@ MISTAKES: Mapping[str, Mistake] = {
     "forget-removed": Mistake(forget_removed, Bounds(CRASH, prefix=REMOVED)),
     "confirm-before-record": Mistake(confirm_before_record, Bounds(SHRINK, 2, "registry")),
     "listed-unaware": Mistake(listed_unaware, Bounds(SHRINK, 2, "registry")),
-    "listed-and-silent-ignored": Mistake(listed_and_silent_ignored, Bounds(CRASH, 2, "registry")),
+    "replaced-ignored": Mistake(replaced_ignored, Bounds(CRASH, 2, "registry")),
+    "settled-at-once": Mistake(settled_at_once, Bounds(TWICE, 2, "registry", prefix=DROPPED)),
+    "refusal-is-death": Mistake(refusal_is_death, Bounds(CRASH, 2, "registry")),
     "read-before-write": Mistake(read_before_write, Bounds(SHRINK, 2, "registry")),
 }

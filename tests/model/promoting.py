@@ -20,6 +20,7 @@ from tests.model.state import (
     Saved,
     World,
     in_sync,
+    letters,
     member,
     request_code,
     request_of,
@@ -44,21 +45,28 @@ def promoting(cluster: Cluster, world: World, i: int, broker: Broker) -> Iterato
 def _decide(
     cluster: Cluster, world: World, i: int, broker: Broker, record: tuple[Saved | None, ...] | None
 ) -> Iterator[Step]:
-    """It asks the others, of whom any may be silent, decides, votes for itself and sends its claim."""
+    """It asks the others, decides, votes for itself and sends its claim.  Any may be silent, and the host of any may
+    refuse the connection though the broker lives."""
     others = [j for j in range(len(cluster.names)) if j != i]
-    for heard in product((True, False), repeat=len(others)):
-        reached = [j for j, yes in zip(others, heard, strict=True) if yes]
+    for ends in product((Outcome.ANSWERED, Outcome.SILENT, Outcome.REFUSED), repeat=len(others)):
+        found = dict(zip(others, ends, strict=True))
+        reached = [j for j in others if found[j] is Outcome.ANSWERED]
+        refusing = [j for j in others if found[j] is Outcome.REFUSED]
+        if any(not world.brokers[j].up for j in reached):
+            continue
         if any(_would_learn(world.brokers[j], broker) for j in reached):
             continue  # the question deposes it: that is a step of its own, which comes first
         key: tuple[object, ...] = ("decide", i, broker.saved, broker.state, broker.whole, broker.position, record)
-        key += tuple((j, shown(world.brokers[j])) for j in reached)
+        key += tuple((j, shown(world.brokers[j])) for j in reached), *refusing
         if key not in cluster.memory:
-            cluster.memory[key] = _ask(cluster, world, i, broker, record, reached)
-        found = cluster.memory[key]
-        if found is not None:
-            saved, disk, attempt, request = found
+            cluster.memory[key] = _ask(cluster, world, i, broker, record, reached, refusing)
+        claimed = cluster.memory[key]
+        if claimed is not None:
+            saved, disk, attempt, request = claimed
             after = put(world, i, broker._replace(saved=saved, disk=disk, attempt=attempt, link=None))
             what = "having heard " + ("".join(cluster.names[j] for j in reached) or "nobody")
+            if refusing:
+                what += ", refused by " + "".join(cluster.names[j] for j in refusing)
             label = ("claims epoch", str(saved[0]), cluster.names[i], what)
             yield label, spend(after._replace(claims=tuple(sorted({*world.claims, request}))), claims=1)
 
@@ -68,13 +76,22 @@ def _would_learn(other: Broker, asking: Broker) -> bool:
 
 
 def _ask(
-    cluster: Cluster, world: World, i: int, broker: Broker, record: tuple[Saved | None, ...] | None, reached: list[int]
+    cluster: Cluster,
+    world: World,
+    i: int,
+    broker: Broker,
+    record: tuple[Saved | None, ...] | None,
+    reached: list[int],
+    refusing: list[int],
 ) -> tuple[Any, ...] | None:
     """None when it is refused."""
     host = cluster.hosts[i]
     readings = {name.upper(): Answer(Outcome.SILENT) for name in cluster.names}
     for j in reached:
-        readings[cluster.names[j].upper()] = _answer(cluster, j, world.brokers[j])
+        view = view_of(cluster, j, world.brokers[j])
+        readings[cluster.names[j].upper()] = Answer(Outcome.ANSWERED, view.to_json())
+    for j in refusing:
+        readings[cluster.names[j].upper()] = Answer(Outcome.REFUSED)
     node = host.load(broker._replace(attempt=None, link=None))
     promoter = host.promoter(readings)
     if record is not None:
@@ -83,15 +100,14 @@ def _ask(
     claim, request = promoter.claim, host.request()
     if claim is None or request is None:
         return None
-    asked = tuple(sorted((address, outcome.value) for address, outcome in promoter._survey.outcomes.items()))
+    # In the second step it makes no difference whether a broker was silent or its host has refused.
+    outcomes = {address: end.value for address, end in promoter._survey.outcomes.items()}
+    silent = dict.fromkeys((Outcome.SILENT.value, Outcome.REFUSED.value), Outcome.SILENT.value)
+    asked = tuple(sorted((address, silent.get(end, end)) for address, end in outcomes.items()))
     exchange = next((Exchange(saved_code(state), "asked") for state, _ in host.env.exchanged if state), None)
     attempt = Attempt(None, _claim_code(claim), asked, "", exchange)
     targets = "".join(sorted(address for address, _ in host.env.claims))
     return saved_code(node.persisted), saved_code(host.env.disk), attempt, (*request_code(request), targets)
-
-
-def _answer(cluster: Cluster, j: int, broker: Broker) -> Answer:
-    return Answer(Outcome.ANSWERED, view_of(cluster, j, broker).to_json()) if broker.up else Answer(Outcome.REFUSED)
 
 
 def _claiming(cluster: Cluster, world: World, i: int, broker: Broker, attempt: Attempt) -> Iterator[Step]:
@@ -109,10 +125,10 @@ def _claiming(cluster: Cluster, world: World, i: int, broker: Broker, attempt: A
 def _finish(
     cluster: Cluster, world: World, i: int, label: Label, denied: str = "", lost: bool = False
 ) -> Iterator[Step]:
-    """With the grants that have come: whoever has not answered by now is silent."""
+    """With the grants that have come.  The hosts of all others refuse: that hinders a claim less than silence does."""
     attempt = world.brokers[i].attempt
     assert attempt is not None and attempt.claim is not None
-    answers = {address: Answer(Outcome.SILENT) for address, _ in attempt.asked}
+    answers = {address: Answer(Outcome.REFUSED) for address, _ in attempt.asked}
     for id in attempt.granted:
         answers[id.upper()] = Answer(Outcome.ANSWERED, {"granted": True, "reason": "", "id": id})
     if denied:
@@ -163,9 +179,11 @@ def _grant(cluster: Cluster, world: World, i: int, j: int, code: tuple[Any, ...]
 
 def _claim_code(claim: Claim) -> tuple[object, ...]:
     members = "".join(member.id for member in claim.members)
-    return claim.epoch, set_code(claim.base), members, claim.whole, tuple(sorted(claim.positions.items()))
+    positions = tuple(sorted(claim.positions.items()))
+    return claim.epoch, set_code(claim.base), members, claim.whole, positions, letters(claim.holders)
 
 
 def _claim_of(code: tuple[Any, ...]) -> Claim:
-    epoch, base, members, whole, positions = code
-    return Claim(epoch, in_sync(base), tuple(member(id) for id in members), whole, dict(positions))
+    epoch, base, members, whole, positions, holders = code
+    found = tuple(member(id) for id in members), whole, dict(positions), tuple(member(id) for id in holders)
+    return Claim(epoch, in_sync(base), *found)

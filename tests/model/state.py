@@ -6,6 +6,7 @@ letters, a set of messages a number with one bit for each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,11 +16,11 @@ from ha.status import State
 
 Set = tuple[int, str, int, str, str]
 """Epoch, leader, version, members, addresses of the brokers (empty: those of the configuration)."""
-Saved = tuple[int, str, Set]
-"""Epoch and leader of the vote, and the set: what `HaState` keeps on disk."""
+Saved = tuple[int, str, Set, str]
+"""Epoch and leader of the vote, the set, and (in a registry) whom it replaces: `HaState`."""
 
 NO_SET: Set = (0, "", 0, "", "")
-EMPTY: Saved = (0, "", NO_SET)
+EMPTY: Saved = (0, "", NO_SET, "")
 
 
 class Link(NamedTuple):
@@ -82,6 +83,7 @@ class Lead(NamedTuple):
     change: tuple[str, str, Set] | None = None
     """The change that is being recorded, and its set."""
     exchange: Exchange | None = None
+    holders: str = ""
 
 
 class Attempt(NamedTuple):
@@ -90,7 +92,7 @@ class Attempt(NamedTuple):
     record: tuple[Saved | None, ...] | None
     """The registry as it was read first."""
     claim: tuple[object, ...] | None = None
-    """Epoch, base, members, whole, positions; None: the others have not been asked yet."""
+    """Epoch, base, members, whole, positions, holders; None: the others have not been asked yet."""
     asked: tuple[tuple[str, str], ...] = ()
     """What became of the question, by address."""
     granted: str = ""
@@ -124,6 +126,8 @@ class Left(NamedTuple):
     members: int = 0
     """Members added or removed."""
     demotes: int = 0
+    looks: int = 0
+    """Primaries that record that their set is in force (`Recorder.watch`)."""
 
 
 class Seen(NamedTuple):
@@ -167,17 +171,21 @@ def in_sync(code: Set) -> InSync:
 
 
 def set_code(found: InSync) -> Set:
-    members = "".join(member.id for member in found.members)
+    members = letters(found.members)
     return found.epoch, found.leader, found.version, members, "".join(found.brokers)
 
 
 @lru_cache(1 << 16)
 def ha_state(id: str, saved: Saved) -> HaState:
-    return HaState(id, saved[0], saved[1], in_sync(saved[2]))
+    return HaState(id, saved[0], saved[1], in_sync(saved[2]), tuple(member(other) for other in saved[3]))
 
 
 def saved_code(found: HaState) -> Saved:
-    return found.epoch, found.leader, set_code(found.in_sync)
+    return found.epoch, found.leader, set_code(found.in_sync), letters(found.replaced)
+
+
+def letters(members: Iterable[Member]) -> str:
+    return "".join(sorted({member.id for member in members}))
 
 
 def states_of(entries: tuple[Saved | None, ...]) -> tuple[HaState, ...]:

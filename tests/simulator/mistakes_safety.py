@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ha import promoter, settings
@@ -128,8 +129,8 @@ def ignore_silence() -> AbstractContextManager[None]:
 def expect_everything() -> AbstractContextManager[None]:
     """A new primary takes it that the expected backups hold all that it holds.  (It was so once.)"""
 
-    def begin(self: Roster, positions: Any, base: int) -> None:
-        old(self, dict.fromkeys(self.expected, base), base)
+    def begin(self: Roster, claim: Claim, base: int) -> None:
+        old(self, replace(claim, positions=dict.fromkeys(self.expected, base)), base)
 
     old = Roster.begin
     return patched(Roster, begin=begin)

@@ -65,7 +65,7 @@ MOMENTS = (
     "demote",
 )
 """When a trap springs."""
-REJECTING = ("quorum",)
+REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ha.claims import Claim
 from ha.difference import Origin
-from ha.membership import Member
+from ha.membership import InSync, Member
 from ha.position import make
 from ha.roster import Roster
 
@@ -28,5 +29,5 @@ def test_a_position_counts_only_in_our_own_log(position: int, acked: int) -> Non
     roster._node, roster.counting = node, []
     roster.expected = {"id-c": Member("id-c", "c", "c:5672")}
     roster.record = SimpleNamespace(want=lambda change: None)  # type: ignore[assignment]
-    roster.begin({"id-c": position}, make(1, 0x3C))
+    roster.begin(Claim(2, InSync(), (), positions={"id-c": position}), make(1, 0x3C))
     assert [peer.acked for peer in roster.counting] == [acked]

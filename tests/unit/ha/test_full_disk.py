@@ -121,7 +121,7 @@ def test_a_mark_after_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
 
 def test_a_registry_entry_whose_write_failed_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rename is seen, but the directory was not synced: who looks may not take it for done."""
-    registry = FileRegistry(tmp_path / "registry")
+    registry = FileRegistry(tmp_path / "registry", "id-a")
     state = HaState("id-a", 1, "id-a")
     synced: list[str] = []
 

@@ -259,7 +259,7 @@ def test_a_silent_broker_whose_node_was_fenced_is_dead() -> None:
     entries = (entry("a"), entry("b"))
     seen = survey(a=Outcome.SILENT, c=Outcome.REFUSED)
     assert "a may hold more" in refused_by_registry(restarted, seen, recorded(*entries))
-    gone = Record(entries, registry=True, gone=frozenset({"id-a"}))
+    gone = Record(entries, registry=True, gone=frozenset({"id-a", "id-c"}))
     assert isinstance(by_registry(restarted, seen, gone), Claim)
     answering = survey(view("a"), c=Outcome.REFUSED)
     assert "a (ready" in refused_by_registry(restarted, answering, gone)
@@ -270,6 +270,16 @@ def test_a_silent_broker_whose_node_was_fenced_is_dead() -> None:
     assert [member.name for member in found.members] == ["b"]
 
 
+def test_a_refusal_proves_nothing_where_there_is_a_registry() -> None:
+    """A firewall refuses, and so does a closed port of a broker that lives: a and c may hold all that was confirmed."""
+    restarted, seen = view("b", State.JOINING, whole=False), survey(a=Outcome.REFUSED, c=Outcome.REFUSED)
+    text = refused_by_registry(restarted, seen, recorded(entry("a"), entry("b")))
+    assert "a, c may hold more: a host that refuses a connection may have a living broker" in text
+    fenced = Record((entry("a"), entry("b")), registry=True, gone=frozenset({"id-c"}))
+    assert "and a may hold more: a host" in refused_by_registry(restarted, seen, fenced)
+    assert isinstance(decide(restarted, seen, MANAGER), Claim)
+
+
 def test_a_broker_that_a_recorded_set_lacks_may_hold_more() -> None:
     """a has put {a} on record, and was restarted before the set was in force: b holds what both had confirmed."""
     pair = InSync(1, "id-a", 2, (MEMBERS["a"], MEMBERS["b"]))
@@ -277,14 +287,30 @@ def test_a_broker_that_a_recorded_set_lacks_may_hold_more() -> None:
     restarted = view("a", State.JOINING, 0, False, alone)
     safety = Safety("manager", BROKERS[:2], 2.0)
     silent = Survey.of("id-a", {"b:1": Answer(Outcome.SILENT)})
-    entries = (entry("a", alone), entry("b", pair))
-    refused = decide(restarted, silent, safety, record=recorded(*entries))
-    assert isinstance(refused, Refuse)
-    assert "b:1 may hold more but does not answer" in refused.text
-    fenced = Record(entries, registry=True, gone=frozenset({"id-b"}))
-    assert isinstance(decide(restarted, silent, safety, record=fenced), Claim)
     dead = Survey.of("id-a", {"b:1": Answer(Outcome.REFUSED)})
-    assert isinstance(decide(restarted, dead, safety, record=recorded(*entries)), Claim)
+    unsure = replace(entry("a", alone), replaced=(MEMBERS["b"],))
+    entries = (unsure, entry("b", pair))
+    for seen, why in (silent, "b may hold more but does not answer"), (dead, "b may hold more: a host that refuses"):
+        refused = decide(restarted, seen, safety, record=recorded(*entries))
+        assert isinstance(refused, Refuse)
+        assert why in refused.text
+        fenced = Record(entries, registry=True, gone=frozenset({"id-b"}))
+        assert isinstance(decide(restarted, seen, safety, record=fenced), Claim)
+        # The set is known to be in force, from one entry: b has lacked what was confirmed since.
+        settled = recorded(entry("a", alone), entry("b", pair))
+        assert isinstance(decide(restarted, seen, safety, record=settled), Claim)
+        other = recorded(unsure, replace(entry("b", alone), epoch=2))
+        assert isinstance(decide(restarted, seen, safety, record=other), Claim)
+
+
+def test_a_set_that_the_registry_lacks_replaces_the_one_on_record() -> None:
+    """a has stored the first set of its epoch, and died before it was on record."""
+    first = SET.succeed(2, "id-a", [MEMBERS["a"]])
+    restarted = view("a", State.JOINING, 0, False, first)
+    record = recorded(replace(entry("b"), replaced=(Member("id-d", "d", "d:1"),)))
+    assert [member.name for member in record.replaced(first)] == ["b", "c", "d"]
+    seen = survey(view("c", State.JOINING, whole=False), b=Outcome.REFUSED, d=Outcome.REFUSED)
+    assert "b, d may hold more: a host" in refused_by_registry(restarted, seen, record)
 
 
 def test_an_address_that_has_passed_to_another_broker_is_not_gone() -> None:
@@ -299,7 +325,8 @@ def test_a_set_that_only_the_registry_knows_counts() -> None:
     without = SET.shrink(["id-b"])
     text = refused_by_registry(view("b"), survey(a=Outcome.SILENT, c=Outcome.REFUSED), recorded(entry("a", without)))
     assert "it is not in the in-sync set (a, c), and a may hold more but does not answer" in text
-    found = by_registry(view("b"), survey(a=Outcome.REFUSED, c=Outcome.REFUSED), recorded(entry("a", without)))
+    fenced = Record((entry("a", without), entry("c")), registry=True, gone=frozenset({"id-a", "id-c"}))
+    found = by_registry(view("b"), survey(a=Outcome.REFUSED, c=Outcome.REFUSED), fenced)
     assert isinstance(found, Claim)
     assert (found.base, found.whole) == (without, False)
 

@@ -32,7 +32,7 @@ def state(member: Member, epoch: int, version: int = 0) -> HaState:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> FileRegistry:
-    return FileRegistry(tmp_path / "registry.json")
+    return FileRegistry(tmp_path / "registry.json", A.id)
 
 
 def test_a_file_that_is_not_there_yet_is_an_empty_registry(registry: FileRegistry) -> None:
@@ -41,7 +41,7 @@ def test_a_file_that_is_not_there_yet_is_an_empty_registry(registry: FileRegistr
 
 def test_what_is_written_is_read_by_others(registry: FileRegistry, tmp_path: Path) -> None:
     assert registry.exchange(state(A, 1), 1.0).states == (state(A, 1),)
-    other = FileRegistry(tmp_path / "registry.json")
+    other = FileRegistry(tmp_path / "registry.json", B.id)
     assert set(other.exchange(state(B, 2, 3), 1.0).states) == {state(A, 1), state(B, 2, 3)}
     assert set(registry.exchange(None, 1.0).states) == {state(A, 1), state(B, 2, 3)}
 
@@ -88,7 +88,7 @@ def test_of_many_that_exchange_at_once_each_pair_sees_one_of_the_two(tmp_path: P
     seen: dict[str, set[str]] = {}
 
     def run(member: Member) -> None:
-        states = FileRegistry(tmp_path / "registry.json").exchange(state(member, 1), 10.0).states
+        states = FileRegistry(tmp_path / "registry.json", member.id).exchange(state(member, 1), 10.0).states
         seen[member.id] = {each.id for each in states}
 
     threads = [threading.Thread(target=run, args=[member]) for member in members]
@@ -176,10 +176,13 @@ def test_an_answer_that_comes_too_late_is_dropped_and_the_next_one_is_not() -> N
 # ---- the options
 
 
-def test_options_that_fit() -> None:
-    assert registry_store(HaSettings()) is None
-    assert isinstance(registry_store(HaSettings(ha_registry="pacemaker")), PacemakerRegistry)
-    assert isinstance(registry_store(HaSettings(ha_registry="file", ha_registry_file=Path("/r"))), FileRegistry)
+def test_options_that_fit(tmp_path: Path) -> None:
+    assert registry_store(HaSettings(), A.id) is None
+    assert isinstance(registry_store(HaSettings(ha_registry="pacemaker"), A.id), PacemakerRegistry)
+    options = HaSettings(ha_registry="file", ha_registry_file=tmp_path / "r")
+    assert isinstance(registry_store(options, A.id), FileRegistry)
+    with pytest.raises(ConfigError, match=r"option ha-registry-file: .* cannot be used"):
+        registry_store(HaSettings(ha_registry="file", ha_registry_file=tmp_path / "not mounted" / "r"), A.id)
 
 
 @pytest.mark.parametrize(
