@@ -1,5 +1,5 @@
 """Which unit test executes which function, and how long it takes: measured once for each file of tests, and again when
-it, its helpers or the code have changed."""
+it or its helpers have changed.  (When the code has changed: `--again`.)"""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def record(path: str) -> Calls:
     return recorder.calls
 
 
-def calls(say: Any = print) -> Calls:
-    """Of all files of tests, from the cache where that is fresh."""
-    cached: dict[str, Any] = json.loads(CACHE.read_text()) if CACHE.exists() else {}
+def calls(again: bool = False, say: Any = print) -> Calls:
+    """Of all files of tests, from the cache where that is fresh; `again`: never from there."""
+    cached: dict[str, Any] = json.loads(CACHE.read_text()) if CACHE.exists() and not again else {}
     fresh: dict[str, Any] = {}
     for path in sorted((ROOT / TESTS).glob("test_*.py")):
         name = str(path.relative_to(ROOT))
@@ -80,8 +80,7 @@ def calls(say: Any = print) -> Calls:
 
 def _digest(path: Path) -> str:
     helpers = [each for each in path.parent.glob("*.py") if not each.name.startswith("test_")]
-    code = sorted((ROOT / CODE).rglob("*.py"))
-    return hashlib.sha256(b"".join(each.read_bytes() for each in [path, *sorted(helpers), *code])).hexdigest()
+    return hashlib.sha256(b"".join(each.read_bytes() for each in [path, *sorted(helpers)])).hexdigest()
 
 
 def stages(path: str, function: str, known: Calls, seconds: float = 30.0) -> list[list[str]]:

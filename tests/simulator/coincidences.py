@@ -6,7 +6,7 @@ and a rule that only they need would go untested.
     forgotten-grant     a broker that has granted a claim is restarted at once, and then sees the old primary only
     forgotten-set       a broker that knows that another was removed is restarted while the primary is cut off, and that
                         other one is promoted with its help
-    half-a-difference   the primary goes on without its backups for a moment, one of them comes back, is still taking over
+    half-a-difference   the primary goes on without its backups for a moment, one of them comes back, is taking over
                         the difference when the primary dies, and is promoted
     race                two are promoted, and the vote of the first goes to the second before its own claim has been
                         answered by everybody
