@@ -83,15 +83,19 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(b"".join(each.read_bytes() for each in [path, *sorted(helpers)])).hexdigest()
 
 
-def stages(path: str, function: str, known: Calls, seconds: float = 30.0) -> list[list[str]]:
+def stages(path: str, function: str, known: Calls, seconds: float = 12.0) -> list[list[str]]:
     """The tests that execute this function (or, for a default of a class, anything of that class): first those of the
-    two files that execute little else, then others, the quickest first, as many as fit into the `seconds`."""
+    two files that execute little else, then others, the quickest first, as many as fit into the `seconds`.
+
+    What a dataclass generates is not seen to be executed: for a default all tests of the two files are taken."""
     wanted = f"{path}:{function}"
     found = {test: each for test, each in known.items() if _executes(each[1], wanted)}
     if not found:  # a class without functions of its own
         found = {test: each for test, each in known.items() if any(name.startswith(f"{path}:") for name in each[1])}
     files = {_file(test): len(names) for test, (_, names) in sorted(found.items(), key=lambda item: -len(item[1][1]))}
     near = sorted(files, key=lambda file: files[file])[:2]
+    if not any(wanted in names for _, names in found.values()):
+        found |= {test: each for test, each in known.items() if _file(test) in near}
     ordered = sorted(found, key=lambda test: found[test][0])
     totals = dict(zip(ordered, accumulate(found[test][0] for test in ordered), strict=True))
     close = [test for test in ordered if _file(test) in near]

@@ -16,7 +16,7 @@ from tests.mutants.finder import ROOT
 from tests.mutants.operators import Mutant
 
 FILE = ROOT / "build" / "mutants" / "verdicts.jsonl"
-EVERYTHING = ("ha", "tests/unit/ha", "tests/simulator")
+EVERYTHING = ("ha", "tests/unit/ha", "tests/simulator", "tests/mutants")
 Verdict = tuple[str, str]
 """Who has noticed the mutant (empty: it survives), and the digest of what the verdict rests on."""
 
