@@ -21,7 +21,7 @@ from tests.mutants.verdicts import Verdicts
 
 KNOWN = Path(__file__).parent / "equivalent.yaml"
 SURVIVED = ""
-SPARE_SECONDS = 60.0
+SPARE_SECONDS = 15.0
 """Processor time of a mutant, beside three times that of its tests and seeds."""
 SEED_SECONDS = 0.4
 

@@ -95,6 +95,14 @@ class TestWhatThePrimaryRemovesWaits:
         client.send(Basic.Reject(1, requeue=False))
         assert confirms(client.turn()) == []
 
+    def test_given_back(self, engine: CutOff, client: MemoryClient, queue: Queue) -> None:
+        client.channel.consume(queue, "c", False)
+        client.publish(b"m", "a")
+        client.turn()
+        client.send(Basic.Reject(1, requeue=True))
+        assert confirms(client.turn()) == []
+        assert all_confirmed_when_safe(engine, client, 1)
+
     def test_dead_letter(self, engine: CutOff, client: MemoryClient, queue: Queue) -> None:
         queue.dead_letter = lambda *_: None
         self.test_rejected(engine, client, queue)
