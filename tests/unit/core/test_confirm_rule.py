@@ -434,6 +434,8 @@ class TestCallsThatWait:
             engine.advance_safe(safe)
             engine.end_turn()
             assert called == expected
+        engine.advance_safe(position - 1)
+        assert engine.safe == position, "it never goes back"
         engine.when_safe(position, called.append)
         assert called == [True, True], "it is safe already"
 
