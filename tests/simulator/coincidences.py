@@ -107,11 +107,11 @@ class Coincidences:
         if (cast := self._cast(fields)) is None:
             return
         primary, back, others = cast
-        for other in others:
-            self._do("cut", **{"from": primary.name, "to": other.name, "both": True, "for": fields["for"]})
+        for each in others:
+            self._do("cut", **{"from": primary.name, "to": each.name, "both": True, "for": fields["for"]})
         # It gives its link up, and is back before a manager would promote another one.
-        for ways in ({"from": primary.name, "to": back.name}, {"from": back.name, "to": primary.name}):
-            self._do("linger", **ways, **{"for": fields["for"]})
+        for one, other in ((primary, back), (back, primary)):
+            self._do("linger", **{"from": one.name, "to": other.name, "for": fields["for"]})
         self._do("slow", **{"from": primary.name, "to": back.name, "delay": 0.003, "for": fields["for"]})
         crash = {"do": "crash", "who": primary.name, "power": False, "for": fields["for"]}
         self._trap("catchup_begin", back, crash, fields["cut"])

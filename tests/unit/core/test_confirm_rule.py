@@ -442,7 +442,11 @@ class TestCallsThatWait:
     def test_each_is_called_in_its_turn(self, engine: CutOff, queue: Queue) -> None:
         called: list[int] = []
         for number in range(3):
-            engine.when_safe(engine.log_config(b"x"), lambda safe, number=number: called.append(number))
+
+            def call(safe: bool, number: int = number) -> None:
+                called.append(number)
+
+            engine.when_safe(engine.log_config(b"x"), call)
         engine.advance_safe(engine.position - 1)
         engine.end_turn()
         assert called == [0, 1]

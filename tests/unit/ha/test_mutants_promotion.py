@@ -111,7 +111,7 @@ def test_an_address_that_a_living_broker_has_had_stays_silent() -> None:
 
 # ---- fresh, or not -----------------------------------------------------------------------------------------------
 
-NEW = {"in_sync": InSync(), "epoch": 0, "leader": "", "state": State.JOINING, "whole": False}
+NEW: dict[str, Any] = {"in_sync": InSync(), "epoch": 0, "leader": "", "state": State.JOINING, "whole": False}
 
 
 def test_a_set_that_the_manager_knows_is_no_fresh_cluster() -> None:
@@ -211,7 +211,7 @@ FIVE_BROKERS = tuple(member.address for member in FIVE)
 
 @pytest.mark.parametrize(("silent", "refused"), [("a", False), ("ac", False), ("acd", True), ("acde", True)])
 def test_the_silent_must_not_be_so_many_that_the_others_are_no_majority(silent: str, refused: bool) -> None:
-    outcomes = {name: SILENT if name in silent else REFUSED for name in "acde"}
+    outcomes: Any = {name: SILENT if name in silent else REFUSED for name in "acde"}
     me, seen = view(B, in_sync=FIVE_SET), survey(**outcomes)
     if refused:
         text = refusal(me, seen, "manager", FIVE_BROKERS)

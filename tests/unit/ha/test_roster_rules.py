@@ -27,7 +27,7 @@ class Engine:
     """A log of sets."""
 
     def __init__(self) -> None:
-        self.position = make(2, 10)
+        self.position: int = make(2, 10)
         self.log: list[Membership] = []
         self.flushed = 0
 
