@@ -119,7 +119,7 @@ class Recorder:
             self._node.env.exchange(None, self._node.settings.registry_timeout, self._watched)
 
     def _next(self) -> None:
-        while self._queue and not self._busy and not self._stopped:
+        while self._queue and not self._busy:
             change = self._queue.popleft()
             in_sync = change.make(self._node.persisted.in_sync)
             if in_sync is None:

@@ -137,7 +137,7 @@ class Roster:
     def remove(self, peers: Iterable[Peer]) -> None:
         """Go on without them, as soon as the smaller set is in force."""
         begun = bool(self._leaving)
-        self._leaving += [peer for peer in peers if peer not in self._leaving]
+        self._leaving += peers
         if not begun:
             names = ", ".join(str(peer.member) for peer in self._leaving)
             self.record.want(Change(f"{names} is dropped", self._smaller, self._removed))

@@ -1,6 +1,6 @@
 """Makes small mistakes in the code, one at a time, and says which of them no test notices.
 
-python -m tests.mutants                                   the modules that decide what is safe
+python -m tests.mutants                                   the modules that are reviewed (scope.py)
 python -m tests.mutants ha/claims.py:grant --seeds 0      one function, unit tests only
 python -m tests.mutants core                              the edits of the Cython core
 """
@@ -17,9 +17,8 @@ from tests.mutants import core
 from tests.mutants.calls import calls
 from tests.mutants.campaign import KNOWN, Result, Target, campaign, chosen, known, write
 from tests.mutants.judges import Plan, prepare
-
-SAFE = ("claims", "promotion", "safety", "membership", "roster")
-"""Modules of `ha` that are tried by default."""
+from tests.mutants.scope import REVIEWED, said
+from tests.mutants.verdicts import Verdicts
 
 
 def main() -> int:
@@ -28,7 +27,7 @@ def main() -> int:
     if options.only == ["core"]:
         return core.main(options.match)
     prepare()
-    targets = [Target.of(text) for text in options.only or [f"ha/{name}.py" for name in SAFE]]
+    targets = [Target.of(text) for text in options.only or [f"ha/{name}.py" for name in REVIEWED]]
     work = [mutant for mutant in chosen(targets) if options.match in mutant.name]
     whole = {target.path for target in targets if not (target.function or target.line or options.match)}
     if options.sample:
@@ -37,9 +36,15 @@ def main() -> int:
         print("\n".join(f"{mutant.line}\t{mutant.name}" for mutant in work))
         return 0
     plan = Plan([options.tests] if options.tests else (), options.seeds)
-    result = campaign(work, plan, {} if options.tests else calls(), options.jobs, known(options.known), whole)
+    verdicts = None if options.tests else Verdicts(seeds=options.seeds)
+    if verdicts and options.again:
+        verdicts.forget()
+    tests = {} if options.tests else calls(options.again)
+    result = campaign(work, plan, tests, options.jobs, known(options.known), whole, verdicts)
     if options.json:
         write(result, options.json)
+    if not options.only:
+        print(said())
     return _report(result)
 
 
@@ -68,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="of the simulator, for each mode")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to a file")
+    parser.add_argument("--again", action="store_true", help="try also what an earlier campaign has tried")
     parser.add_argument("--list", action="store_true", help="print the mutants and make none")
     return parser
 

@@ -1,5 +1,5 @@
 """Which unit test executes which function, and how long it takes: measured once for each file of tests, and again when
-it, its helpers or the code have changed."""
+it or its helpers have changed.  (When the code has changed: `--again`.)"""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def record(path: str) -> Calls:
     return recorder.calls
 
 
-def calls(say: Any = print) -> Calls:
-    """Of all files of tests, from the cache where that is fresh."""
-    cached: dict[str, Any] = json.loads(CACHE.read_text()) if CACHE.exists() else {}
+def calls(again: bool = False, say: Any = print) -> Calls:
+    """Of all files of tests, from the cache where that is fresh; `again`: never from there."""
+    cached: dict[str, Any] = json.loads(CACHE.read_text()) if CACHE.exists() and not again else {}
     fresh: dict[str, Any] = {}
     for path in sorted((ROOT / TESTS).glob("test_*.py")):
         name = str(path.relative_to(ROOT))
@@ -80,19 +80,22 @@ def calls(say: Any = print) -> Calls:
 
 def _digest(path: Path) -> str:
     helpers = [each for each in path.parent.glob("*.py") if not each.name.startswith("test_")]
-    code = sorted((ROOT / CODE).rglob("*.py"))
-    return hashlib.sha256(b"".join(each.read_bytes() for each in [path, *sorted(helpers), *code])).hexdigest()
+    return hashlib.sha256(b"".join(each.read_bytes() for each in [path, *sorted(helpers)])).hexdigest()
 
 
-def stages(path: str, function: str, known: Calls, seconds: float = 30.0) -> list[list[str]]:
+def stages(path: str, function: str, known: Calls, seconds: float = 12.0) -> list[list[str]]:
     """The tests that execute this function (or, for a default of a class, anything of that class): first those of the
-    two files that execute little else, then others, the quickest first, as many as fit into the `seconds`."""
+    two files that execute little else, then others, the quickest first, as many as fit into the `seconds`.
+
+    What a dataclass generates is not seen to be executed: for a default all tests of the two files are taken."""
     wanted = f"{path}:{function}"
     found = {test: each for test, each in known.items() if _executes(each[1], wanted)}
     if not found:  # a class without functions of its own
         found = {test: each for test, each in known.items() if any(name.startswith(f"{path}:") for name in each[1])}
     files = {_file(test): len(names) for test, (_, names) in sorted(found.items(), key=lambda item: -len(item[1][1]))}
     near = sorted(files, key=lambda file: files[file])[:2]
+    if not any(wanted in names for _, names in found.values()):
+        found |= {test: each for test, each in known.items() if _file(test) in near}
     ordered = sorted(found, key=lambda test: found[test][0])
     totals = dict(zip(ordered, accumulate(found[test][0] for test in ordered), strict=True))
     close = [test for test in ordered if _file(test) in near]

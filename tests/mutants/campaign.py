@@ -17,10 +17,11 @@ from tests.mutants.finder import ROOT
 from tests.mutants.judges import Plan, judge
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.processes import Child, start, wait
+from tests.mutants.verdicts import Verdicts
 
 KNOWN = Path(__file__).parent / "equivalent.yaml"
 SURVIVED = ""
-SPARE_SECONDS = 60.0
+SPARE_SECONDS = 15.0
 """Processor time of a mutant, beside three times that of its tests and seeds."""
 SEED_SECONDS = 0.4
 
@@ -67,6 +68,16 @@ class Result:
     """Mutant -> PATH:LINE."""
     seconds: float = 0.0
 
+    def add(self, mutant: Mutant, who: str, reasons: Mapping[str, str]) -> None:
+        self.lines[mutant.name] = f"{mutant.path}:{mutant.line}"
+        if who != SURVIVED:
+            self.killed[mutant.name] = who
+            return
+        reason = self.survived[mutant.name] = reasons.get(mutant.name, "")
+        if not reason:
+            sys.stderr.write("\r" + " " * 78)
+            print(f"\rSURVIVES {mutant.path}:{mutant.line} {mutant.name.partition(':')[2]}", flush=True)
+
     @property
     def open(self) -> list[str]:
         """Survivors without a reason."""
@@ -99,19 +110,25 @@ def known(path: Path = KNOWN) -> dict[str, str]:
 
 
 def campaign(
-    work: Sequence[Mutant], plan: Plan, calls: Calls, jobs: int, reasons: Mapping[str, str], whole: Iterable[str] = ()
+    work: Sequence[Mutant],
+    plan: Plan,
+    calls: Calls,
+    jobs: int,
+    reasons: Mapping[str, str],
+    whole: Iterable[str] = (),
+    verdicts: Verdicts | None = None,
 ) -> Result:
-    """`whole`: files of which every mutant is among the `work`, so that a reason for any other is stale."""
+    """`whole`: files of which every mutant is among the `work`, so that a reason for any other is stale.
+    `verdicts`: of earlier campaigns; what is in them is not tried again."""
     result, began = Result(), time.monotonic()
-    for mutant, who in _judged(work, plan, calls, jobs):
-        result.lines[mutant.name] = f"{mutant.path}:{mutant.line}"
-        if who == SURVIVED:
-            result.survived[mutant.name] = reasons.get(mutant.name, "")
-            sys.stderr.write("\r" + " " * 78)
-            print(f"\rSURVIVES {mutant.path}:{mutant.line} {mutant.name.partition(':')[2]}", flush=True)
-        else:
-            result.killed[mutant.name] = who
-        _progress(result, len(work), time.monotonic() - began)
+    before = {mutant: who for mutant in work if verdicts and (who := verdicts.of(mutant)) is not None}
+    for mutant, who in before.items():
+        result.add(mutant, who, reasons)
+    for mutant, who in _judged([mutant for mutant in work if mutant not in before], plan, calls, jobs):
+        result.add(mutant, who, reasons)
+        if verdicts:
+            verdicts.keep(mutant, who)
+        _progress(result, len(before), len(work), time.monotonic() - began)
     sys.stderr.write("\n")
     names = {mutant.name for mutant in work}
     gone = [name for name in reasons if name.partition(":")[0] in set(whole) and name not in names]
@@ -143,10 +160,11 @@ def _start(mutant: Mutant, plan: Plan, calls: Calls) -> Child:
     return start(SPARE_SECONDS + 3 * seconds, None, judge, mutant, Plan(tests, plan.seeds, plan.modes))
 
 
-def _progress(result: Result, total: int, seconds: float) -> None:
+def _progress(result: Result, before: int, total: int, seconds: float) -> None:
     done = len(result.killed) + len(result.survived)
-    left = (total - done) * seconds / max(done, 1)
-    line = f"{done}/{total} mutants, {len(result.survived)} survive, {done / max(seconds, 1e-6):.2f} a second, "
+    rate = (done - before) / max(seconds, 1e-6)
+    left = (total - done) / rate
+    line = f"{done}/{total} mutants, {len(result.open)} survive, {rate:.2f} a second, "
     sys.stderr.write(f"\r{line}{left:.0f} s left   ")
     sys.stderr.flush()
 

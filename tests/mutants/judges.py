@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,9 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.mutants.finder import install
+from tests.mutants.finder import ROOT, install
 from tests.mutants.operators import Mutant
 
+UNUSED = ("cacheprovider", "xdist", "unraisableexception", "threadexception")
+OPTIONS = [option for name in UNUSED for option in ("-p", f"no:{name}")]
+COMPILED = ROOT / "build" / "mutants" / "compiled"
 QUICK = settings(
     deadline=None,
     derandomize=True,
@@ -68,7 +73,7 @@ def _units(tests: Sequence[str]) -> str:
     files = {test.partition("::")[0] for test in tests}
     # Named one by one they are collected file by file, again and again; so the files are, and the others deselected.
     chosen = Chosen(tests)
-    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--tb=short", *sorted(files)], [first, chosen])
+    code = pytest.main([*OPTIONS, "-q", "-x", "--tb=short", *sorted(files)], [first, chosen])
     return first.failed or (f"pytest: exit code {code}" if code else "")
 
 
@@ -112,5 +117,10 @@ def prepare() -> None:
     import qpidd_py.broker.broker
     import qpidd_py.core  # noqa: F401
 
+    COMPILED.mkdir(parents=True, exist_ok=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*OPTIONS, "-q", "--collect-only", str(COMPILED)])  # nothing is there: imports its plug-ins
+    # Compiled once for all processes, also where Python is told to leave no files behind; the mutated module never is.
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(COMPILED)
     assert not any(name == "ha" or name.startswith("ha.") for name in sys.modules), "ha must be imported later"
     os.environ["CI"] = "1"  # tests that choose at random choose the same every time

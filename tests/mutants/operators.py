@@ -68,8 +68,14 @@ class Mutant:
 class _Change:
     function: str
     line: int
-    what: str
+    old: ast.AST
+    new: ast.AST
     make: Callable[[], None]
+
+    @property
+    def what(self) -> str:
+        """Before any change is made."""
+        return _what(self.old, self.new)
 
 
 def mutants(path: str, source: str) -> list[Mutant]:
@@ -77,9 +83,9 @@ def mutants(path: str, source: str) -> list[Mutant]:
     seen: Counter[str] = Counter()
     found = []
     for number, change in enumerate(_changes(ast.parse(source))):
-        key = f"{change.function}: {change.what}"
-        seen[key] += 1
-        what = change.what if seen[key] == 1 else f"{change.what} #{seen[key]}"
+        what = change.what
+        seen[key := f"{change.function}: {what}"] += 1
+        what += f" #{seen[key]}" if seen[key] > 1 else ""
         found.append(Mutant(path, change.function, change.line, what, number))
     return found
 
@@ -109,7 +115,7 @@ def _inside(node: ast.AST, scope: tuple[str, ...], function: ast.AST | None) -> 
             if isinstance(child, ast.AST) and not _silent(child):
                 put = partial(value.__setitem__, index) if isinstance(value, list) else partial(setattr, node, name)
                 for new in _replacements(child, function):
-                    yield _Change(".".join(scope), _line(child), _what(child, new), partial(put, new))
+                    yield _Change(".".join(scope), _line(child), child, new, partial(put, new))
                 if not isinstance(child, ast.Raise):
                     yield from _inside(child, scope, function)
 

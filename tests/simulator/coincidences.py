@@ -6,6 +6,8 @@ and a rule that only they need would go untested.
     forgotten-grant     a broker that has granted a claim is restarted at once, and then sees the old primary only
     forgotten-set       a broker that knows that another was removed is restarted while the primary is cut off, and that
                         other one is promoted with its help
+    half-a-difference   the primary goes on without its backups for a moment, one of them comes back, is taking over
+                        the difference when the primary dies, and is promoted
     race                two are promoted, and the vote of the first goes to the second before its own claim has been
                         answered by everybody
 """
@@ -40,6 +42,10 @@ def planned(rng: Random, names: str) -> dict[str, Callable[[float], Action]]:
     return {
         "forgotten-grant": action("forgotten-grant", **{"for": seconds(1.0, 2.5), "cut": seconds(0.002, 0.02)}),
         "forgotten-set": action("forgotten-set", **{"for": seconds(1.0, 2.5), "away": seconds(0.6, 1.2)}),
+        "half-a-difference": action(
+            "half-a-difference",
+            **{"for": seconds(1.0, 2.0), "cut": seconds(0.0, 0.015)},
+        ),
         "race": action("race", **{"for": seconds(1.0, 2.5), "second": seconds(0.0, 0.04)}),
     }
 
@@ -53,6 +59,7 @@ class Coincidences:
         self.kinds = {
             "forgotten-grant": self._forgotten_grant,
             "forgotten-set": self._forgotten_set,
+            "half-a-difference": self._half_a_difference,
             "race": self._race,
         }
 
@@ -95,6 +102,23 @@ class Coincidences:
         for other in others:
             self._do("crash", away, who=other.name, power=False, **{"for": 0.05})
         self._do("promote", away + 0.2, who=removed.name)
+
+    def _half_a_difference(self, fields: Fields) -> None:
+        if (cast := self._cast(fields)) is None:
+            return
+        primary, back, others = cast
+        for each in others:
+            self._do("cut", **{"from": primary.name, "to": each.name, "both": True, "for": fields["for"]})
+        # It gives its link up, and is back before a manager would promote another one.
+        for one, other in ((primary, back), (back, primary)):
+            self._do("linger", **{"from": one.name, "to": other.name, "for": fields["for"]})
+        self._do("slow", **{"from": primary.name, "to": back.name, "delay": 0.003, "for": fields["for"]})
+        crash = {"do": "crash", "who": primary.name, "power": False, "for": fields["for"]}
+        self._trap("catchup_begin", back, crash, fields["cut"])
+        # It has lost sight of the primary once already, when the network was cut.
+        promoted = {"do": "promote", "who": back.name}
+        lost = {"do": "trap", "on": "primary_lost", "who": back.name, "then": promoted, "delay": 0.0}
+        self._trap("backup_connected", primary, lost, 0.0)
 
     def _race(self, fields: Fields) -> None:
         if (cast := self._cast(fields)) is None:

@@ -16,6 +16,7 @@ from ha.membership import HaState
 from ha.node import Node
 from ha.peer import Peer
 from ha.salvager import Salvager
+from ha.staging import Staging
 from ha.state_file import StateFile, StateFileError
 from tests.simulator.disk import Disk
 from tests.simulator.environment import SimTransport
@@ -150,6 +151,11 @@ def acknowledge_holes() -> AbstractContextManager[None]:
 
     old = Arrivals.begin
     return patched(Arrivals, begin=begin)
+
+
+def half_a_difference() -> AbstractContextManager[None]:
+    """A whole backup takes over what comes of a difference as it comes: promoted in the middle it has half of it."""
+    return patched(Staging, keep=lambda self: None)
 
 
 def cut_after_snapshot() -> AbstractContextManager[None]:

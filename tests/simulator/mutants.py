@@ -59,6 +59,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "believe-the-cache": Mutant(log.believe_the_cache, "", ("disk error", "crash", "promote"), 600, seed=28),
     "union-on-rejoin": Mutant(log.union_on_rejoin),
     "acknowledge-holes": Mutant(log.acknowledge_holes),
+    "half-a-difference": Mutant(log.half_a_difference, "quorum", ("half-a-difference",), seed=21),
     "cut-after-snapshot": Mutant(log.cut_after_snapshot),
     "dequeue-before-enqueue": Mutant(log.dequeue_before_enqueue, "", ("crash", "slow")),
     "confirm-twice": Mutant(log.confirm_twice),

@@ -14,6 +14,7 @@ from ha.environment import Answer, Outcome
 from ha.view import Survey
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
+from tests.simulator.mistakes_log import half_a_difference
 from tests.simulator.mistakes_twins import trust_own_id, whole_by_id
 from tests.simulator.scenario import Scenario
 from tests.simulator.shrink import outcome
@@ -88,7 +89,11 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "mistake", "expected"),
-    [("copied-voter", trust_own_id, "I1: p1.2@1"), ("copied-member", whole_by_id, "I1: p1.2@1")],
+    [
+        ("copied-voter", trust_own_id, "I1: p1.2@1"),
+        ("copied-member", whole_by_id, "I1: p1.2@1"),
+        ("half-a-difference", half_a_difference, "I1: p1.1@1"),
+    ],
 )
 def test_a_schedule_fails_with_the_mistake_that_it_is_about(
     name: str, mistake: Callable[[], AbstractContextManager[None]], expected: str

@@ -95,6 +95,14 @@ class TestWhatThePrimaryRemovesWaits:
         client.send(Basic.Reject(1, requeue=False))
         assert confirms(client.turn()) == []
 
+    def test_given_back(self, engine: CutOff, client: MemoryClient, queue: Queue) -> None:
+        client.channel.consume(queue, "c", False)
+        client.publish(b"m", "a")
+        client.turn()
+        client.send(Basic.Reject(1, requeue=True))
+        assert confirms(client.turn()) == []
+        assert all_confirmed_when_safe(engine, client, 1)
+
     def test_dead_letter(self, engine: CutOff, client: MemoryClient, queue: Queue) -> None:
         queue.dead_letter = lambda *_: None
         self.test_rejected(engine, client, queue)
@@ -413,3 +421,73 @@ class TestCommit:
         worker.publish(b"m", "a", expiration="soon")
         assert [failure[1] for failure in worker.owner.failures] == [406]
         assert queue.ready == 0
+
+
+class TestCallsThatWait:
+    """`when_safe`: what the management answers to a change."""
+
+    def test_called_when_the_position_is_safe_and_not_before(self, engine: CutOff, queue: Queue) -> None:
+        called: list[bool] = []
+        position = engine.log_config(b"x")
+        engine.when_safe(position, called.append)
+        for safe, expected in ((0, []), (position - 1, []), (position, [True])):
+            engine.advance_safe(safe)
+            engine.end_turn()
+            assert called == expected
+        engine.advance_safe(position - 1)
+        assert engine.safe == position, "it never goes back"
+        engine.when_safe(position, called.append)
+        assert called == [True, True], "it is safe already"
+
+    def test_each_is_called_in_its_turn(self, engine: CutOff, queue: Queue) -> None:
+        called: list[int] = []
+        for number in range(3):
+
+            def call(safe: bool, number: int = number) -> None:
+                called.append(number)
+
+            engine.when_safe(engine.log_config(b"x"), call)
+        engine.advance_safe(engine.position - 1)
+        engine.end_turn()
+        assert called == [0, 1]
+
+    def test_a_deposed_primary_says_that_it_never_was(self, engine: CutOff, queue: Queue) -> None:
+        called: list[bool] = []
+        engine.when_safe(engine.log_config(b"x"), called.append)
+        engine.demote()
+        engine.end_turn()
+        assert called == [False]
+
+
+class TestAcknowledgedOutOfOrder:
+    @pytest.mark.parametrize("tag", [1, 2, 3])
+    def test_the_message_that_was_acknowledged_is_confirmed_and_no_other(
+        self, engine: CutOff, client: MemoryClient, queue: Queue, tag: int
+    ) -> None:
+        """Behind an operation that is no publish."""
+        client.channel.consume(queue, "c", False)
+        client.publish(b"m", "a")
+        engine.log_config(b"x")
+        client.publish(b"m", "a")
+        client.publish(b"m", "a")
+        client.turn()
+        client.send(Basic.Ack(tag))
+        found = confirms(client.turn())
+        engine.tick()  # behind one that still waits: not in the same turn
+        engine.tick()
+        assert found + confirms(client.turn()) == [(tag, False)]
+
+    def test_what_was_refused_takes_no_other_publish_along(self, engine: CutOff, queue: Queue) -> None:
+        full, local = engine.create_queue(2, "full", True), engine.create_queue(3, "local", False)
+        full.max_count, full.rejects = 1, True
+        client = MemoryClient(engine, a=queue, full=full, local=local)
+        client.publish(b"m", "full")
+        client.channel.confirm_select()
+        engine.end_turn()
+        engine.advance_safe(engine.position)
+        for name in ("a", "full", "local"):
+            client.publish(b"m", name)
+        frames = client.turn()
+        assert confirms(frames) == []
+        assert [frame.delivery_tag for _, frame in frames if isinstance(frame, Basic.Nack)] == [2]
+        assert all_confirmed_when_safe(engine, client, 3)
