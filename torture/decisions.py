@@ -22,6 +22,8 @@ NOWHERE: Final = "torture.nowhere"
 """No queue has this name."""
 PAUSE: Final = (0.2, 2.0)
 """Seconds between two times that a queue is read out."""
+SHORT_PAUSE: Final = (0.05, 0.6)
+"""If it may be purged instead: the more purges, the more of them are in doubt."""
 READS, STALLS = (0.5, 1.5), (2.0, 6.0)
 """Seconds of a reader without acknowledgements."""
 SILENT: Final = 1.0
@@ -58,7 +60,7 @@ class Reader(PlainClient):
                 self._finished = True
 
     def _come_again(self, channel: BlockingChannel) -> None:
-        self._context.stopping.wait(self._random.uniform(*PAUSE))
+        self._context.stopping.wait(self._random.uniform(*(SHORT_PAUSE if self._purges else PAUSE)))
         if self._purges and not self._context.draining.is_set() and self._random.random() < 0.5:
             self._context.record.event("purge")
             channel.queue_purge(self._queue)

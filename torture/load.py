@@ -2,7 +2,8 @@
 
 SIGTERM ends it: producers publish nothing new and wait for what is under way, consumers give back what they have not
 acknowledged.  What is in the queue `KEPT` is consumed only after SIGUSR1, so that every message in it outlives all
-fail-overs.  A client that fails ends the process with 1 and a traceback; a fail-over is no failure.
+fail-overs.  With `--decided` there are clients of queues in which the broker decides, too (`decisions.py`).  A client
+that fails ends the process with 1 and a traceback; a fail-over is no failure.
 """
 
 from __future__ import annotations
