@@ -16,7 +16,8 @@ What Jepsen does not ask:
     marked        a duplicate of which some delivery said `redelivered` or `x-resent`, or that its producer has re-sent
     torn          a transaction of which some messages were seen and others were not
     phantom       a message that was seen although its transaction cannot have been committed, or it had been refused or
-                  returned and was not sent again, or it had been purged or had no route (`rules.py`)
+                  returned and was not sent again
+    returned      a message that was seen although it had been purged, or had no route (`rules.py`)
     removed       confirmed and not dequeued, from a queue with a rule (`queues.py`) that allows just this (`rules.py`)
     changed       a message whose body was another when it was received
 """
@@ -55,12 +56,14 @@ class Verdict:
     torn: int = 0
     phantom: int = 0
     changed: int = 0
+    returned: int = 0
     removed: int = 0
     ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
-        return not (self.lost or self.unaccounted or self.unexpected or self.torn or self.phantom or self.changed)
+        wrong = self.lost, self.unaccounted, self.unexpected, self.torn, self.phantom, self.changed, self.returned
+        return not any(wrong)
 
 
 @dataclass
@@ -106,7 +109,8 @@ class History:
         strange = {id: self.dequeued[id] or 1 for id in self.seen if id not in self.attempts}
         double = {id: d - self.attempts[id] for id, d in self.dequeued.items() if d > self.attempts[id] > 0}
         ok = {id: min(d, self.attempts[id]) for id, d in self.dequeued.items()}
-        torn, phantom = self._torn(), self._phantoms()
+        torn, phantom = self._torn(), sorted((self.aborted | self.never) & self.seen)
+        returned = self._returned()
         marked = sum(count for id, count in double.items() if id in self.marked)
         return Verdict(
             attempted=self.attempts.total(),
@@ -124,6 +128,7 @@ class History:
             torn=len(torn),
             phantom=len(phantom),
             changed=len(self.changed),
+            returned=len(returned),
             removed=len(removed),
             ids=_named(
                 missing=missing,
@@ -132,6 +137,7 @@ class History:
                 torn=torn,
                 phantom=phantom,
                 changed=sorted(self.changed),
+                returned=returned,
             ),
         )
 
@@ -146,9 +152,8 @@ class History:
             found |= queue.lawful(id for id in queue.confirmed if not self.dequeued[id])
         return found
 
-    def _phantoms(self) -> list[str]:
-        returned = (queue.returned() for queue in self.ruled.values())
-        return sorted(((self.aborted | self.never) & self.seen).union(*returned))
+    def _returned(self) -> list[str]:
+        return sorted(set[str]().union(*(queue.returned() for queue in self.ruled.values())))
 
     def _torn(self) -> list[str]:
         """All or nothing; what was received by a consumer that then lost its connection was there as well."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from pika.adapters.blocking_connection import BlockingChannel
 
 from torture.plain import RETRY, PlainClient, Producer
-from torture.queues import DEAD, declare
 
 if TYPE_CHECKING:
     from torture.load import Context
@@ -40,11 +39,6 @@ class Reader(PlainClient):
         self._purges, self._rejects = purges, rejects
         self._random = random.Random(queue)
         self._finished = False
-
-    def _declare(self, channel: BlockingChannel) -> None:
-        super()._declare(channel)
-        if self._rejects:
-            declare(channel, f"{self._queue.rpartition('.')[0]}.{DEAD}")
 
     def run(self) -> None:
         while not self._finished:

@@ -37,10 +37,12 @@ _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
 
 
 def declare(channel: BlockingChannel, queue: str) -> None:
+    """What takes the dead letters is there first."""
     group, _, kind = queue.rpartition(".")
     arguments = dict(_ARGUMENTS.get(kind, {}))
     if kind == MIXED:
         arguments["x-dead-letter-routing-key"] = f"{group}.{DEAD}"
+        declare(channel, f"{group}.{DEAD}")
     channel.queue_declare(queue, durable=True, arguments=arguments or None)
 
 

@@ -99,7 +99,7 @@ def read(directory: Path, apart: bool = True) -> Iterator[dict[str, Any]]:
     for path in sorted(directory.glob("*.jsonl")):
         with path.open(encoding="utf-8") as file:
             events = (json.loads(line) for line in file if line.endswith("\n"))
-            begin = next(events, {})
+            begin: dict[str, Any] = next(events, {})
             if begin and (apart or "apart" not in begin):
                 yield begin
                 yield from events

@@ -65,7 +65,7 @@ def failures(found: Mapping[str, Any]) -> list[str]:
     """Why the campaign has failed; empty when it has not.  With `availability` a loss is the price agreed on."""
     messages = found["messages"]
     counted = ("unexpected", "phantom", "changed", "unaccounted")
-    promised = ("lost", "torn") if found["mode"] != "availability" else ()
+    promised = ("lost", "torn", "returned") if found["mode"] != "availability" else ()
     texts = [f"{messages[name]} {name}{_ids(messages, name)}" for name in (*promised, *counted) if messages[name]]
     if found["stuck"]:
         texts.append(f"stuck: {found['stuck']}")

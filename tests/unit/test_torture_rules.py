@@ -165,7 +165,7 @@ def test_what_was_purged_does_not_return() -> None:
     world.does("purge", "purged")
     world.receive("p:1")
     world.empty()
-    assert (world.verdict().phantom, world.verdict().valid) == (1, False)
+    assert (world.verdict().returned, world.verdict().valid) == (1, False)
 
 
 # ---- route
@@ -208,7 +208,7 @@ def test_what_had_no_route_is_not_seen() -> None:
     world.publish("p:1")
     world.does("bind", "bound")
     world.receive("p:1")
-    assert (world.verdict().phantom, world.verdict().valid) == (1, False)
+    assert (world.verdict().returned, world.verdict().valid) == (1, False)
 
 
 # ---- auto
