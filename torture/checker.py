@@ -93,7 +93,7 @@ class History:
             handler = _HANDLERS.get(str(event["kind"]))
             if handler is not None:
                 handler(self, event)
-            if event["client"] in self.ruled_clients:
+            if event.get("client") in self.ruled_clients:
                 self.ruled_clients[event["client"]].add(event)
         return self
 
