@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pika.adapters.blocking_connection import BlockingChannel
 
-from torture.plain import RETRY, PlainClient, Producer
+from torture.plain import RETRY, Pace, PlainClient, Producer
+from torture.record import body_of
 
 if TYPE_CHECKING:
     from torture.load import Context
@@ -23,10 +24,17 @@ PAUSE: Final = (0.2, 2.0)
 """Seconds between two times that a queue is read out."""
 SHORT_PAUSE: Final = (0.05, 0.6)
 """If it may be purged instead: the more purges, the more of them are in doubt."""
+WINDOW: Final = 60
+"""Unconfirmed messages; more than the limit of a queue."""
+KEY: Final = "key"
 READS, STALLS = (0.5, 1.5), (2.0, 6.0)
 """Seconds of a reader without acknowledgements."""
 SILENT: Final = 1.0
 """Seconds without a message after which nothing more comes."""
+
+
+def exchange_of(queue: str) -> str:
+    return f"{queue}.exchange"
 
 
 class Reader(PlainClient):
@@ -85,28 +93,73 @@ class Reader(PlainClient):
         return True
 
 
-class RoutedProducer(Producer):
-    """Publishes to an exchange; what no queue takes is confirmed."""
+class WindowProducer(PlainClient):
+    """Many messages under way at a time, so that an unsafe one may displace another.  What breaks is not repeated."""
 
-    mandatory = False
+    fenced = True
+
+    def __init__(self, context: Context, queue: str, routed: bool = False) -> None:
+        """`routed`: through the exchange of the queue; what no queue takes is confirmed."""
+        super().__init__(context, queue)
+        self._exchange, self._key = (exchange_of(queue), KEY) if routed else ("", queue)
+        self._number = 0
+        self._window: dict[int, str] = {}
+
+    def _declare(self, channel: BlockingChannel) -> None:
+        super()._declare(channel)
+        if self._exchange:
+            channel.exchange_declare(self._exchange, "direct", durable=True)
+
+    def run(self) -> None:
+        while not self._over:
+            with self._channel() as channel:
+                if channel is None:
+                    time.sleep(RETRY)
+                    continue
+                self._serve(channel)
+            for id in self._window.values():
+                self._context.record.message("unknown", id)
+            self._window.clear()
+
+    def _serve(self, channel: BlockingChannel) -> None:
+        inner: Any = channel._impl  # the blocking interface waits for each confirm
+        inner.confirm_delivery(self._answered)
+        pace, tag = Pace(self._context.rate), 0
+        while self._window or not self._over:
+            pace.wait()
+            if len(self._window) < WINDOW and not self._over:
+                tag += 1
+                self._publish(channel, tag)
+            channel.connection.process_data_events(0)
+
+    def _publish(self, channel: BlockingChannel, tag: int) -> None:
+        self._number += 1
+        id = self._window[tag] = f"{self._context.record.client}:{self._number}"
+        self._context.record.message("invoke", id)
+        channel.basic_publish(self._exchange, self._key, body_of(id), self._properties(id))
+
+    def _answered(self, frame: Any) -> None:
+        method = frame.method
+        kind = "ok" if method.NAME == "Basic.Ack" else "nack"
+        tags = [tag for tag in self._window if tag <= method.delivery_tag] if method.multiple else [method.delivery_tag]
+        for tag in tags:
+            self._context.record.message(kind, self._window.pop(tag))
+            self._context.slot.add()
+
+
+class Binder(Producer):
+    """Binds and unbinds.  After a broken connection it publishes a mandatory message, to know how things stand."""
+
+    fenced = True
 
     def __init__(self, context: Context, queue: str) -> None:
         super().__init__(context, queue, resend=False)
-        self._exchange, self._key = f"{queue}.exchange", "key"
+        self._exchange, self._key = exchange_of(queue), KEY
+        self._random = random.Random(queue)
 
     def _declare(self, channel: BlockingChannel) -> None:
         super()._declare(channel)
         channel.exchange_declare(self._exchange, "direct", durable=True)
-
-
-class Binder(RoutedProducer):
-    """Binds and unbinds.  After a broken connection it publishes a mandatory message, to know how things stand."""
-
-    fenced, mandatory = True, True
-
-    def __init__(self, context: Context, queue: str) -> None:
-        super().__init__(context, queue)
-        self._random = random.Random(queue)
 
     def run(self) -> None:
         while not self._over:

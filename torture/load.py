@@ -70,13 +70,13 @@ CONSUMERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
     "plain4": (1.0, lambda context: plain.LateConsumer(context, context.queue(KEPT))),
 }
 DECIDED_PRODUCERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
-    "newest1": (0.08, lambda context: plain.Producer(context, context.queue(queues.NEWEST), resend=False)),
-    "purged1": (0.08, lambda context: plain.Producer(context, context.queue(queues.PURGED), resend=False)),
-    "routed1": (0.08, lambda context: decisions.RoutedProducer(context, context.queue(queues.ROUTED))),
+    "newest1": (0.08, lambda context: decisions.WindowProducer(context, context.queue(queues.NEWEST))),
+    "purged1": (0.08, lambda context: decisions.WindowProducer(context, context.queue(queues.PURGED))),
+    "routed1": (0.08, lambda context: decisions.WindowProducer(context, context.queue(queues.ROUTED), routed=True)),
     "routed2": (0.08, lambda context: decisions.Binder(context, context.queue(queues.ROUTED))),
     "mixed1": (0.1, lambda context: plain.Producer(context, context.queue(queues.MIXED), resend=True)),
     "refused1": (0.05, lambda context: plain.Producer(context, context.queue(queues.REFUSING), resend=False)),
-    "wide1": (0.12, lambda context: plain.Producer(context, context.queue(queues.AUTO), resend=False)),
+    "wide1": (0.12, lambda context: decisions.WindowProducer(context, context.queue(queues.AUTO))),
     "torn1": (0.12, lambda context: plain.TransactedProducer(context, *map(context.queue, SPREAD))),
 }
 """Of the queues in which the broker decides."""

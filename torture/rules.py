@@ -1,9 +1,9 @@
 """When a confirmed message may be missing although no client has acknowledged it: judged from what clients saw.  Pure.
 
 All times are µs of one monotonic clock; the clients share a machine.  A queue with a rule (`queues.py`) has one
-producer that publishes one message after the other, and one client that removes.  That client knows after a broken
-connection that what the old one had sent is done or will never be (`plain.py`, `fenced`); what it *sees* counts when
-the same broker confirmed something afterwards: then it was the primary.
+producer that publishes on one channel, and one client that removes.  Each knows after a broken connection that what the
+old one had sent is done or will never be (`plain.py`, `fenced`).  What the removing client *sees* counts when the same
+broker confirmed something afterwards: then it was the primary.
 
     limit   *displaced*: between its publish and the next time that the queue was seen empty, as many messages as the
             limit came that lay behind it.  (Each of them came or was displaced by as many that lie further behind.)
@@ -52,7 +52,6 @@ class RuledQueue:
     limit: int = 0
     invoked: dict[str, int] = field(default_factory=dict)
     confirmed: dict[str, int] = field(default_factory=dict)
-    doubtful: set[str] = field(default_factory=set)
     received: list[tuple[int, str]] = field(default_factory=list)
     seen: list[tuple[int, str]] = field(default_factory=list)
     """Received from a broker that confirmed something afterwards."""
@@ -106,8 +105,7 @@ class RuledQueue:
         return len({other for _, other in self.received[first:last] if self._behind(other, id)})
 
     def _behind(self, other: str, id: str) -> bool:
-        """One in doubt may have been put there later."""
-        return other in self.doubtful or self.invoked.get(other, -1) > self.invoked[id]
+        return self.invoked.get(other, -1) > self.invoked[id]
 
     # ---- purge ----------------------------------------------------------------------------------------------------
 
@@ -204,7 +202,6 @@ _RULES: Final[dict[str, Callable[[RuledQueue, list[str]], set[str]]]] = {
 _HANDLERS: Final[dict[str, Callable[[RuledQueue, Event], None]]] = {
     "invoke": lambda queue, event: queue.invoked.update({event["id"]: event["t"]}),
     "ok": lambda queue, event: queue.confirmed.update({event["id"]: event["t"]}),
-    "unknown": lambda queue, event: queue.doubtful.add(event["id"]),
     "receive": RuledQueue._receive,
     "empty": RuledQueue._empty,
     "purge": lambda queue, event: queue.purges.append(Purge(event["t"])),
