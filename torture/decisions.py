@@ -27,8 +27,8 @@ SHORT_PAUSE: Final = (0.05, 0.6)
 WINDOW: Final = 60
 """Unconfirmed messages; more than the limit of a queue."""
 KEY: Final = "key"
-READS, STALLS = (0.5, 1.5), (2.0, 6.0)
-"""Seconds of a reader without acknowledgements."""
+READS, STALLS = (0.5, 1.5), (4.0, 9.0)
+"""Seconds of a reader without acknowledgements.  A stall must be long enough for more than all buffers hold."""
 SILENT: Final = 1.0
 """Seconds without a message after which nothing more comes."""
 

@@ -40,7 +40,7 @@ LARGE: Final = 2000
 
 WIDE: Final = "wide"
 """A client whose name says so sends bodies WIDER times as long."""
-WIDER: Final = 20
+WIDER: Final = 40
 
 
 def body_of(id: str) -> bytes:
