@@ -12,6 +12,7 @@ Kinds, beside those that are named after what has happened to this broker (state
                     (what its clock shows by now at least); or attrs.left_out: so many have no row (`client_rows.py`)
     client_close    peer, client_id, conn_id, reason
     state_file      result failed (reason) or ended: the vote and the in-sync set cannot be stored (`disk.py`)
+    promoted        last_pos, attrs members, base: the end of the log with which the epoch began, if it is whole
     expire, drop, dead_letter, purge     messages that nobody consumed, in runs of ids (`removals.py`)
     twin            peer, reason, attrs broker_id, address, other, count: it has the identity of another living broker
     queue_dump      what is in a durable queue (`queue_dump.py`)

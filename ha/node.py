@@ -328,11 +328,12 @@ class Node:
         self.set_state(State.RECOVERING)
         self.configuration.on_promoted()
         self.env.log("notice", f"promoted: primary of epoch {claim.epoch} at {text(self.engine.position)}")
-        self._say_promoted(claim, forced)
+        self._say_promoted(claim, forced, base)
         role.start()
 
-    def _say_promoted(self, claim: Claim, forced: bool) -> None:
-        attrs: Json = {"members": len(claim.members)}
+    def _say_promoted(self, claim: Claim, forced: bool, base: int) -> None:
+        """`base`: the end of the log that goes on, 0 if it is not whole."""
+        attrs: Json = {"members": len(claim.members), **({"base": base} if base else {})}
         if forced:
             attrs["forced"] = "true"
             self.env.log("warning", "promoted by force: confirmed messages may be lost")

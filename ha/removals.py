@@ -4,6 +4,10 @@ A row is a run of ids, as their publisher gave them: `msg_id` of the first, `att
 many, `first_pos` and `last_pos` where they lay in the log.  Messages whose ids are not known, or make too many rows,
 have one row together without `msg_id`.  Only the primary writes: it decides, a backup follows.
 
+`attrs.at` is the position of the removal: the end of the log with the batch that carries it; of what was gathered, the
+end of the log by then, and `attrs.since` the end of the log before.  A removal beyond the position with which the next
+epoch began (`attrs.base` of `promoted`) did not survive: for the cluster it has not happened.
+
 Rows are written in the turn in which the messages go, before anybody else is told.  A steady flood (a full ring, a
 short time to live) would fill the disk that way: when BURST rows were written, and more than RATE a second since, what
 goes is gathered for GATHERED seconds, so that runs grow long.  What is gathered when this process dies is known to
@@ -12,6 +16,7 @@ nobody; so a row without `msg_id` says before, with `attrs.gathering`, that some
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ha.allowance import Allowance
@@ -48,6 +53,8 @@ class Removals:
         self._allowance = Allowance(burst, rate)
         self._written = env.now()
         self._announced: set[Key] = set()
+        self._position = engine.position
+        """The end of the log when rows were written last."""
         engine.on_removed = self._noticed
 
     def stop(self) -> None:
@@ -63,27 +70,31 @@ class Removals:
         """From the engine: something goes in this turn."""
         now = self._env.now()
         if self._allowance.is_left(now):
-            self._write(now)
+            self._write(now, {"at": self._engine.position})
             return
         for key in self._engine.removing:
             if key not in self._announced:
                 self._announced.add(key)
-                self._event(key, attrs={"gathering": "1"})
+                self._event(key, attrs={"gathering": "1", "at": self._engine.position})
 
-    def _write(self, now: float) -> None:
-        self._written = now
+    def _write(self, now: float, where: Mapping[str, int] | None = None) -> None:
+        """`where`: the attributes `at` and `since`; None: of what was gathered."""
+        where = where or {"at": self._engine.position, "since": self._position}
+        self._written, self._position = now, self._engine.position
         for queue, reason, dead, runs in self._engine.removed():
-            self._write_runs((queue, reason, dead), runs)
+            self._write_runs((queue, reason, dead), runs, where)
 
-    def _write_runs(self, key: Key, runs: IdRuns) -> None:
+    def _write_runs(self, key: Key, runs: IdRuns, where: Mapping[str, int]) -> None:
         named, others = runs.named, runs.unnamed
         most = max(1, int(self._allowance.room))
         for first, last, count, low, high in named[:most]:
-            self._event(key, first_pos=low, last_pos=high, msg_id=first, attrs=run_attrs(first, last, count))
+            self._event(
+                key, first_pos=low, last_pos=high, msg_id=first, attrs={**run_attrs(first, last, count), **where}
+            )
         for _, _, *rest in named[most:]:
             others = joined(others, (rest[0], rest[1], rest[2]))
         if others[0]:
-            self._event(key, first_pos=others[1], last_pos=others[2], attrs={"count": others[0]})
+            self._event(key, first_pos=others[1], last_pos=others[2], attrs={"count": others[0], **where})
         self._allowance.take(min(most, len(named)) + 1)
 
     def _event(self, key: Key, **fields: object) -> None:

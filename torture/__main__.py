@@ -61,7 +61,7 @@ def _torture(plan: Plan, arguments: argparse.Namespace) -> dict[str, Any]:
         say = _narrator(log.write, arguments.json)
         say(f"{plan.mode}, {plan.brokers} brokers, seed {plan.seed}")
         lab = Lab(plan, say)
-        loaders = Loaders(plan.directory, lab.clients, url(lab.brokers), arguments.rate)
+        loaders = Loaders(plan.directory, lab.clients, url(lab.brokers), arguments.rate, decided=True)
         try:
             outcome = Campaign(plan, lab, loaders, say).run(arguments.minutes * 60, arguments.faults)
         finally:
@@ -81,7 +81,7 @@ def _judge(plan: Plan, lab: Lab, outcome: Outcome) -> dict[str, Any]:
     ]
     if plan.mode != "availability":
         contradictions += evidence.confirmed_at_once(events)
-    verdict = history.verdict(outcome.drained)
+    verdict = History().add(record.read(plan.directory / "history", apart=False)).verdict(outcome.drained)
     contradictions += second_judge.contradictions(plan.directory, plan.mode, verdict, outcome.drained)
     return summary(plan, outcome, history, lab.exits, contradictions, _salvaged(plan.directory))
 

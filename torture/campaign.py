@@ -14,7 +14,7 @@ from typing import Any, Final
 from demo.progress import Board
 from torture.faults import KINDS, Fault
 from torture.lab import Lab, Plan
-from torture.load import BUSY, slots
+from torture.load import decided_slots, slots
 from torture.loaders import Loaders
 from torture.watch import RequestFailed, request
 
@@ -181,7 +181,7 @@ class Campaign:
     def _progress_since(self, moment: int) -> bool:
         """Every client that is not waiting for the end has got something done."""
         board = self._loaders.board
-        return all(board.read(slot).last > moment for slot in BUSY)
+        return all(board.read(slot).last > moment for slot in self._loaders.busy)
 
     def _tick(self, deadline: float = 0.0) -> None:
         self._lab.tick()
@@ -195,7 +195,7 @@ class Campaign:
         now = time.monotonic()
         if now - then < 5.0:
             return
-        new = _total(self._loaders.board, slots("producers")), _total(self._loaders.board, slots("consumers"))
+        new = _total(self._loaders.board, "producers"), _total(self._loaders.board, "consumers")
         self._shown = (now, *new)
         left = f"{max(0.0, deadline - now):4.0f} s to go, " if deadline else ""
         speeds = (new[0] - confirmed) / (now - then), (new[1] - delivered) / (now - then)
@@ -204,8 +204,8 @@ class Campaign:
         self._say(f"{left}{faults} faults, {rates}, {new[0]} confirmed, lost unknown | {self._lab.states()}")
 
 
-def _total(board: Board, places: Sequence[int]) -> int:
-    return sum(board.read(slot).done for slot in places)
+def _total(board: Board, role: str) -> int:
+    return sum(board.read(slot).done for slot in (*slots(role), *decided_slots(role)))
 
 
 def _depths(lab: Lab, name: str, fields: Sequence[str]) -> dict[str, int]:

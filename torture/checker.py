@@ -15,7 +15,10 @@ What Jepsen does not ask:
     unaccounted   confirmed and not dequeued, but the queues were not drained to their end: nobody knows
     marked        a duplicate of which some delivery said `redelivered` or `x-resent`, or that its producer has re-sent
     torn          a transaction of which some messages were seen and others were not
-    phantom       a message that was seen although its transaction cannot have been committed
+    phantom       a message that was seen although its transaction cannot have been committed, or it had been refused or
+                  returned and was not sent again
+    returned      a message that was seen although it had been purged, or had no route (`rules.py`)
+    removed       confirmed and not dequeued, from a queue with a rule (`queues.py`) that allows just this (`rules.py`)
     changed       a message whose body was another when it was received
 """
 
@@ -26,6 +29,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
+
+from torture.rules import RuledQueue
 
 Event = Mapping[str, Any]
 NAMED: Final = 20
@@ -51,11 +56,14 @@ class Verdict:
     torn: int = 0
     phantom: int = 0
     changed: int = 0
+    returned: int = 0
+    removed: int = 0
     ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def valid(self) -> bool:
-        return not (self.lost or self.unaccounted or self.unexpected or self.torn or self.phantom or self.changed)
+        wrong = self.lost, self.unaccounted, self.unexpected, self.torn, self.phantom, self.changed, self.returned
+        return not any(wrong)
 
 
 @dataclass
@@ -74,21 +82,35 @@ class History:
     transactions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     confirms: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Client → moments of its confirms, µs."""
+    never: set[str] = field(default_factory=set)
+    """Refused or returned, and sent once."""
+    ruled: dict[str, RuledQueue] = field(default_factory=dict)
+    """Queues with a rule; and by the names of their clients:"""
+    ruled_clients: dict[str, RuledQueue] = field(default_factory=dict)
 
     def add(self, events: Iterable[Event]) -> History:
         for event in events:
             handler = _HANDLERS.get(str(event["kind"]))
             if handler is not None:
                 handler(self, event)
+            if event.get("client") in self.ruled_clients:
+                self.ruled_clients[event["client"]].add(event)
         return self
+
+    def _begin(self, event: Event) -> None:
+        if event.get("rule"):
+            queue = self.ruled.setdefault(event["queue"], RuledQueue(event["rule"], event.get("limit", 0)))
+            self.ruled_clients[event["client"]] = queue
 
     def verdict(self, drained: bool = True) -> Verdict:
         """`drained`: everything that was in the queues at the end has been received."""
-        missing = self.missing()
+        removed = self.removed()
+        missing = [id for id in self.missing() if id not in removed]
         strange = {id: self.dequeued[id] or 1 for id in self.seen if id not in self.attempts}
         double = {id: d - self.attempts[id] for id, d in self.dequeued.items() if d > self.attempts[id] > 0}
         ok = {id: min(d, self.attempts[id]) for id, d in self.dequeued.items()}
-        torn, phantom = self._torn(), sorted(self.aborted & self.seen)
+        torn, phantom = self._torn(), sorted((self.aborted | self.never) & self.seen)
+        returned = self._returned()
         marked = sum(count for id, count in double.items() if id in self.marked)
         return Verdict(
             attempted=self.attempts.total(),
@@ -106,6 +128,8 @@ class History:
             torn=len(torn),
             phantom=len(phantom),
             changed=len(self.changed),
+            returned=len(returned),
+            removed=len(removed),
             ids=_named(
                 missing=missing,
                 unexpected=sorted(strange),
@@ -113,12 +137,23 @@ class History:
                 torn=torn,
                 phantom=phantom,
                 changed=sorted(self.changed),
+                returned=returned,
             ),
         )
 
     def missing(self) -> list[str]:
         """Confirmed and not dequeued."""
         return sorted(id for id in self.confirmed if not self.dequeued[id])
+
+    def removed(self) -> set[str]:
+        """Those of them that a queue's rule allows."""
+        found: set[str] = set()
+        for queue in self.ruled.values():
+            found |= queue.lawful(id for id in queue.confirmed if not self.dequeued[id])
+        return found
+
+    def _returned(self) -> list[str]:
+        return sorted(set[str]().union(*(queue.returned() for queue in self.ruled.values())))
 
     def _torn(self) -> list[str]:
         """All or nothing; what was received by a consumer that then lost its connection was there as well."""
@@ -138,6 +173,11 @@ class History:
         self.confirmed.add(event["id"])
         self.confirms[event["client"]].append(event["t"])
 
+    def _nack(self, event: Event) -> None:
+        self.refused.add(event["id"])
+        if event.get("once"):
+            self.never.add(event["id"])
+
     def _receive(self, event: Event) -> None:
         self.seen.add(event["id"])
         if event.get("redelivered") or event.get("resent"):
@@ -150,9 +190,10 @@ class History:
 
 
 _HANDLERS: Final[dict[str, Callable[[History, Event], None]]] = {
+    "begin": History._begin,
     "invoke": History._invoke,
     "ok": History._ok,
-    "nack": lambda history, event: history.refused.add(event["id"]),
+    "nack": History._nack,
     "unknown": lambda history, event: history.unknown.add(event["id"]),
     "abort": lambda history, event: history.aborted.add(event["id"]),
     "receive": History._receive,

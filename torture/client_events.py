@@ -4,6 +4,7 @@
     ok, nack         confirm, nack              end                             log_end
     receive, ack     deliver, ack               unknown, abort, changed         nothing: they are no events of AMQP
 
+Clients whose messages the report counts otherwise are left out (`queues.py`).
 The campaign knows from the broker whether the queues were empty at the end; then each consumer has a `drain_end`.
 """
 
@@ -24,7 +25,7 @@ _KINDS: Final = {"ok": "confirm", "nack": "nack", "ack": "ack"}
 def write(histories: Path, target: Path, drained: bool, cluster: str = "") -> None:
     """One file of lines for each client."""
     target.mkdir(parents=True, exist_ok=True)
-    for client, events in groupby(record.read(histories), key=lambda event: str(event["client"])):
+    for client, events in groupby(record.read(histories, apart=False), key=lambda event: str(event["client"])):
         with (target / f"client-{client}.jsonl").open("w", encoding="utf-8") as file:
             for event in converted(events, drained, cluster):
                 file.write(json.dumps(event, separators=(",", ":")) + "\n")

@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
 
 from demo.progress import Board, create
 from torture.brokers import die_with_parent
-from torture.load import ROLES, SLOTS
+from torture.load import ALL_BUSY, ALL_SLOTS, BUSY, ROLES
 
 STOP_TIME: Final = 45.0  # seconds
 
@@ -32,14 +32,18 @@ class Loaders:
     """Producers and consumers, each role a process on the clients' host."""
 
     def __init__(
-        self, directory: Path, host: Place, addresses: str, rate: float, group: str = "", patience: float = 1.0
-    ) -> None:
+        self, directory: Path, host: Place, addresses: str, rate: float, group: str = "", patience: float = 1.0,
+        decided: bool = False,
+    ) -> None:  # fmt: skip
+        """`decided`: with the clients of queues in which the broker decides."""
         self._directory = directory
         self._host = host
         self._words = ["--addresses", addresses, "--rate", str(rate), "--group", group, "--patience", str(patience)]
+        self._words += ["--decided"] if decided else []
+        self.busy: Sequence[int] = ALL_BUSY if decided else BUSY
         self._prefix = f"{group}-" if group else ""
         progress = directory / f"{self._prefix}progress"
-        create(progress, SLOTS)
+        create(progress, ALL_SLOTS)
         self.board = Board(progress)
         self._progress = progress
         self._processes: dict[str, subprocess.Popen[bytes]] = {}

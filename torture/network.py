@@ -28,6 +28,9 @@ DEVICE: Final = "tun0"
 MTU: Final = 16000
 """Octets; bigger packets are fewer packets, and the switch is Python."""
 SUBNET: Final = "10.77.0."
+SEND_BUFFER: Final = 256 * 1024
+RECEIVE_BUFFER: Final = 64 * 1024
+"""Octets that the kernel of a host keeps of a TCP connection, at most: so much an auto-ack reader may lose."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,6 +74,8 @@ class Host:
             done = subprocess.run(["ip", *words], capture_output=True, text=True)
             if done.returncode:
                 raise NetworkError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+        _limit("tcp_wmem", SEND_BUFFER)
+        _limit("tcp_rmem", RECEIVE_BUFFER)
         return device
 
     @contextmanager
@@ -89,6 +94,12 @@ class Host:
     def close(self) -> None:
         os.close(self.device)
         os.close(self._namespace)
+
+
+def _limit(name: str, octets: int) -> None:
+    """Of this thread's namespace."""
+    with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
+        file.write(f"4096 16384 {octets}")
 
 
 class Network:

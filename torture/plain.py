@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
-from pika.exceptions import AMQPError, NackError, UnroutableError
+from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
+from torture.queues import declare, rule_of
 from torture.record import body_of
 
 if TYPE_CHECKING:
@@ -26,18 +28,25 @@ PREFETCH: Final = 100
 ACK_EVERY: Final = 10
 BATCH: Final = 5
 """Messages in one transaction."""
+REFUSED: Final = 406
+"""The whole transaction was refused, since a queue is full."""
 TROUBLE: Final = (AMQPError, AMQPConnectorException, OSError)
 """The second escapes from pika when a broker stops answering in the middle of the handshake."""
 
 
-class _Client:
+class PlainClient:
     """What all have in common: the next connection, whatever it takes."""
+
+    fenced = False
+    """A new connection waits until the broker has ended the one before: what that one had sent is then done, or will
+    never be."""
+    heartbeat = HEARTBEAT
 
     def __init__(self, context: Context, queue: str) -> None:
         self._context = context
         self._queue = queue
         self._next = 0
-        context.record.begin(queue)
+        context.record.begin(queue, **rule_of(queue))
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel | None]:
@@ -46,9 +55,11 @@ class _Client:
         self._next += 1
         connection, channel = None, None
         try:
-            connection = pika.BlockingConnection(_parameters(host, port, self._context.connect_timeout))
+            connection = pika.BlockingConnection(self._parameters(host, port))
             opened = connection.channel()
-            opened.queue_declare(self._queue, durable=True)
+            if self.fenced:  # refused while another connection has it
+                opened.queue_declare(f"{self._context.record.client}.fence", exclusive=True, auto_delete=True)
+            self._declare(opened)
             channel = opened
             self._context.record.fact(f"connected {host}")
             yield channel
@@ -62,24 +73,32 @@ class _Client:
                 with suppress(*TROUBLE):
                     connection.close()
 
+    def _declare(self, channel: BlockingChannel) -> None:
+        declare(channel, self._queue)
+
+    def _parameters(self, host: str, port: int) -> pika.ConnectionParameters:
+        """The AMQP handshake has twice the time of the TCP connection, but half a second at least."""
+        timeout = self._context.connect_timeout
+        return pika.ConnectionParameters(
+            host, port, heartbeat=self.heartbeat, socket_timeout=timeout, stack_timeout=max(0.5, 2 * timeout),
+            connection_attempts=1, tcp_options=PATIENCE,
+        )  # fmt: skip
+
     def _properties(self, id: str, again: bool = False) -> pika.BasicProperties:
         headers = {"x-resent": True} if again else None
         return pika.BasicProperties(delivery_mode=2, message_id=id, headers=headers)
+
+    def _received(self, method: Any, properties: Any, body: bytes) -> str:
+        id, headers = str(properties.message_id), properties.headers or {}
+        self._context.record.received(id, body, bool(method.redelivered), bool(headers.get("x-resent")))
+        return id
 
     @property
     def _over(self) -> bool:
         return self._context.stopping.is_set()
 
 
-def _parameters(host: str, port: int, timeout: float) -> pika.ConnectionParameters:
-    """`timeout`: seconds for the TCP connection; the AMQP handshake has twice as many, but half a second at least."""
-    return pika.ConnectionParameters(
-        host, port, heartbeat=HEARTBEAT, socket_timeout=timeout, stack_timeout=max(0.5, 2 * timeout),
-        connection_attempts=1, tcp_options=PATIENCE,
-    )  # fmt: skip
-
-
-class _Pace:
+class Pace:
     """Waits so that things happen at a rate; what an outage delayed is not made up for."""
 
     def __init__(self, rate: float) -> None:
@@ -91,12 +110,15 @@ class _Pace:
         time.sleep(max(0.0, self._due - time.monotonic()))
 
 
-class Producer(_Client):
+class Producer(PlainClient):
     """Each message confirmed before the next.  With `resend` one in doubt is sent again, without it is forgotten."""
+
+    mandatory = True
 
     def __init__(self, context: Context, queue: str, resend: bool) -> None:
         super().__init__(context, queue)
         self._resend = resend
+        self._exchange, self._key = "", queue
         self._number = 0
         self._doubtful = ""
 
@@ -107,12 +129,13 @@ class Producer(_Client):
                     time.sleep(RETRY)
                     continue
                 channel.confirm_delivery()
-                pace = _Pace(self._context.rate)
+                pace = Pace(self._context.rate)
                 while not self._over or self._doubtful:
                     pace.wait()
                     self._publish(channel)
 
-    def _publish(self, channel: BlockingChannel) -> None:
+    def _publish(self, channel: BlockingChannel) -> bool:
+        """Was it taken?  Raises what broke the connection."""
         record, again = self._context.record, bool(self._doubtful)
         if not again:
             self._number += 1
@@ -120,24 +143,33 @@ class Producer(_Client):
         record.message("invoke", id, again=again)
         self._doubtful = id if self._resend else ""
         try:
-            channel.basic_publish("", self._queue, body_of(id), self._properties(id, again), mandatory=True)
+            properties = self._properties(id, again)
+            channel.basic_publish(self._exchange, self._key, body_of(id), properties, self.mandatory)
         except (NackError, UnroutableError):
-            record.message("nack", id)
+            record.message("nack", id, once=not again)
+            taken = False
         except TROUBLE:
             record.message("unknown", id)
             raise
         else:
             record.message("ok", id)
-            self._context.slot.add()
+            taken = True
+        self._context.slot.add(int(taken))
         self._doubtful = ""
+        return taken
 
 
-class TransactedProducer(_Client):
-    """Batches of messages in transactions; one that broke is not repeated."""
+class TransactedProducer(PlainClient):
+    """Batches of messages in transactions over one or more queues; one that broke is not repeated."""
 
-    def __init__(self, context: Context, queue: str) -> None:
-        super().__init__(context, queue)
+    def __init__(self, context: Context, *queues: str) -> None:
+        super().__init__(context, queues[0])
+        self._queues = queues
         self._number = 0
+
+    def _declare(self, channel: BlockingChannel) -> None:
+        for queue in self._queues:
+            declare(channel, queue)
 
     def run(self) -> None:
         while not self._over:
@@ -146,7 +178,7 @@ class TransactedProducer(_Client):
                     time.sleep(RETRY)
                     continue
                 channel.tx_select()
-                pace = _Pace(self._context.rate / BATCH)
+                pace = Pace(self._context.rate / BATCH)
                 while not self._over:
                     pace.wait()
                     self._transaction(channel)
@@ -157,19 +189,24 @@ class TransactedProducer(_Client):
         ids = [f"{transaction}:{index}" for index in range(1, BATCH + 1)]
         outcome = "abort"
         try:
-            for id in ids:
+            for id, queue in zip(ids, cycle(self._queues)):
                 self._context.record.message("invoke", id, tx=transaction)
-                channel.basic_publish("", self._queue, body_of(id), self._properties(id))
+                channel.basic_publish("", queue, body_of(id), self._properties(id))
             outcome = "unknown"
             channel.tx_commit()
             outcome = "ok"
+        except ChannelClosedByBroker as error:
+            if error.reply_code == REFUSED:
+                outcome = "abort"
+            self._context.slot.add(0)
+            raise
         finally:
             for id in ids:
                 self._context.record.message(outcome, id)
         self._context.slot.add(BATCH)
 
 
-class Consumer(_Client):
+class Consumer(PlainClient):
     """Acknowledges in batches."""
 
     transacted = False
@@ -197,11 +234,6 @@ class Consumer(_Client):
                 unacked = []
             if self._over:
                 return
-
-    def _received(self, method: Any, properties: Any, body: bytes) -> str:
-        id, headers = str(properties.message_id), properties.headers or {}
-        self._context.record.received(id, body, bool(method.redelivered), bool(headers.get("x-resent")))
-        return id
 
     def _ack(self, channel: BlockingChannel, tag: int, ids: list[str]) -> None:
         """An acknowledgement counts from when it may have left: then the broker may forget the message."""

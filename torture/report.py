@@ -65,7 +65,7 @@ def failures(found: Mapping[str, Any]) -> list[str]:
     """Why the campaign has failed; empty when it has not.  With `availability` a loss is the price agreed on."""
     messages = found["messages"]
     counted = ("unexpected", "phantom", "changed", "unaccounted")
-    promised = ("lost", "torn") if found["mode"] != "availability" else ()
+    promised = ("lost", "torn", "returned") if found["mode"] != "availability" else ()
     texts = [f"{messages[name]} {name}{_ids(messages, name)}" for name in (*promised, *counted) if messages[name]]
     if found["stuck"]:
         texts.append(f"stuck: {found['stuck']}")
@@ -98,6 +98,7 @@ def table(found: Mapping[str, Any]) -> str:
         _row(*(m[name] for name in ("lost", "unaccounted", "unexpected", "torn", "phantom", "changed"))),
         "",
         f"  duplicated {m['duplicated']}: {m['marked']} marked redelivered or x-resent, {m['unmarked']} not",
+        f"  removed {m['removed']}: by a limit, a purge, no binding, or lost by an auto-ack reader",
         "  longest time without a confirm, of the rounds:",
         f"  any producer  {_quantiles(outages['all'])}",
         f"  each producer {_quantiles(outages['one'])}",
@@ -117,7 +118,8 @@ def _quantiles(found: Mapping[str, float]) -> str:
 def _success(messages: Mapping[str, Any]) -> str:
     if messages["lost"]:
         return f"{messages['lost']} confirmed messages were lost, as this mode allows."
-    return f"{messages['confirmed']} messages were confirmed and every one of them was delivered."
+    rest = ", but what was removed" if messages["removed"] else ""
+    return f"{messages['confirmed']} messages were confirmed and every one of them was delivered{rest}."
 
 
 def _row(*cells: object) -> str:

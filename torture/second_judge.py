@@ -30,7 +30,8 @@ Row = Mapping[str, Any]
 def contradictions(
     directory: Path, mode: str, verdict: Verdict, drained: bool, logs: Iterable[Path] | None = None
 ) -> list[str]:
-    """What is broken or counted otherwise; `directory`: of a run, the report comes into it.  `logs`: of the brokers."""
+    """What is broken or counted otherwise; `verdict`: on the same clients; `directory`: of a run, the report
+    comes into it; `logs`: of the brokers."""
     events, out = directory / "client-events", directory / "report"
     client_events.write(directory / "history", events, drained)
     brokers = sorted(directory.glob("node*/events")) if logs is None else list(logs)
@@ -42,7 +43,7 @@ def contradictions(
     except ReportFailed as error:
         found = [str(error)]
     else:
-        found += outages_differ(record.read(directory / "history"), morning_after.rows(out, "outages"))
+        found += outages_differ(record.read(directory / "history", apart=False), morning_after.rows(out, "outages"))
     return [f"failover-report: {line}" for line in found]
 
 

@@ -80,12 +80,14 @@ def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
 def life_told(msg_id: str, found: Found) -> list[str]:
     """As text: every row with its line, the brokers that held it, the verdict."""
     from spark_jobs.cli import life
+    from spark_jobs.solve.survivors import undone
 
     moments = life.moments(found.rows, found.clocks, found.number)
+    gone = undone(row for row in found.samples if row["kind"] == "promoted")
     lines = [f"{msg_id}" + (f" in cluster {found.cluster}" if found.cluster else ""), ""]
     lines += output.table(
         ("time (UTC)", "+-", "who", "what"),
-        [(clock(one.est), _error(one.lo, one.hi), life.who(one.event), life.did(one)) for one in moments],
+        [(clock(one.est), _error(one.lo, one.hi), life.who(one.event), life.did(one, gone)) for one in moments],
         ("+-",),
     )
     lines += ["", "lines:", *(f"  {place_of(one.event)}" for one in moments), ""]

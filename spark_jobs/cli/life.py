@@ -20,6 +20,7 @@ from spark_jobs.schema import Event
 from spark_jobs.solve.clocks import Clocks
 from spark_jobs.solve.runs import expand, span
 from spark_jobs.solve.signs import sequence
+from spark_jobs.solve.survivors import Undone
 
 SENT: Final = ("publish", "resend")
 SEEN: Final = ("confirm", "deliver")
@@ -224,8 +225,8 @@ _DID: Final = {
 }
 
 
-def did(one: Moment) -> str:
-    """`gets it from orders (redelivered; in a run of 12)`"""
+def did(one: Moment, gone: Iterable[Undone] = ()) -> str:
+    """`gets it from orders (redelivered; in a run of 12)`; `gone`: removals that did not survive a fail-over."""
     event = one.event
     text = str(_DID.get(event["kind"], event["kind"])).format(queue=event.get("queue") or "a queue")
     marks = [name for name in ("redelivered", "resend") if event.get(name) and event["kind"] != name]
@@ -233,6 +234,7 @@ def did(one: Moment) -> str:
         marks.append(f"position {sequence(event)}")
     marks += [str(event[name]) for name in ("result", "reason") if event.get(name)]
     marks += [f"in a run of {one.count}"] if one.count > 1 else []
+    marks += ["no later primary has heard of it"] if any(each.has(event) for each in gone) else []
     return text + (f" ({'; '.join(marks)})" if marks else "")
 
 

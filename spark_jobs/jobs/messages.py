@@ -76,7 +76,8 @@ def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
 def _evidence(engine: Engine, processes: dict[str, dict[str, Process]], options: Options) -> None:
     """The view `evidence`: for each queue that somebody names, may what is missing be lost?"""
     named = engine.rows("select distinct cluster, queue from takings")
-    doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts())}
+    undone = reduced.undone(engine, options)
+    doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts("events_raw", undone))}
     brokers = _brokers(engine, options) if options.drained is None else {}
     judges = {cluster: Evidence(of, options.drained, brokers.get(cluster)) for cluster, of in processes.items()}
     rows = []

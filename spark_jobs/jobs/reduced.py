@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from spark_jobs.engine.base import Engine
+from collections import defaultdict
+from collections.abc import Callable
+
+from spark_jobs.engine.base import Engine, Row
 from spark_jobs.jobs.options import Options
 from spark_jobs.solve.evidence import FOREVER
-from spark_jobs.sql import messages
+from spark_jobs.solve.survivors import undone as solve_undone
+from spark_jobs.sql import messages, survivors
 from spark_jobs.workspace import Workspace
 
 SPANS = "incident string, cluster string, ts_begin bigint, ts_end bigint"
 
 
 def takings(engine: Engine, workspace: Workspace, options: Options) -> None:
-    _need(engine, workspace, "takings", messages.takings(options.events, options.clock), options)
+    _need(engine, workspace, "takings", lambda: messages.takings(options.events, options.clock), options)
 
 
 def lives(engine: Engine, workspace: Workspace, options: Options) -> None:
-    query = messages.lives(engine.dialect, options.events, options.clock)
+    def query() -> str:
+        return messages.lives(engine.dialect, options.events, options.clock, undone(engine, options))
+
     _need(engine, workspace, "message_lives", query, options)
 
 
-def _need(engine: Engine, workspace: Workspace, table: str, query: str, options: Options) -> None:
+def undone(engine: Engine, options: Options) -> str:
+    """Condition of rows about removals that no later primary has heard of."""
+    bases: dict[str, list[Row]] = defaultdict(list)
+    for row in engine.rows(survivors.promotions(options.events)):
+        bases[row["cluster"]].append({"term": row["term"], "attrs": {"base": row["base"]}})
+    found = {cluster: solve_undone(rows) for cluster, rows in bases.items()}
+    if not any(found.values()):
+        return survivors.NONE
+    removed = {
+        (row["cluster"], row["term"]): row["first"] or 0 for row in engine.rows(survivors.latest(options.events))
+    }
+    return survivors.condition(
+        (cluster, one) for cluster in sorted(found) for one in found[cluster]
+        if removed.get((cluster, one.term), -1) >= one.position
+    )  # fmt: skip
+
+
+def _need(engine: Engine, workspace: Workspace, table: str, query: Callable[[], str], options: Options) -> None:
     """A view of the table, which is computed if it is not there."""
     if options.redo or not workspace.has(engine, table):
         workspace.load(engine, "events_raw")
-        workspace.save(engine, table, query)
+        workspace.save(engine, table, query())
     else:
         workspace.load(engine, table)
 

@@ -21,7 +21,8 @@ Our rows in these terms:
 Jepsen has one complete history; logs are not.  What is missing (e > d) is
 
 * explained    a row says why: returned, rejected, expired, dropped, dead-lettered, purged, still in the queue (unless
-               that was drained later: then it was there, and is not)
+               that was drained later: then it was there, and is not).  What a primary removed and no later one has
+               heard of has not been removed (`survivors`)
 * lost         all logs that could say otherwise are complete (below), and its queue was drained after the confirm
 * unaccounted  else: nobody knows
 
@@ -39,13 +40,14 @@ log or a delivery says (both are allowed by at-least-once), else *unmarked*: a f
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve.evidence import Brokers, Evidence, Process
 from spark_jobs.solve.runs import span
+from spark_jobs.solve.survivors import Undone
 
 Clock = Callable[[Event], int]
 EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
@@ -154,9 +156,13 @@ class Judge:
     brokers those of the kinds in EXPLAINED_BY.
 
     `drained`: everything that was in the queues at the end was taken, or was not; None: as the logs say.  `brokers`:
-    what their logs lack."""
+    what their logs lack.  `undone`: removals that did not survive a fail-over and explain nothing (`survivors`)."""
 
-    def __init__(self, drained: bool | None = None, clock: Clock = wall, brokers: Brokers | None = None) -> None:
+    def __init__(
+        self, drained: bool | None = None, clock: Clock = wall, brokers: Brokers | None = None,
+        undone: Sequence[Undone] = (),
+    ) -> None:  # fmt: skip
+        self._undone = undone
         self.messages: dict[tuple[str, int], Counts] = defaultdict(Counts)
         self.anonymous = 0
         self._drained = drained
@@ -170,7 +176,7 @@ class Judge:
         for row in rows:
             if row.get("source") == "client":
                 self._client(row)
-            elif row["kind"] in EXPLAINED_BY:
+            elif row["kind"] in EXPLAINED_BY and not any(one.has(row) for one in self._undone):
                 self._broker(row)
         return self
 

@@ -15,6 +15,7 @@ from typing import Final
 from spark_jobs.solve.evidence import EARLY
 from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import FLAGS, REDELIVERED, RESENT, SENDS, coded, messages
+from spark_jobs.sql.survivors import NONE
 
 MASK: Final = (1 << 20) - 1
 _B1: Final = 1 << 20
@@ -25,10 +26,10 @@ _HELD: Final = "delivered, never acknowledged"
 OK: Final = "a > 0 and d > 0 and d = e and d <= a"
 
 
-def lives(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall") -> str:
+def lives(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall", undone: str = NONE) -> str:
     """cluster, producer, pub; sends = attempts | confirms | resends; takes = acks | delivers | refusals; flags;
     times in µs (first sent, confirmed, refused, delivered; confirmed_by: a run's end; dumped: when it was last seen in
-    a queue's dump); client and places (hashes)."""
+    a queue's dump); client and places (hashes).  `undone`: condition of rows that do not count."""
     return f"""
 select cluster, producer, pub,
   cast(sum(case code when 1 then 1 when 3 then {_B1} when 2 then {_B2} else 0 end) as bigint) as sends,
@@ -46,7 +47,7 @@ select cluster, producer, pub,
   max(case when code between 1 and 5 then place end) as sent_to_2,
   min(case when code = 6 then place end) as taken_from,
   max(case when code = 6 then place end) as taken_from_2
-from ({messages(dialect, events, clock)})
+from ({messages(dialect, events, clock, undone)})
 group by cluster, producer, pub"""
 
 
@@ -75,13 +76,13 @@ from {coded(events, clock)}
 group by cluster, proc, client_id, queue"""
 
 
-def doubts(events: str = "events_raw") -> str:
+def doubts(events: str = "events_raw", undone: str = NONE) -> str:
     """Queues of which a broker removed messages without saying which; `count` of a row: how many."""
     kinds = ", ".join(f"'{kind}'" for kind in FLAGS)
     return f"""
 select coalesce(cluster, '') as cluster, queue, min(kind) as kind from {events}
 where source <> 'client' and kind in ({kinds}) and producer is null and queue <> ''
-  and coalesce(attrs['count'], '') <> '0'
+  and coalesce(attrs['count'], '') <> '0' and not {undone}
 group by coalesce(cluster, ''), queue"""
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from spark_jobs.solve.messages_small import EXPLAINED_BY
 from spark_jobs.sql.dialect import Dialect
+from spark_jobs.sql.survivors import NONE
 
 CODES: Final = {
     "publish": 1, "resend": 2, "confirm": 3, "nack": 4, "return": 5, "deliver": 6, "ack": 7, "reject": 8, "release": 9,
@@ -58,18 +59,18 @@ def _spread(dialect: Dialect, columns: str, narrow: str, steps: str) -> str:
     )
 
 
-def messages(dialect: Dialect, events: str = "events_raw", clock: str = _WALL) -> str:
+def messages(dialect: Dialect, events: str = "events_raw", clock: str = _WALL, undone: str = NONE) -> str:
     """One row a message and fact: cluster, producer, pub, code, flags, client, place, ts, done_ts (µs; of a run when
     its last message was).  `clock`: expression for a row's time.
 
-    What brokers said counts as a cause only (code 0)."""
+    What brokers said counts as a cause only (code 0), unless it is `undone` (a condition)."""
     narrow = f"""(
   select coalesce(cluster, '') as cluster, producer, pub_first, pub_last, {clock} as ts, {_span()} as span,
     case when source = 'client' then {_code()} else 0 end as code, {_flags()} as flags,
     {dialect.hashed("coalesce(client_id, '')")} as client, {dialect.hashed("coalesce(queue, '')")} as place
   from {events}
   where producer is not null and ((source = 'client' and kind in ({quoted([k for k in CODES if k != "release"])}))
-    or (source <> 'client' and kind in ({quoted(EXPLAINED_BY)})))
+    or (source <> 'client' and kind in ({quoted(EXPLAINED_BY)}) and not {undone}))
 )"""
     columns = "cluster, producer, code, flags, client, place"
     return _spread(dialect, columns, narrow, "pub, row_ts + span as done_ts,")

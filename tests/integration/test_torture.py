@@ -18,7 +18,9 @@ def test_five_faults_without_fencing(tmp_path, capsys):
     assert 1 <= found["faults"] <= 5
     messages = found["messages"]
     assert messages["confirmed"] > 300
-    assert (messages["lost"], messages["unexpected"], messages["torn"], messages["phantom"]) == (0, 0, 0, 0)
+    wrong = ("lost", "unexpected", "torn", "phantom", "returned")
+    assert {name: messages[name] for name in wrong} == dict.fromkeys(wrong, 0)
+    assert messages["removed"] > 0 and messages["refused"] > 0  # the queues in which the broker decides are at work
     assert found["exits"] == found["contradictions"] == []
 
 

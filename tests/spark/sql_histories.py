@@ -73,14 +73,35 @@ def history(cluster: str, chance: random.Random) -> list[Row]:
                 {
                     "source": "broker", "kind": kind, "cluster": cluster, "queue": "q0", "producer": "p0",
                     "pub_first": first, "pub_last": first + chance.randrange(20), "ts_mono": 0,
-                    "node": "b1", "ts_wall": T0 + chance.randrange(2_000) * TICK,
+                    "node": "b1", "ts_wall": T0 + chance.randrange(2_000) * TICK, **_position(chance),
                 }
             )  # fmt: skip
     if chance.random() < 0.1:
         nameless = {"source": "broker", "kind": "purge", "cluster": cluster, "queue": "q1", "ts_wall": T0, "node": "b1"}
-        nameless["attrs"] = {"count": str(chance.randrange(3))}
+        more = _position(chance)
+        nameless |= more | {"attrs": {"count": str(chance.randrange(3)), **more.get("attrs", {})}}
         maker.brokers.append(nameless)
+    _promotions(maker, cluster)
     return maker.rows()
+
+
+def _position(chance: random.Random) -> Row:
+    """Of a removal: nothing, when it was, or between which two."""
+    if chance.random() < 0.3:
+        return {}
+    term = chance.randrange(1, 5)
+    at = (term << 48) + chance.randrange(2, 60)
+    since = {"since": str(at - chance.randrange(1, 20))} if chance.random() < 0.3 else {}
+    return {"term": term, "attrs": {"at": chance.choice([str(at)] * 9 + ["?"]), **since}}
+
+
+def _promotions(maker: Maker, cluster: str) -> None:
+    """Most go on from the epoch before, some from an older one, some do not say it."""
+    for term in range(1, maker.chance.randrange(1, 6)):
+        before = max(0, term - maker.chance.choice([1, 1, 1, 2]))
+        base = {"base": str((before << 48) + maker.chance.randrange(60))} if maker.chance.random() < 0.9 else {}
+        promoted = {"source": "broker", "kind": "promoted", "cluster": cluster, "term": term, "attrs": base}
+        maker.brokers.append({**promoted, "node": "b1", "ts_wall": T0 + term * TICK})
 
 
 def _produce(maker: Maker, name: str, consumers: list[str], dead: int, alive: int) -> None:

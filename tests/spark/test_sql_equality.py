@@ -17,6 +17,7 @@ from spark_jobs.jobs import messages, windows
 from spark_jobs.jobs.options import Options
 from spark_jobs.solve.messages_small import Judge, as_dict
 from spark_jobs.solve.runs import expanded
+from spark_jobs.solve.survivors import undone
 from spark_jobs.solve.windows_small import Windows
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import T0, TICK, Row, as_runs, histories, write
@@ -78,7 +79,8 @@ def reference(rows: list[Row]) -> Answers:
     found: Answers = {"verdicts": [], "sums": [], "outages": [], "union": []}
     for cluster in sorted({row["cluster"] for row in rows}):
         mine = [row for row in rows if row["cluster"] == cluster]
-        judge, waits = Judge().add(mine), Windows().add(mine)
+        of_promotions = undone(row for row in mine if row["kind"] == "promoted")
+        judge, waits = Judge(undone=of_promotions).add(mine), Windows().add(mine)
         verdicts = list(judge.verdicts())
         found["verdicts"] += [
             (cluster, v.producer, v.number, v.verdict, v.cause, v.missing, v.duplicates, v.recovered)

@@ -75,7 +75,7 @@ def test_a_flood_is_announced_and_then_gathered() -> None:
     for number in range(3, 30):
         lab.publish(f"p:{number}")
     assert lab.said == [("drop", "p:0", "p:1", 2), ("drop", None, None, None)]
-    assert lab.rows[1][1]["attrs"] == {"gathering": "1"} and lab.rows[1][1]["queue"] == "q"
+    assert lab.rows[1][1]["attrs"] == {"gathering": "1", "at": 6} and lab.rows[1][1]["queue"] == "q"
     lab.clock += GATHERED - 0.1
     lab.removals.tick(lab.clock)
     assert len(lab.rows) == 2
@@ -86,6 +86,20 @@ def test_a_flood_is_announced_and_then_gathered() -> None:
     assert len(lab.rows) == 3  # gathered again, and announced already
     lab.removals.stop()
     assert lab.said[3:] == [("drop", "p:29", None, 1)]
+
+
+def test_a_row_says_where_in_the_log_its_removals_are() -> None:
+    """At once: in the batch that ends at `at`; gathered: behind `since`."""
+    lab = Lab(burst=2, rate=0.5)
+    lab.publish("p:0", "p:1")
+    first = lab.engine.position
+    lab.publish("p:2", "p:3")
+    lab.publish("p:4")
+    second = lab.engine.position
+    lab.removals.stop()
+    places = [(fields["attrs"]["at"], fields["attrs"].get("since")) for _, fields in lab.rows]
+    assert places[0] == (first, None)
+    assert places[-1] == (second, first)
 
 
 def test_after_a_rest_rows_are_written_at_once_again() -> None:
