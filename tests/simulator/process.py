@@ -27,15 +27,13 @@ from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.network import End
-from tests.simulator.scheduler import Call, Violation
+from tests.simulator.scheduler import TICK, Call, Violation
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
 CHANGE = 0.1
 """How often the source of highest priority becomes the lowest, while what has waited is done."""
-TICK = 0.1
-"""Seconds between the ticks of the broker's shell."""
 WALL = 1_800_000_000
 """Seconds since 1970 at the beginning of a simulation."""
 
@@ -197,7 +195,9 @@ class BrokerProcess(Ports):
             raise Violation(f"I14: {self.name} acts upon {ballot} and set {key}, on its disk is {found}")
 
     def _batch(self, batch: Any) -> None:
+        before = {link: link.backlog for link in self.links}
         self.node.batch(batch)
+        self.simulation.history.judge.throttles(self, before)
         self.simulation.history.sealed(self, batch)
 
     def forget(self) -> None:
@@ -211,6 +211,9 @@ class BrokerProcess(Ports):
     def _tick(self) -> None:
         self.engine.tick()
         self.broker.tick(self.now())
+        for transport in self.transports:
+            transport.look()
+        self.simulation.history.judge.backlogs(self)
         self.after(TICK, self._tick)
 
     def kill(self, power: bool = False) -> None:
