@@ -12,6 +12,7 @@ Options of a scenario:
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
     resets      share of a dying process's connections that are reset, and lose what is under way
+    segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     liveness    the faults that never end, and who has none (`liveness.py`)
@@ -107,6 +108,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    if found := _segments(Random(f"segments {seed}")):
+        options["segments"] = found
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
     apart = Random(f"liveness {seed} {mode}")
@@ -129,6 +132,13 @@ def _search(rng: Random, mode: str) -> Fields:
     if rng.random() < 0.3:
         found["timers"] = rng.choice((0.001, 0.005))
     return found
+
+
+def _segments(rng: Random) -> Fields:
+    """Two of three seeds have segments so small that there is something to compact, in several ticks."""
+    if rng.random() > 0.67:
+        return {}
+    return {"size": rng.choice((512, 1024, 2048)), "sparse": 1, "sweep": rng.choice((1, 4, 20))}
 
 
 def _size(rng: Random, mode: str) -> int:

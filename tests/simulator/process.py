@@ -154,7 +154,7 @@ class BrokerProcess(Ports):
         self.state = self._load()
         self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
         self.simulation.history.loaded(self.state)
-        self.engine = Engine(segment_size=1 << 15)
+        self.engine = self._engine(**self.simulation.scenario.option("segments", {}))
         self.engine.now = self.wall_clock()
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
@@ -173,6 +173,13 @@ class BrokerProcess(Ports):
         self.simulation.tap.started(self)
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)
+
+    @staticmethod
+    def _engine(size: int = 1 << 15, sparse: int = 1 << 18, sweep: int = 50000) -> Engine:
+        """Octets of a segment of its log, octets that a compaction must win, index entries that a tick looks at."""
+        engine = Engine(segment_size=size)
+        engine.pool.sparse, engine.sweep_most = sparse, sweep
+        return engine
 
     def _load(self) -> HaState:
         self.state_file = StateFile(self.disk)
@@ -209,7 +216,9 @@ class BrokerProcess(Ports):
         self.after(self.rng.choice((0.0, 0.0, 0.0003)), self.engine.end_turn)
 
     def _tick(self) -> None:
+        swept = self.engine.pool.swept
         self.engine.tick()
+        self.simulation.history.counts["octets compacted"] += self.engine.pool.swept - swept
         self.broker.tick(self.now())
         for transport in self.transports:
             transport.look()

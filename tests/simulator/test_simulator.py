@@ -45,6 +45,8 @@ def test_invariants_hold(number: int) -> None:
     assert total["promotions"] > 1.2 * CHUNK, total
     assert total["redelivered"] > CHUNK / 5, total
     assert total["prefixes compared"] > 20 * CHUNK, total
+    assert total["octets compacted"] > 0, total
+    assert total["publishers wait"] > 0, total
 
 
 @pytest.mark.parametrize("mode", MODES)
