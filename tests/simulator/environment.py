@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ha.asker import Asker
 from ha.core_link import OutgoingLink
 from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.membership import HaState
@@ -14,7 +15,10 @@ from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Logi
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
+from qpidd_py.management.amqp_door import AmqpDoor
+from qpidd_py.management.model import Management
 from tests.simulator.clients import Client
+from tests.simulator.loop import SimLoop
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
 
@@ -161,6 +165,9 @@ class Ports:
         self.transports: list[SimTransport] = []
         """Of the open connections that came to us."""
         self._number = 0
+        self._asks: bool = simulation.scenario.option("asker", False)
+        """Do questions go over connections, through the real `Asker`?"""
+        self._askers: dict[str, Asker] = {}
 
     @property
     def process(self: Ports) -> BrokerProcess:
@@ -170,6 +177,8 @@ class Ports:
         """A new life begins."""
         self._wires = Wires()
         self.transports = []
+        self._askers = {}
+        self.process.broker.management = AmqpDoor(AdminDoor(self.process))
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
@@ -233,6 +242,9 @@ class Ports:
     def request(
         self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
     ) -> None:
+        if self._asks:
+            self._asker(address).ask(method, arguments, timeout, done)
+            return
         process, life = self.process, self.life
         target = self.simulation.by_address.get(address)
         over: list[bool] = []
@@ -260,6 +272,17 @@ class Ports:
 
         self.when_free(lambda: self.network.request(process, target, arrives))
 
+    def _asker(self, address: str) -> Asker:
+        if address not in self._askers:
+            host, _, port = address.partition(":")
+            self._askers[address] = Asker(SimLoop(self.process), host, int(port), Login())  # type: ignore[arg-type]
+        return self._askers[address]
+
+    def granted(self, claim: Json) -> None:
+        """This broker has granted a claim, and is about to say so."""
+        ballot = (claim["epoch"], claim["claimant"]["id"])
+        self.process.check_stored(ballot, self.process.node.persisted.in_sync.key)
+
     def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
         """Another broker's request has reached our host."""
         process = self.process
@@ -273,8 +296,7 @@ class Ports:
         def reply(value: Json) -> None:
             copy = json.loads(json.dumps(value))
             if method == "ha.claim" and (copy.get("result") or {}).get("granted"):
-                claim = json.loads(arguments)
-                process.check_stored((claim["epoch"], claim["claimant"]["id"]), process.node.persisted.in_sync.key)
+                self.granted(json.loads(arguments))
             self.when_free(lambda: answer(copy))
 
         def answer(value: Json) -> None:
@@ -345,6 +367,29 @@ class Ports:
         self.scheduler.log(self.name, text)
         if text.startswith("publishers wait"):
             self.simulation.history.counts["publishers wait"] += 1
+
+
+class AdminDoor(Management):
+    """Management requests that come over a connection."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        super().__init__(process.broker)
+        self._process = process
+
+    def request(self, method: str, arguments: Json, reply: Callable[[Json], None], user: str) -> None:
+        process = self._process
+
+        def answer(value: Json) -> None:
+            process.simulation.history.counts["answers over connections"] += 1
+            granted = method == "ha.claim" and (value.get("result") or {}).get("granted")
+            if granted:
+                process.granted(arguments)
+            if method not in process.mute:
+                reply(value)
+            if granted:
+                process.scheduler.at(0.0, lambda: process.simulation.faults.moment("granted", process))
+
+        super().request(method, arguments, answer, user)
 
 
 class _Dialling:

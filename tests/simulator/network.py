@@ -30,6 +30,8 @@ SYN: Final = 0
 DATA: Final = 1
 FIN: Final = 2
 RST: Final = 3
+ACK: Final = 4
+"""Of a SYN, where it is waited for."""
 Item = tuple[int, bytes]
 Pairs = set[tuple[str, str]]
 
@@ -70,6 +72,7 @@ class End:
         self.on_data: Callable[[bytes], None] = lambda data: None
         self.on_closed: Callable[[str], None] = lambda reason: None
         self.on_writable: Call = lambda: None
+        self.on_open: Call | None = None
         self.hold_until = 0.0
         """Nothing of this connection arrives before that time."""
         self._rng = network.rng(host.name, peer_host.name)
@@ -202,6 +205,10 @@ class End:
             if self.network.rejects(self.host, self.peer_host) or not self.peer_host.accept(peer):
                 peer.open = False
                 peer._push((RST, b"refused"))
+            elif self.on_open is not None:
+                peer._push((ACK, b""))
+        elif kind == ACK:
+            peer.host.run(peer, peer.opened)
         elif not peer.open:
             if kind == DATA:
                 peer._push((RST, b"reset"))
@@ -210,6 +217,10 @@ class End:
                 peer.host.run(peer, lambda: peer._received(data))
         else:
             peer.host.run(peer, lambda: peer._ended(data.decode() or "closed by the peer"))
+
+    def opened(self) -> None:
+        if self.open and self.on_open is not None:
+            self.on_open()
 
     def _received(self, data: bytes) -> None:
         if self.open:
@@ -288,10 +299,10 @@ class Network:
         """Seconds that a slow path adds, at least."""
         return self.slow.get((source, target), 0.0)
 
-    def connect(self, source: Host, target: Host) -> End:
+    def connect(self, source: Host, target: Host, on_open: Call | None = None) -> End:
         """The new connection's near end; `on_closed("refused")` when nobody listens there."""
         near, far = End(self, source, target), End(self, target, source)
-        near.peer, far.peer = far, near
+        near.peer, far.peer, near.on_open = far, near, on_open
         self._ends = [end for end in self._ends if end.open]
         self._ends += (near, far)
         near._push((SYN, b""))

@@ -12,6 +12,7 @@ Options of a scenario:
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
     resets      share of a dying process's connections that are reset, and lose what is under way
+    asker       brokers ask each other over connections, through the real `Asker`
     segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
@@ -108,6 +109,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    if mode in FORGIVING and Random(f"asker {seed} {mode}").random() < 0.5:
+        options["asker"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
     actions += _narrow(seed, mode, names, options, faults)
