@@ -14,7 +14,7 @@ when there is none.  Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from ha.arrivals import Arrivals
 from ha.claims import Claim
@@ -34,10 +34,6 @@ from ha.stall import Observer
 from ha.status import State
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
-
-BACKLOG_HIGH: Final = 64 << 20
-BACKLOG_LOW: Final = 16 << 20
-"""Octets that wait for one backup: above the first, publishers are not read; below the second, they are again."""
 
 
 class Primary(Role):
@@ -59,7 +55,7 @@ class Primary(Role):
         self._observer = Observer(self)
         self._removals = Removals(self.env, self.engine)
         self._failing = FailingLinks(node)
-        self._slow = SlowBackups(node, BACKLOG_HIGH, BACKLOG_LOW, self._drop_slow)
+        self._slow = SlowBackups(node, self._drop_slow)
         self._looked = now
         self._last_tick = now
         self._base = self._sealed = self.engine.position
@@ -111,14 +107,14 @@ class Primary(Role):
         self._lags.sealed(now, batch)
         for link in self._live:
             link.send_batch(batch)
-            if not self._throttled and link.backlog > BACKLOG_HIGH:
+            if not self._throttled and link.backlog > self.settings.backlog_high:
                 member = self._links[link].member
                 self._throttle(f"backup {member} is slow: {link.backlog >> 20} MiB wait for it")
         self.update_safe()
 
     def update_safe(self) -> None:
         """Recompute how far the log is safe and tell the core."""
-        if self._throttled and all(link.backlog < BACKLOG_LOW for link in self._live):
+        if self._throttled and all(link.backlog < self.settings.backlog_low for link in self._live):
             self._throttle("")
         roster = self.roster
         if self.frozen or not roster.may_confirm:

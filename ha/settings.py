@@ -124,6 +124,9 @@ class NodeSettings:
     slice_size: int = 128 * 1024
     slow_backup_timeout: float = 10.0
     """0 = never dropped."""
+    backlog_high: int = 64 << 20
+    backlog_low: int = 16 << 20
+    """Octets that wait for one backup: above the first, publishers are not read; below the second, they are again."""
 
     def __post_init__(self) -> None:
         check_brokers(self.safety, self.brokers)

@@ -1,6 +1,6 @@
 """Backups that cannot keep up: bounded in memory first, then dropped by rule.
 
-    more than `high` waits for it ──▶ slow: publishers are not read (`Primary._throttle`) ──`low`──▶ fast again
+    more than backlog_high waits for it ──▶ slow: publishers are not read (`Primary._throttle`) ──backlog_low──▶ fast
                                        │ for longer than ha-slow-backup-timeout
                                        ▼
     its link is closed, and it is lost as by the shrink rule, but also if it would come back whole
@@ -41,20 +41,20 @@ def patience(node: Node, peer: Peer, now: float) -> float | None:
 class SlowBackups:
     """Watches what waits for each live backup."""
 
-    def __init__(self, node: Node, high: int, low: int, drop: Callable[[Peer, str], None]) -> None:
-        """`high`, `low`: octets.  `drop` closes the link of a peer with a reason and reports it lost."""
+    def __init__(self, node: Node, drop: Callable[[Peer, str], None]) -> None:
+        """`drop` closes the link of a peer with a reason and reports it lost."""
         self._node = node
-        self._high, self._low = high, low
         self._drop = drop
         self._refused: dict[str, tuple[float, float]] = {}
 
     def look(self, live: Iterable[Peer], now: float) -> None:
         """Four times in each heartbeat interval."""
+        settings = self._node.settings
         for peer in list(live):
             backlog = peer.link.backlog if peer.link else 0
-            if backlog > self._high and peer.slow_since is None:
+            if backlog > settings.backlog_high and peer.slow_since is None:
                 peer.slow_since = now
-            elif backlog < self._low:
+            elif backlog < settings.backlog_low:
                 peer.slow_since = None
             if self._is_due(peer, now):
                 self._give_up(peer, backlog, now)

@@ -355,7 +355,7 @@ class Session:
         # output that waits will tell the peer as well as a heartbeat; input that we pause is no silence of the peer
         if clock.quiet_out(connection.sent, elapsed) >= interval / 2 and not connection.backlog:
             connection.write(HEARTBEAT_FRAME)
-        if clock.quiet_in(connection.received, elapsed) > 2 * interval and not connection.input_paused:
+        if clock.quiet_in(connection.received, elapsed, connection.input_paused) > 2 * interval:
             log.warning("%r: nothing received for two heartbeats of %d s", self, interval)
             self._finish("missed heartbeats")
 
@@ -416,8 +416,9 @@ class _Clock:
         self._sent = sent
         return self._quiet_out
 
-    def quiet_in(self, received: int, elapsed: float) -> float:
-        self._quiet_in = self._quiet_in + elapsed if received == self._received else 0.0
+    def quiet_in(self, received: int, elapsed: float, paused: bool) -> float:
+        """Counts from the end of a pause: what the peer has sent meanwhile may not have been read yet."""
+        self._quiet_in = self._quiet_in + elapsed if received == self._received and not paused else 0.0
         self._received = received
         return self._quiet_in
 

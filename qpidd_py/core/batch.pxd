@@ -30,6 +30,8 @@ cdef class Pool:
     cdef list free
     cdef readonly size_t segment_size
     cdef readonly size_t allocated          # octets in segments now alive
+    cdef public size_t sparse               # octets that a sweep must win
+    cdef readonly uint64_t swept            # octets that sweeps have copied
     cdef set segments                       # addresses of the segments now alive
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0
     cdef uint8_t* take(self, size_t size) except NULL

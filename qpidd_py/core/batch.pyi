@@ -9,6 +9,8 @@ OPERATIONS: dict[int, str]
 class Pool:
     segment_size: int
     allocated: int
+    sparse: int
+    swept: int
 
 class Batch(Buffer):
     first: int

@@ -47,7 +47,7 @@ crc32c_init()
 DEFAULT_SEGMENT = 2 << 20
 cdef size_t HUGE = 2 << 20
 cdef size_t POOLED = 64 << 20           # octets of free segments kept for reuse
-cdef size_t SPARSE = 16 << 20           # octets that a sweep must win
+cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
 
 HEADER_SIZE = LINK_HEADER
 OPERATIONS = {OP_ENQUEUE: "enqueue", OP_DEQUEUE: "dequeue", OP_CONFIG: "config",
@@ -71,6 +71,7 @@ cdef class Pool:
         self.free = []
         self.segments = set()
         self.segment_size = segment_size
+        self.sparse = SPARSE * segment_size
         self.allocated = 0
 
     def __dealloc__(self):
@@ -87,7 +88,7 @@ cdef class Pool:
             if segment.live * 4 < segment.used and segment is not current and segment is not other:
                 wasted += segment.capacity - segment.live
                 found.append(segment)
-        if wasted < SPARSE or wasted * 4 < self.allocated:
+        if wasted < self.sparse or wasted * 4 < self.allocated:
             return 0
         for segment in found:
             segment.sparse = True

@@ -224,6 +224,7 @@ cdef class Engine:
     cdef uint64_t safe_at_tick
     cdef list sweeping                      # queues that the compaction has yet to visit
     cdef uint64_t sweep_at
+    cdef public uint64_t sweep_most         # index entries that the compaction looks at in one tick
     cdef int compact(self) except -1
     cdef uint64_t enqueue(self, Route route, const uint8_t* exrk, size_t route_size, const uint8_t* header,
                           size_t header_size, const uint8_t* body, size_t body_size) except 0

@@ -116,6 +116,7 @@ class Engine:
     schedule: Callable[[], None] | None
     queues: dict[int, Queue]
     throttled: bool
+    sweep_most: int
     def __init__(self, on_config: Callable[[int, bytes], None] | None = None, segment_size: int = ...) -> None: ...
     @property
     def epoch(self) -> int: ...

@@ -52,7 +52,6 @@ cdef extern from *:
     int __builtin_ctzll(unsigned long long) noexcept nogil
 
 cdef uint64_t SEQUENCE_BITS = 48
-cdef uint64_t SWEEP = 50000             # index entries that the compaction looks at in one tick
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
 include "channel.pxi"
@@ -71,6 +70,7 @@ cdef class Engine:
         self.local = LogWriter(self.pool, False)
         self.on_config = on_config
         self.max_message_size = 128 << 20
+        self.sweep_most = 50000
         self.queues = {}
         self.dirty_queues = []
         self.touched_queues = []
@@ -779,7 +779,7 @@ cdef class Engine:
 
     cdef int compact(self) except -1:
         """Frees segments that hold little more than the dead: a sweep over the queues, some entries in each tick."""
-        cdef uint64_t most = SWEEP
+        cdef uint64_t most = self.sweep_most
         cdef Queue queue
         if not self.sweeping:
             if not self.pool.mark_sparse(self.log.segment, self.local.segment):

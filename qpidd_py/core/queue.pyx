@@ -577,6 +577,7 @@ cdef class Queue:
                 Py_INCREF(writer.segment)
                 e.segment = <void*>writer.segment
                 writer.segment.live += size
+                writer.pool.swept += size
                 segment.live -= size
                 Py_DECREF(segment)
             i += 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def name_of(body: bytes) -> str:
     """The copy whose body this is."""
-    return body.partition(b"|")[0].decode()
+    return body.partition(b"|")[0].decode(errors="replace")
 
 
 def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:

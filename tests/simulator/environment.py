@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ha.asker import Asker
 from ha.core_link import OutgoingLink
 from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.membership import HaState
@@ -14,7 +15,10 @@ from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Logi
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
+from qpidd_py.management.amqp_door import AmqpDoor
+from qpidd_py.management.model import Management
 from tests.simulator.clients import Client
+from tests.simulator.loop import SimLoop
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
 
@@ -29,9 +33,45 @@ class SimTransport:
     def __init__(self, end: End) -> None:
         self.end = end
         self.session: Session
+        self._unread: list[Call] = []
+        """What comes while the broker does not read, as behind a full socket."""
+
+    def received(self, data: bytes) -> None:
+        connection = self.session.connection
+        self._in_order(lambda: connection.feed(data))
+
+    def closed(self, reason: str) -> None:
+        if reason == "reset":
+            self._unread.clear()
+        self._in_order(lambda: self.session.closed(reason))
+
+    def _in_order(self, call: Call) -> None:
+        if self._unread or self.session.connection.input_paused:
+            self._unread.append(call)
+        else:
+            call()
+
+    def look(self) -> None:
+        """Does the broker read again?  The core does not say so by itself (as `TlsConnection.look`)."""
+        while self._unread and not self.session.connection.input_paused:
+            self._unread.pop(0)()
+
+    @property
+    def is_over(self) -> bool:
+        return not self.end.open and not self._unread
+
+    @property
+    def backlog(self) -> int:
+        return self.session.connection.backlog
+
+    @property
+    def is_link(self) -> bool:
+        return self.session.link is not None and self.end.open
 
     def output_ready(self) -> None:
         peer = self.end.peer_host
+        if self.end.full:
+            return
         if isinstance(peer, Client):
             if not peer.reads:
                 return  # the octets stay with the broker, as behind a full socket
@@ -43,7 +83,9 @@ class SimTransport:
             self.end.send(self.session.connection.take_output())
 
     def disconnect(self) -> None:
+        """What does not fit the socket any more is lost."""
         self.output_ready()
+        self._unread.clear()
         self.end.close()
 
 
@@ -58,7 +100,8 @@ class SimOutgoingLink(OutgoingLink):
         self.process.simulation.history.applied(self.process)
 
     def output_ready(self) -> None:
-        self.end.send(self.connection.take_output())
+        if not self.end.full:
+            self.end.send(self.connection.take_output())
 
 
 class Wires:
@@ -70,7 +113,8 @@ class Wires:
     def remove(self, connection: Connection) -> None:
         end = self.ends.pop(connection, None)
         if end is not None:
-            end.send(connection.take_output())
+            if not end.full:
+                end.send(connection.take_output())
             end.close()
 
 
@@ -118,7 +162,12 @@ class Ports:
         self.mute: frozenset[str] = frozenset()
         """Methods that are carried out and not answered."""
         self._wires = Wires()
+        self.transports: list[SimTransport] = []
+        """Of the open connections that came to us."""
         self._number = 0
+        self._asks: bool = simulation.scenario.option("asker", False)
+        """Do questions go over connections, through the real `Asker`?"""
+        self._askers: dict[str, Asker] = {}
 
     @property
     def process(self: Ports) -> BrokerProcess:
@@ -127,6 +176,9 @@ class Ports:
     def opened(self) -> None:
         """A new life begins."""
         self._wires = Wires()
+        self.transports = []
+        self._askers = {}
+        self.process.broker.management = AmqpDoor(AdminDoor(self.process))
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
@@ -153,15 +205,21 @@ class Ports:
                 self.busy_until - self.scheduler.now, lambda: call() if self.alive and life == self.life else None
             )
 
+    @property
+    def links(self) -> list[SimTransport]:
+        """To our backups."""
+        return [each for each in self.transports if each.is_link]
+
     # ---- sessions and links ---------------------------------------------------------------------------------------
 
     def accepted(self, end: End) -> None:
         transport = SimTransport(end)
         session = Session(self.process.broker, end.peer_host.name, transport)
         transport.session = session
-        end.on_data = session.connection.feed
-        end.on_closed = session.closed
+        end.on_data, end.on_closed = transport.received, transport.closed
         end.on_writable = transport.output_ready
+        self.transports = [each for each in self.transports if not each.is_over]
+        self.transports.append(transport)
 
     def connect(
         self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
@@ -174,7 +232,7 @@ class Ports:
         link = SimOutgoingLink(process.node, process.engine, self._wires)  # type: ignore[arg-type]
         link.end, link.process = end, process
         self._wires.ends[link.connection] = end
-        end.on_data, end.on_closed = link.connection.feed, link.closed
+        end.on_data, end.on_closed, end.on_writable = link.connection.feed, link.closed, link.output_ready
         done(link)
         if rest := client.left_over():
             link.connection.feed(rest)
@@ -184,6 +242,9 @@ class Ports:
     def request(
         self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
     ) -> None:
+        if self._asks:
+            self._asker(address).ask(method, arguments, timeout, done)
+            return
         process, life = self.process, self.life
         target = self.simulation.by_address.get(address)
         over: list[bool] = []
@@ -211,6 +272,17 @@ class Ports:
 
         self.when_free(lambda: self.network.request(process, target, arrives))
 
+    def _asker(self, address: str) -> Asker:
+        if address not in self._askers:
+            host, _, port = address.partition(":")
+            self._askers[address] = Asker(SimLoop(self.process), host, int(port), Login())  # type: ignore[arg-type]
+        return self._askers[address]
+
+    def granted(self, claim: Json) -> None:
+        """This broker has granted a claim, and is about to say so."""
+        ballot = (claim["epoch"], claim["claimant"]["id"])
+        self.process.check_stored(ballot, self.process.node.persisted.in_sync.key)
+
     def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
         """Another broker's request has reached our host."""
         process = self.process
@@ -224,8 +296,7 @@ class Ports:
         def reply(value: Json) -> None:
             copy = json.loads(json.dumps(value))
             if method == "ha.claim" and (copy.get("result") or {}).get("granted"):
-                claim = json.loads(arguments)
-                process.check_stored((claim["epoch"], claim["claimant"]["id"]), process.node.persisted.in_sync.key)
+                self.granted(json.loads(arguments))
             self.when_free(lambda: answer(copy))
 
         def answer(value: Json) -> None:
@@ -285,6 +356,8 @@ class Ports:
         shown = " ".join(f"{name}={value}" for name, value in fields.items() if value != "")
         self.scheduler.log(self.name, f"[{kind}] {shown}")
         self.simulation.tap.broker(self.process, kind, fields)
+        if kind == "backup_lost" and "too slow" in str(fields["reason"]):
+            self.simulation.history.counts["dropped as slow"] += 1
         if kind == "promoted":
             self.simulation.history.promoted(self.process)
             self.simulation.rules.promoted(self.process)
@@ -292,6 +365,31 @@ class Ports:
 
     def log(self, level: str, text: str) -> None:
         self.scheduler.log(self.name, text)
+        if text.startswith("publishers wait"):
+            self.simulation.history.counts["publishers wait"] += 1
+
+
+class AdminDoor(Management):
+    """Management requests that come over a connection."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        super().__init__(process.broker)
+        self._process = process
+
+    def request(self, method: str, arguments: Json, reply: Callable[[Json], None], user: str) -> None:
+        process = self._process
+
+        def answer(value: Json) -> None:
+            process.simulation.history.counts["answers over connections"] += 1
+            granted = method == "ha.claim" and (value.get("result") or {}).get("granted")
+            if granted:
+                process.granted(arguments)
+            if method not in process.mute:
+                reply(value)
+            if granted:
+                process.scheduler.at(0.0, lambda: process.simulation.faults.moment("granted", process))
+
+        super().request(method, arguments, answer, user)
 
 
 class _Dialling:

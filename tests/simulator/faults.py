@@ -50,6 +50,7 @@ class Faults:
             "pause": self._pause,
             "promote": self._promote,
             "slow": self._slow,
+            "narrow": self._narrow,
             "linger": self._linger,
             "reset": self._reset,
             "reject": self._reject,
@@ -277,6 +278,22 @@ class Faults:
         self.scheduler.log("", f"slow {one}>{other}: {fields['delay']} s")
         self.simulation.network.slow[one, other] = fields["delay"]
         self._later(fields["for"], lambda: self.simulation.network.slow.update({(one, other): 0.0}))
+
+    def _narrow(self, fields: Mapping[str, Any]) -> None:
+        """A link, or all that a host sends to other brokers, or both directions, has little bandwidth."""
+        one = self.target(fields["from"])
+        if one is None:
+            return
+        everyone = [each.name for each in self.simulation.brokers if each is not one]
+        others = [fields["to"]] if "to" in fields else everyone
+        pairs = {(one.name, other) for other in others}
+        if fields.get("both"):
+            pairs |= {(other, name) for name, other in pairs}
+        network = self.simulation.network
+        shown = " ".join(f"{source}>{target}" for source, target in sorted(pairs))
+        self.scheduler.log("", f"narrow {shown}: {fields['octets']} octets/s")
+        network.narrow.update(dict.fromkeys(pairs, fields["octets"]))
+        self._later(fields["for"], lambda: network.widen(pairs))
 
     def _linger(self, fields: Mapping[str, Any]) -> None:
         """The connections of this moment hang in one direction: whoever gives up and connects again is faster."""

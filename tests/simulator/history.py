@@ -31,6 +31,9 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          has all that the earlier one had appended by the time the client had it
     I18  what left a queue with a dead letter exchange is where that sends it, and is not in both; unless it was
          acknowledged
+    I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
+         primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
+         unless the rest would be too few
 
 What a total failure takes (no whole member of the newest in-sync set is alive any more) is excused: promise 1 holds
 while one in-sync replica survives.

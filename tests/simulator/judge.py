@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ha.position import epoch_of
@@ -9,13 +10,17 @@ from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, usurped
 from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
-from tests.simulator.scheduler import Violation
+from tests.simulator.scheduler import TICK, Violation
 from tests.simulator.shadow import Shadow
 from tests.simulator.topology import LETTERS
 
 if TYPE_CHECKING:
+    from tests.simulator.environment import SimTransport
     from tests.simulator.history import History
     from tests.simulator.process import BrokerProcess
+
+LATE = 0.5
+"""Seconds after its time in which a slow backup is dropped, at the latest."""
 
 
 class Judge:
@@ -25,6 +30,8 @@ class Judge:
         self.history = history
         self.simulation = history.simulation
         self.shadow = Shadow(history.ledger)
+        self._slow: dict[str, dict[SimTransport, tuple[int, int]]] = {}
+        """By primary and link for which too much waits: for how many ticks so far, octets sent by then."""
 
     # ---- when a broker says that something is safe ----------------------------------------------------------------
 
@@ -84,6 +91,35 @@ class Judge:
                     if not held and not self.may_be_gone(name, copy, queue, promotion.log, own):
                         rival = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                         raise Violation(f"I9: {process.name} says that {name} in {queue} is safe; {rival} lacks it")
+
+    # ---- while a broker is primary --------------------------------------------------------------------------------
+
+    def throttles(self, process: BrokerProcess, before: Mapping[SimTransport, int]) -> None:
+        """I19; after each batch.  What waited before it: a link that joins, and gets no batches yet, may have more."""
+        for link, waited in before.items() if process.is_primary else ():
+            if waited < link.backlog > process.settings.backlog_high and not process.engine.throttled:
+                name = link.end.peer_host.name
+                raise Violation(f"I19: {link.backlog} octets wait for {name}, and {process.name} reads its publishers")
+
+    def backlogs(self, process: BrokerProcess) -> None:
+        """I19; called at each tick of the broker, so that no time counts in which it does not run."""
+        before, found = self._slow.get(process.name, {}), {}
+        for link in process.links if process.is_primary else []:
+            if link.backlog > process.settings.backlog_high:
+                ticks, before_sent = before.get(link, (0, -1))
+                sent = link.session.connection.sent
+                found[link] = (ticks + 1 if sent == before_sent else 1), sent
+                self._check_patience(process, link.end.peer_host.name, found[link][0] * TICK)
+        self._slow[process.name] = found
+
+    def _check_patience(self, process: BrokerProcess, name: str, seconds: float) -> None:
+        self.history.counts["ticks with a slow backup"] += 1
+        timeout, in_sync = process.settings.slow_backup_timeout, process.node.persisted.in_sync
+        voters = in_sync.brokers or process.settings.brokers
+        rest = {member.address for member in in_sync.members if member.id != self.simulation.by_name[name].node.id}
+        enough = self.simulation.scenario.mode != "quorum" or 2 * len(rest.intersection(voters)) > len(voters)
+        if timeout and enough and seconds > timeout + LATE:
+            raise Violation(f"I19: too much waits for {name} for {seconds:.1f} s, and {process.name} does not drop it")
 
     # ---- when a broker is promoted --------------------------------------------------------------------------------
 

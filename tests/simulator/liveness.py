@@ -15,9 +15,11 @@ The core is what the promise of a mode needs:
                         still, every member of the newest set
     availability        a majority, and a whole member
 
-In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary, and promotes
-none of them, as is its duty (`rules.py`).  Without a registry and without quorum a fresh cluster needs all of its
-members.  Without a whole member of the newest set (a total failure) nothing is promised, and nothing is checked.
+In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary or cannot store
+a vote, and promotes none of them, as is its duty (`rules.py`). A broker that was started from the copy of another
+one's data directory is never in the core: it is refused until an administrator gives it an identity. Without a
+registry and without quorum a fresh cluster needs all of its members. Without a whole member of the newest set (a
+total failure) nothing is promised, and nothing is checked.
 
 The probes (clients of kind `producer` whose names begin with `l`) publish for a while from the core's repair on, to a
 queue that nobody reads, and must be told that all of it is confirmed.  They reach every broker: an outside broker that
@@ -118,6 +120,8 @@ class Liveness:
         simulation.faults.end()
         self._repair_core()
         for number, process in enumerate(self._outside()):
+            if process.disk.fault:
+                self._bad_disk(process, {})  # since the faults that were planned before: nothing repairs this disk
             for fields in self._option["faults"][number % len(self._option["faults"])]:
                 self._kinds[fields["kind"]](process, fields)
         self._probe(PUBLISHES)
@@ -135,13 +139,14 @@ class Liveness:
         members = sorted(
             simulation.members, key=lambda each: (each is primary, order.find(each.name) % len(NAMES), each.name)
         )
+        members = [each for each in members if each.original is None]
         survivors = [each for each in members if each in simulation.history.survivors()]
         trusting = simulation.scenario.mode == "manager"
         if not survivors or (trusting and not simulation.history.newest.version):
             simulation.history.counts["no core"] += 1
             return False
         needed = [survivors[0], *(self._witnesses(members, survivors) if trusting else ())]
-        size = max(len(members) // 2 + 1 + bool(self._option["more"]), len(set(needed)))
+        size = max(len(simulation.members) // 2 + 1 + bool(self._option["more"]), len(set(needed)))
         self.core = list(dict.fromkeys([*needed, *members]))[:size]
         return True
 
@@ -196,7 +201,7 @@ class Liveness:
         while self.scheduler.now < began + PUBLISHES * EVERY or (why := self._missing()):
             if self.scheduler.now > began + WITHIN:
                 raise Violation(f"liveness: {WITHIN:g} s after its repair the core does not serve: {why}")
-            self._stop_shunned()
+            self.stop_shunned()
             self.scheduler.run_until(self.scheduler.now + 0.05)
         self.simulation.core_time = self.scheduler.now - began
 
@@ -210,7 +215,7 @@ class Liveness:
                 return f"{client.name} waits for its confirms; the states are {states}"
         return ""
 
-    def _stop_shunned(self) -> None:
+    def stop_shunned(self) -> None:
         """The manager's duty: a primary that it takes for failed is stopped, for good."""
         for process in self._outside():
             if process.is_primary and self.shuns(process):
@@ -251,7 +256,7 @@ class Liveness:
         """It can store neither a vote nor a set.  Where no majority votes, such a broker denies every claim, and the
         manager has to stop it."""
         if self.simulation.scenario.mode == "quorum":
-            process.disk.fault = "full"
+            process.disk.fault = process.disk.fault or "full"
         else:
             self._dead(process, fields)
 

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from tests.simulator import mistakes_asker as asker
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
+from tests.simulator import mistakes_slow as slow
 from tests.simulator import mistakes_twins as twins
 from tests.simulator import mistakes_votes as votes
 
@@ -68,6 +70,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=28),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=7),
+    "read-publishers-on": Mutant(slow.read_publishers_on, "", ("narrow",)),
+    "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",)),
+    "spare-the-slow": Mutant(slow.spare_the_slow, "", ("narrow",)),
+    "take-silence-for-a-death": Mutant(
+        asker.take_silence_for_a_death, "registry", ("pause", "crash", "promote", "isolate"), seed=39
+    ),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=412),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),

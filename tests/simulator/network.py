@@ -7,6 +7,9 @@ connection can be reset between two living processes (`reset`), and a living hos
 Datagrams (`message`) stand for requests on connections of their own: what meets a cut is lost or late, as the seed
 decides.
 
+A path can be *narrow* (few octets a second, for each connection): then a writer has to wait (`End.full`), and its peer
+sees that it lives.
+
 Connections are independent of each other: what one of them holds up (`linger`), a newer one may overtake.
 """
 
@@ -19,10 +22,16 @@ from typing import Final, Protocol
 
 from tests.simulator.scheduler import Call, Scheduler
 
+SOCKET: Final = 512
+"""Octets that fit a connection's buffers on a narrow path; what does not fit waits in the process that writes it."""
+SEGMENT: Final = 128
+"""Octets of one piece on a narrow path."""
 SYN: Final = 0
 DATA: Final = 1
 FIN: Final = 2
 RST: Final = 3
+ACK: Final = 4
+"""Of a SYN, where it is waited for."""
 Item = tuple[int, bytes]
 Pairs = set[tuple[str, str]]
 
@@ -63,12 +72,15 @@ class End:
         self.on_data: Callable[[bytes], None] = lambda data: None
         self.on_closed: Callable[[str], None] = lambda reason: None
         self.on_writable: Call = lambda: None
+        self.on_open: Call | None = None
         self.hold_until = 0.0
         """Nothing of this connection arrives before that time."""
         self._rng = network.rng(host.name, peer_host.name)
         self._under_way: deque[tuple[float, float, Item]] = deque()
         """(departure, arrival, item)"""
         self._last = 0.0
+        self._waits = 0
+        """Octets under way."""
         self._moving = False
         self._arrived = 0
         """Octets that have come to the peer."""
@@ -77,8 +89,13 @@ class End:
         if self.open and data:
             self._push((DATA, data))
 
+    @property
+    def full(self) -> bool:
+        """A writer has to wait for `on_writable`."""
+        return self._waits >= SOCKET and self.network.width(self) > 0
+
     def writable(self) -> None:
-        """The peer has begun to read again."""
+        """The peer has begun to read again, or a narrow path has room."""
         self.host.run(self, self.on_writable)
 
     def close(self) -> None:
@@ -117,10 +134,15 @@ class End:
         self._under_way = deque([first, *(each for each in rest if each[0] <= until)])
         if first[0] > until:
             self._under_way[0] = (first[0], first[1], (first[2][0] if first[2][0] == SYN else DATA, b""))
+        self._waits = sum(len(data) for _, _, (_, data) in self._under_way)
 
     def _push(self, item: Item) -> None:
         rng = self._rng
         kind, data = item
+        if kind == DATA and self.network.width(self):
+            for at in range(0, len(data) - SEGMENT, SEGMENT):
+                self._enqueue((DATA, data[at : at + SEGMENT]))
+            data = data[(len(data) - 1) // SEGMENT * SEGMENT :]
         while kind == DATA and len(data) > 1 and rng.random() < self.network.split:
             middle = rng.randrange(1, len(data))
             self._enqueue((DATA, data[:middle]))
@@ -133,6 +155,7 @@ class End:
         arrival = departure + network.delay(self.host, self.peer_host, self._rng)
         self._last = max(self._last, arrival, self.hold_until)
         self._under_way.append((departure, self._last, item))
+        self._waits += len(item[1])
         if not self._moving:
             self._move()
 
@@ -145,7 +168,10 @@ class End:
         if self._held_up():
             network.waiting.append(self)
         else:
-            network.scheduler.at(max(0.0, self._under_way[0][1] - network.scheduler.now), self._arrive)
+            _, arrival, (_, data) = self._under_way[0]
+            width = network.width(self)
+            takes = len(data) / width if width else 0.0
+            network.scheduler.at(max(takes, arrival - network.scheduler.now), self._arrive)
 
     def unblock(self) -> None:
         self._move()
@@ -165,6 +191,10 @@ class End:
             return
         _, _, (kind, data) = self._under_way.popleft()
         self._arrived += len(data)
+        had_to_wait = self._waits >= SOCKET
+        self._waits -= len(data)
+        if had_to_wait and self._waits < SOCKET and self.open:
+            self.writable()
         if self.peer_host.powered:
             self._deliver(kind, data)
         self._move()
@@ -175,6 +205,10 @@ class End:
             if self.network.rejects(self.host, self.peer_host) or not self.peer_host.accept(peer):
                 peer.open = False
                 peer._push((RST, b"refused"))
+            elif self.on_open is not None:
+                peer._push((ACK, b""))
+        elif kind == ACK:
+            peer.host.run(peer, peer.opened)
         elif not peer.open:
             if kind == DATA:
                 peer._push((RST, b"reset"))
@@ -183,6 +217,10 @@ class End:
                 peer.host.run(peer, lambda: peer._received(data))
         else:
             peer.host.run(peer, lambda: peer._ended(data.decode() or "closed by the peer"))
+
+    def opened(self) -> None:
+        if self.open and self.on_open is not None:
+            self.on_open()
 
     def _received(self, data: bytes) -> None:
         if self.open:
@@ -202,6 +240,8 @@ class Network:
         self.cuts: Counter[tuple[str, str]] = Counter()
         """How many cuts there are in each direction; it is open when all of them have healed."""
         self.slow: dict[tuple[str, str], float] = {}
+        self.narrow: dict[tuple[str, str], float] = {}
+        """Octets a second, of each connection in this direction."""
         self.clogged: dict[tuple[str, str], int] = {}
         """So many octets of each connection arrive in this direction, and no more."""
         self.waiting: list[End] = []
@@ -244,6 +284,10 @@ class Network:
             return (self._base + extra) * (0.5 + rng.random())
         return extra + min(self._most, self._base * 0.5 * rng.paretovariate(self._tail))
 
+    def width(self, end: End) -> float:
+        """Octets a second; 0: any number."""
+        return self.narrow.get((end.host.name, end.peer_host.name), 0.0) if self.narrow else 0.0
+
     def rejects(self, source: Host, target: Host) -> bool:
         return (source.name, target.name) in self.rejecting
 
@@ -255,10 +299,10 @@ class Network:
         """Seconds that a slow path adds, at least."""
         return self.slow.get((source, target), 0.0)
 
-    def connect(self, source: Host, target: Host) -> End:
+    def connect(self, source: Host, target: Host, on_open: Call | None = None) -> End:
         """The new connection's near end; `on_closed("refused")` when nobody listens there."""
         near, far = End(self, source, target), End(self, target, source)
-        near.peer, far.peer = far, near
+        near.peer, far.peer, near.on_open = far, near, on_open
         self._ends = [end for end in self._ends if end.open]
         self._ends += (near, far)
         near._push((SYN, b""))
@@ -323,6 +367,7 @@ class Network:
             return pair[0] in healthy and pair[1] in healthy
 
         self.slow = {pair: delay for pair, delay in self.slow.items() if not among(pair)}
+        self.widen({pair for pair in self.narrow if among(pair)})
         self._calm(among)
         for end in self._ends:
             if among((end.host.name, end.peer_host.name)):
@@ -337,12 +382,20 @@ class Network:
 
     def heal_all(self) -> None:
         self.slow.clear()
+        self.widen(set(self.narrow))
         self.clogged.clear()
         self._calm(lambda pair: True)
         for end in self._ends:
             end.hold_until = 0.0
         self.before_heal()
         self._open(Counter())
+
+    def widen(self, pairs: Pairs) -> None:
+        """They are narrow no more: who waits to write goes on."""
+        self.narrow = {pair: width for pair, width in self.narrow.items() if pair not in pairs}
+        for end in self._ends:
+            if end.open and (end.host.name, end.peer_host.name) in pairs:
+                end.writable()
 
     def connected(self, one: str, other: str) -> bool:
         """Both directions are open."""

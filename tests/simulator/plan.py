@@ -12,6 +12,8 @@ Options of a scenario:
     scores      the manager goes by the promotion scores alone, as Pacemaker does
     fencing     the registry knows that who has no power is gone
     resets      share of a dying process's connections that are reset, and lose what is under way
+    asker       brokers ask each other over connections, through the real `Asker`
+    segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     liveness    the faults that never end, and who has none (`liveness.py`)
@@ -67,6 +69,8 @@ MOMENTS = (
 """When a trap springs."""
 REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
+APART = ("clone", "narrow")
+"""Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
 SKEWS = {"quorum": 0.2, "registry": 0.2, "manager": 0.02, "availability": 0.02, "gamble": 0.02}
@@ -105,6 +109,11 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    if mode in FORGIVING and Random(f"asker {seed} {mode}").random() < 0.5:
+        options["asker"] = True
+    if found := _segments(Random(f"segments {seed}")):
+        options["segments"] = found
+    actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
     apart = Random(f"liveness {seed} {mode}")
     if liveness or (apart.random() < core.SHARE and mode not in ("gamble", "manager") and not faults):
@@ -126,6 +135,13 @@ def _search(rng: Random, mode: str) -> Fields:
     if rng.random() < 0.3:
         found["timers"] = rng.choice((0.001, 0.005))
     return found
+
+
+def _segments(rng: Random) -> Fields:
+    """Two of three seeds have segments so small that there is something to compact, in several ticks."""
+    if rng.random() > 0.67:
+        return {}
+    return {"size": rng.choice((512, 1024, 2048)), "sparse": 1, "sweep": rng.choice((1, 4, 20))}
 
 
 def _size(rng: Random, mode: str) -> int:
@@ -250,11 +266,30 @@ def _faults(
     rng: Random, mode: str, names: str, spares: int, clients: Sequence[str], only: Sequence[str]
 ) -> list[Action]:
     maker = FaultMaker(rng, mode, names, spares, clients)
-    only = [name for name in only if name != "clone"]
+    only = [name for name in only if name not in APART]
     known = maker.kinds | planned(rng, names)
     chosen = [known[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
     count = rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)
     return [rng.choice(chosen)(_time(rng)) for _ in range(count)]
+
+
+def _narrow(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some scenarios a path between brokers has little bandwidth, and little may wait for it; drawn apart, too."""
+    rng = Random(f"narrow {seed} {mode}")
+    if "narrow" not in only and (only or rng.random() > 0.25):
+        return []
+    high = rng.choice((300, 1000, 4000))
+    options["settings"] |= {"backlog_high": high, "backlog_low": high // 4}
+    options["settings"]["slow_backup_timeout"] = rng.choice((0.3, 0.3, 0.6, 0.0))
+    return [_narrow_path(rng, names, _time(rng)) for _ in range(rng.randint(1, 4))]
+
+
+def _narrow_path(rng: Random, names: str, at: float) -> Action:
+    fields: Fields = {"from": rng.choice([*names, "primary", "primary", "primary"]), "both": rng.random() < 0.3}
+    if rng.random() < 0.7:
+        fields["to"] = rng.choice([name for name in names if name != fields["from"]])
+    fields |= {"octets": int(10 ** rng.uniform(2.6, 3.8)), "for": rng.choice((0.6, 1.5, 2.5))}
+    return Action(at, "narrow", fields)
 
 
 def _clones(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:

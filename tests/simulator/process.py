@@ -27,15 +27,13 @@ from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.network import End
-from tests.simulator.scheduler import Call, Violation
+from tests.simulator.scheduler import TICK, Call, Violation
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
 
 CHANGE = 0.1
 """How often the source of highest priority becomes the lowest, while what has waited is done."""
-TICK = 0.1
-"""Seconds between the ticks of the broker's shell."""
 WALL = 1_800_000_000
 """Seconds since 1970 at the beginning of a simulation."""
 
@@ -156,7 +154,7 @@ class BrokerProcess(Ports):
         self.state = self._load()
         self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
         self.simulation.history.loaded(self.state)
-        self.engine = Engine(segment_size=1 << 15)
+        self.engine = self._engine(**self.simulation.scenario.option("segments", {}))
         self.engine.now = self.wall_clock()
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
@@ -175,6 +173,13 @@ class BrokerProcess(Ports):
         self.simulation.tap.started(self)
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)
+
+    @staticmethod
+    def _engine(size: int = 1 << 15, sparse: int = 1 << 18, sweep: int = 50000) -> Engine:
+        """Octets of a segment of its log, octets that a compaction must win, index entries that a tick looks at."""
+        engine = Engine(segment_size=size)
+        engine.pool.sparse, engine.sweep_most = sparse, sweep
+        return engine
 
     def _load(self) -> HaState:
         self.state_file = StateFile(self.disk)
@@ -197,7 +202,9 @@ class BrokerProcess(Ports):
             raise Violation(f"I14: {self.name} acts upon {ballot} and set {key}, on its disk is {found}")
 
     def _batch(self, batch: Any) -> None:
+        before = {link: link.backlog for link in self.links}
         self.node.batch(batch)
+        self.simulation.history.judge.throttles(self, before)
         self.simulation.history.sealed(self, batch)
 
     def forget(self) -> None:
@@ -209,8 +216,13 @@ class BrokerProcess(Ports):
         self.after(self.rng.choice((0.0, 0.0, 0.0003)), self.engine.end_turn)
 
     def _tick(self) -> None:
+        swept = self.engine.pool.swept
         self.engine.tick()
+        self.simulation.history.counts["octets compacted"] += self.engine.pool.swept - swept
         self.broker.tick(self.now())
+        for transport in self.transports:
+            transport.look()
+        self.simulation.history.judge.backlogs(self)
         self.after(TICK, self._tick)
 
     def kill(self, power: bool = False) -> None:

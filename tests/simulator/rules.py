@@ -103,7 +103,9 @@ class Rules:
 
     def promoted(self, process: BrokerProcess) -> None:
         """Who was lost in the middle of a promotion may not go on beside it, where that is for the manager to see."""
-        if self.fences and self.simulation.scenario.mode == "availability":
+        if self.simulation.liveness.shuns(process):
+            self.scheduler.at(0.0, self.simulation.liveness.stop_shunned)
+        elif self.fences and self.simulation.scenario.mode == "availability":
             self._fence(
                 other
                 for other in self.simulation.brokers

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 
 Call = Callable[[], None]
+TICK = 0.1
+"""Seconds between the ticks of a broker's shell."""
 
 
 class Violation(AssertionError):

@@ -39,6 +39,18 @@ def test_a_planted_mistake_is_found(
         assert outcome(Scenario.load(FOUND / f"{name}.yaml")).startswith(expected)
 
 
+def test_the_core_has_no_copy_of_a_broker() -> None:
+    simulation = Simulation(Scenario.load(FOUND / "a-copy-is-no-healthy-broker.yaml"))
+    simulation.run()
+    assert sorted(process.name for process in simulation.liveness.core) == ["a", "b", "c"]
+
+
+def test_a_broker_that_is_given_up_fences_nobody_when_its_promotion_succeeds() -> None:
+    simulation = Simulation(Scenario.load(FOUND / "promoted-while-it-is-given-up.yaml"))
+    simulation.run()
+    assert simulation.history.counts["total failures"] == 0
+
+
 class Recorder:
     """A host that keeps what it is told."""
 

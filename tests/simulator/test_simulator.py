@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulator.plan import plan
 from tests.simulator.runner import Work, run
-from tests.simulator.scenario import MODES, Scenario
+from tests.simulator.scenario import FORGIVING, MODES, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
@@ -38,13 +38,17 @@ def check_seeds(seeds: Sequence[int], mode: str = "", faults: Sequence[str] = ()
 
 @pytest.mark.parametrize("number", range(SEEDS // CHUNK))
 def test_invariants_hold(number: int) -> None:
-    total = check_seeds(range(number * CHUNK, (number + 1) * CHUNK), MODES[number % len(MODES)])
+    mode = MODES[number % len(MODES)]
+    total = check_seeds(range(number * CHUNK, (number + 1) * CHUNK), mode)
     # A simulation in which nothing happens proves nothing.
     assert total["confirmed"] > 10 * CHUNK, total
     assert total["committed"] > 2 * CHUNK, total
     assert total["promotions"] > 1.2 * CHUNK, total
     assert total["redelivered"] > CHUNK / 5, total
     assert total["prefixes compared"] > 20 * CHUNK, total
+    assert total["octets compacted"] > 0, total
+    assert mode not in FORGIVING or total["answers over connections"] > CHUNK, total
+    assert total["publishers wait"] > 0, total
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -97,6 +97,23 @@ def test_silence_of_two_heartbeats_ends_the_connection():
     assert broker.sessions == set()
 
 
+def test_input_that_was_paused_is_no_silence_afterwards():
+    """The heartbeats of a publisher that was not read for long lie unread when the pause ends."""
+    broker = Broker()
+    peer = Peer(broker, heartbeat=2)
+    peer.open_channel()
+    broker.vhost.declare_queue(None, "a", False, False, False, {})
+    peer.send(1, Basic.Publish(routing_key="a"))
+    broker.engine.throttle(True)
+    assert peer.session.connection.input_paused
+    now = ticks(peer.session, 0, 10)
+    broker.engine.throttle(False)
+    now = ticks(peer.session, now, 4)
+    assert peer.session.opened
+    ticks(peer.session, now, 1)
+    assert peer.session.finished
+
+
 def test_a_broker_that_slept_does_not_blame_its_clients():
     peer = Peer(Broker(), heartbeat=2)
     peer.session.tick(0)

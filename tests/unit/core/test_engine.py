@@ -448,6 +448,28 @@ def test_compaction_frees_segments_that_hold_a_few_survivors(client: MemoryClien
     assert [m[5] for m in kept.peek(99)] == [b"kept %d" % i for i in range(60)]
 
 
+def test_compaction_in_many_ticks_keeps_what_is_there() -> None:
+    """The queue changes between two ticks of one sweep."""
+    engine = Engine(segment_size=2048)
+    engine.pool.sparse, engine.sweep_most = 1, 3
+    queue, kept = engine.create_queue(1, "a", True), engine.create_queue(2, "b", True)
+    client = MemoryClient(engine, a=queue, b=kept)
+    for i in range(60):
+        client.publish(b"x" * 900, "a")
+        client.publish(b"kept %d" % i, "b")
+        client.turn()
+    before = engine.pool.allocated
+    engine.purge(queue)
+    client.turn()
+    for i in range(60, 90):
+        client.publish(b"kept %d" % i, "b")
+        client.turn()
+        engine.tick()
+    assert engine.pool.swept > 0
+    assert [m[5] for m in kept.peek(99)] == [b"kept %d" % i for i in range(90)]
+    assert engine.pool.allocated < before // 4
+
+
 def test_the_garbage_collector_may_take_an_engine_apart() -> None:
     """Segments give their memory back to a pool; the collector must not clear that reference before."""
     for _ in range(50):

@@ -2,15 +2,12 @@
 
 import pytest
 
-import ha.primary
 from tests.unit.ha.world import Publisher, World
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(ha.primary, "BACKLOG_HIGH", 20_000)
-    monkeypatch.setattr(ha.primary, "BACKLOG_LOW", 5_000)
-    world = World("abc", heartbeat=5.0)
+def world():
+    world = World("abc", heartbeat=5.0, backlog_high=20_000, backlog_low=5_000)
     world.cluster()
     world["a"].configuration.declare("q")
     world.run(0.1)
