@@ -285,7 +285,8 @@ def _unheard(case: _Case, what: str) -> str:
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
     if alive := [member for member in down if case.may_live(member)]:
-        return f"{what}, and {_names(alive)} may hold more: a host that refuses a connection may have a living broker"
+        refusing = "a host that refuses a connection may have a living broker. Start it, or use force"
+        return f"{what}, and {_names(alive)} may hold more: {refusing}"
     return ""
 
 

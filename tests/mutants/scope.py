@@ -83,6 +83,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "core_link",
         "environment",
         "link",
+        "living",
         "local_manager",
         "plugin",
         "processes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -351,7 +352,8 @@ def test_a_silent_member_may_be_whole(mode: str) -> None:
         (
             "quorum",
             broken(),
-            f"{JOINING}, and a may hold more: a host that refuses a connection may have a living broker",
+            f"{JOINING}, and a may hold more: a host that refuses a connection may have a living broker."
+            " Start it, or use force",
         ),
     ],
 )
@@ -378,29 +380,40 @@ def test_the_silent_broker_with_the_highest_ballot_may_be_primary() -> None:
     assert claim(broken(epoch=4, leader="id-a"), seen).epoch == 5, "it has answered"
 
 
-def test_with_a_registry_any_silent_broker_on_the_list_may_hold_more() -> None:
+REFUSAL = "may hold more: a host that refuses a connection may have a living broker. Start it, or use force"
+
+
+def test_with_a_registry_whom_the_set_on_record_replaces_may_hold_more() -> None:
     newest = SET.shrink(["id-c"])
-    seen = survey(broken(A, in_sync=newest), c=SILENT)
-    record = Record((state("a", newest),), registry=True)
-    assert refusal(broken(epoch=4, leader="id-x"), seen, record=record) == (
-        f"{JOINING}, and c:1 may hold more but does not answer"
-    )
-    assert claim(broken(), seen, "availability", record=record).epoch == 2
-    assert claim(broken(), survey(broken(A, in_sync=newest), c=REFUSED), record=record).epoch == 2
-    # A broker that is on neither list holds nothing that counts.
-    assert claim(broken(), survey(broken(A, in_sync=newest), x=SILENT), record=record).epoch == 2
-    assert claim(broken(in_sync=newest), seen).epoch == 2, "without a registry that is no question"
+    record = Record((replace(state("a", newest), replaced=(C,)),), registry=True)
+    silent, refused = survey(broken(A, in_sync=newest), c=SILENT), survey(broken(A, in_sync=newest), c=REFUSED)
+    me = broken(epoch=4, leader="id-x")
+    assert refusal(me, silent, record=record) == f"{JOINING}, and c may hold more but does not answer"
+    assert refusal(me, refused, record=record) == f"{JOINING}, and c {REFUSAL}"
+    assert claim(broken(), silent, "availability", record=record).epoch == 2
+    assert claim(broken(), refused, "availability", record=record).epoch == 2
+    gone = replace(record, gone=frozenset({"id-c"}))
+    assert claim(broken(), silent, record=gone).epoch == claim(broken(), refused, record=gone).epoch == 2
+    in_force = Record((*record.states, state("b", newest)), registry=True)
+    assert claim(broken(), silent, record=in_force).holders == newest.members
+    assert claim(broken(), silent, record=gone).holders == (*newest.members, C)
+    assert claim(broken(in_sync=newest), silent).epoch == 2, "without a registry that is no question"
 
 
-def test_with_a_registry_the_list_before_the_one_on_record_counts_too() -> None:
-    on_record = InSync(1, "id-a", 4, (A, B), ("a:1", "b:1"))
-    record = Record((state("a", on_record),), registry=True)
-    seen = survey(broken(A, in_sync=SET), c=SILENT)
-    assert "c:1 may hold more" in refusal(broken(in_sync=SET), seen, record=record)
-    heard = InSync(1, "id-a", 3, (A, B), ("a:1", "b:1", "c:1"))
-    quiet = survey(broken(A, in_sync=heard), c=SILENT)
-    me = broken(in_sync=InSync(1, "id-a", 2, (A, B), ("a:1", "b:1")))
-    assert "c:1 may hold more" in refusal(me, quiet, brokers=("a:1", "b:1"), record=record)
+def test_members_of_the_set_before_one_that_the_registry_lacks_may_hold_more() -> None:
+    older, heard = SET.shrink(["id-a"]), InSync(1, "id-a", 9, (A, B))
+    entries = replace(state("a", SET), replaced=(A,)), replace(state("c", older), replaced=(B, A))
+    record = Record(entries, registry=True)
+    assert older.key > SET.key, "only the newest entry counts"
+    assert record.replaced(heard) == (C,), "neither a nor b: they are members of the set itself"
+    assert "c may hold more but" in refusal(broken(), survey(broken(A, in_sync=heard), c=SILENT), record=record)
+
+
+def test_who_is_gone_takes_no_living_address_along() -> None:
+    record = Record((replace(state("a", SET), replaced=(Member("id-d", "d", "d:1"),)),), registry=True)
+    assert replace(record, gone=frozenset({"id-a", "id-d"})).dead(SET) == {"a:1", "d:1"}
+    other = InSync(2, "id-b", 9, (B, Member("id-e", "e", "a:1")))
+    assert replace(record, gone=frozenset({"id-a", "id-d"})).dead(other) == {"d:1"}
 
 
 def test_nothing_was_confirmed_where_no_set_is_on_record() -> None:
