@@ -198,7 +198,7 @@ class Staller(PlainClient):
                 self._consume(channel)
 
     def _consume(self, channel: BlockingChannel) -> None:
-        until = self._next_stall()
+        until = random.choice((0.0, self._next_stall()))  # at once: with all that has gathered in the queue
         for method, properties, body in channel.consume(self._queue, auto_ack=True, inactivity_timeout=SILENT):
             if method is not None:
                 self._context.record.message("ack", self._received(method, properties, body))
