@@ -100,6 +100,7 @@ class History:
     def _begin(self, event: Event) -> None:
         if event.get("rule"):
             queue = self.ruled.setdefault(event["queue"], RuledQueue(event["rule"], event.get("limit", 0)))
+            queue.remover = event["client"] if event.get("removes") else queue.remover
             self.ruled_clients[event["client"]] = queue
 
     def verdict(self, drained: bool = True) -> Verdict:

@@ -41,6 +41,7 @@ class Reader(PlainClient):
     """Comes now and then and reads until nothing is left.  May purge instead, and reject instead of acknowledging."""
 
     fenced = True
+    removes = True
 
     def __init__(self, context: Context, queue: str, purges: bool = False, rejects: bool = False) -> None:
         super().__init__(context, queue)
@@ -186,6 +187,7 @@ class Binder(Producer):
 class Staller(PlainClient):
     """A reader without acknowledgements that now and then does not read what has come."""
 
+    removes = True
     heartbeat = 60
     """So that it is not its silence that ends the connection.  A dead broker is the kernel's business (`PATIENCE`)."""
 
@@ -198,7 +200,7 @@ class Staller(PlainClient):
                 self._consume(channel)
 
     def _consume(self, channel: BlockingChannel) -> None:
-        until = self._next_stall()
+        until = random.choice((0.0, self._next_stall()))  # at once: with all that has gathered in the queue
         for method, properties, body in channel.consume(self._queue, auto_ack=True, inactivity_timeout=SILENT):
             if method is not None:
                 self._context.record.message("ack", self._received(method, properties, body))

@@ -41,12 +41,14 @@ class PlainClient:
     """A new connection waits until the broker has ended the one before: what that one had sent is then done, or will
     never be."""
     heartbeat = HEARTBEAT
+    removes = False
+    """It is the one that reads, or purges, a queue with a rule."""
 
     def __init__(self, context: Context, queue: str) -> None:
         self._context = context
         self._queue = queue
         self._next = 0
-        context.record.begin(queue, **rule_of(queue))
+        context.record.begin(queue, **rule_of(queue, self.removes))
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel | None]:

@@ -46,5 +46,7 @@ def declare(channel: BlockingChannel, queue: str) -> None:
     channel.queue_declare(queue, durable=True, arguments=arguments or None)
 
 
-def rule_of(queue: str) -> dict[str, Any]:
-    return RULES.get(queue.rpartition(".")[2], {})
+def rule_of(queue: str, removes: bool) -> dict[str, Any]:
+    """As the `begin` of a client says it."""
+    found = RULES.get(queue.rpartition(".")[2], {})
+    return {**found, "removes": True} if removes and "rule" in found else found

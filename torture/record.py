@@ -1,7 +1,7 @@
 """The history: what each client did and saw, one JSON line an event, so that no broker can flatter itself.      Shell.
 
-    begin     the client, its `queue` with its `rule` if it has one (`queues.py`), `node` and `boot_id`, and the time
-              as `wall` (µs since 1970)
+    begin     the client, its `queue` with its `rule` if it has one (`queues.py`; `removes`: it reads or purges it),
+              `node` and `boot_id`, and the time as `wall` (µs since 1970)
     invoke    a message is about to be published; `again`: not for the first time
     ok        the broker has confirmed it
     nack      the broker has refused it, or returned it; `once`: it had not been sent before

@@ -50,6 +50,8 @@ class RuledQueue:
 
     rule: str
     limit: int = 0
+    remover: str = ""
+    """The client whose connections matter."""
     invoked: dict[str, int] = field(default_factory=dict)
     confirmed: dict[str, int] = field(default_factory=dict)
     received: list[tuple[int, str]] = field(default_factory=list)
@@ -187,6 +189,8 @@ class RuledQueue:
 
     def _fact(self, event: Event) -> None:
         word = str(event["text"]).partition(" ")[0]
+        if event["client"] != self.remover:
+            return
         if word == "disconnected":
             self.breaks.append(event["t"])
         elif word == "connected":

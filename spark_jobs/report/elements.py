@@ -86,5 +86,6 @@ def gap(row: Row) -> str:
     span = ""
     if begin is not None:
         span = moment(begin) if end in (None, begin) else f"{moment(begin)} to {clock(end)}"
+        span = "" if span == "unknown to unknown" else span  # of a clock that nothing bounds
     about = "; ".join(part for part in (where if where not in text else "", span) if part)
     return f"{text} ({about})" if about else text

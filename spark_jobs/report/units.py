@@ -8,6 +8,8 @@ from typing import Final
 MS: Final = 1_000
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
+LAST: Final = 253_402_300_800 * SECOND
+"""The end of the year 9999, us since 1970."""
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 UNKNOWN: Final = 1 << 60
@@ -98,12 +100,19 @@ def offset(us: int | None, unsure: int | None) -> str:
     return f"{signed(us)} ±{rough(unsure)}" if unsure else signed(us)
 
 
+def _dated(us: int) -> bool:
+    """Of the calendar, not the bound of something without one (`solve.clocks.NEVER`, `FOREVER`)."""
+    return 0 <= us < LAST
+
+
 def date(us: int) -> str:
-    return _moment(us).strftime("%Y-%m-%d")
+    return _moment(us).strftime("%Y-%m-%d") if _dated(us) else "unknown"
 
 
 def clock(us: int, digits: int = 3) -> str:
     """`12:00:00.900`; `digits` of the second."""
+    if not _dated(us):
+        return "unknown"
     if digits <= 0:
         return _moment(us).strftime("%H:%M:%S")
     step = 10 ** (6 - digits)
@@ -114,7 +123,7 @@ def clock(us: int, digits: int = 3) -> str:
 
 def moment(us: int | None, digits: int = 3) -> str:
     """`2026-06-01 12:00:00.900 UTC`"""
-    return "unknown" if us is None else f"{date(us)} {clock(us, digits)} UTC"
+    return "unknown" if us is None or not _dated(us) else f"{date(us)} {clock(us, digits)} UTC"
 
 
 def _moment(us: int) -> datetime:

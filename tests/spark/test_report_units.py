@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.report import canvas, lane, units
 from spark_jobs.report.axis import Axis
+from spark_jobs.report.elements import gap
 from spark_jobs.report.units import SECOND
+from spark_jobs.solve.clocks import FOREVER, NEVER
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,17 @@ def test_a_time_is_cut_not_rounded(us, digits):
 def test_a_moment_says_date_and_zone():
     assert units.moment(1_780_315_200_900_262) == "2026-06-01 12:00:00.900 UTC"
     assert units.moment(None) == "unknown"
+
+
+def test_a_bound_that_is_no_date_is_unknown():
+    """A gap may begin with a row of which nothing says when it was at the earliest."""
+    for bound in (NEVER, FOREVER, units.LAST, -1):
+        assert units.moment(bound) == units.clock(bound) == units.clock(bound, 0) == units.date(bound) == "unknown"
+    assert units.moment(units.LAST - 1) == "9999-12-31 23:59:59.999 UTC"
+    assert gap({"kind": "gap", "text": "nothing", "begin": NEVER, "end": 1_780_315_200_900_262}) == (
+        "nothing (unknown to 12:00:00.900)"
+    )
+    assert gap({"kind": "clock-unknown", "text": "no clock", "begin": NEVER, "end": FOREVER}) == "no clock"
 
 
 @given(st.integers(0, 4 * 10**15), st.integers(1_000, 10**13), st.floats(200, 1000))

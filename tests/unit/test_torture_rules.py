@@ -18,8 +18,8 @@ class World:
 
     def __init__(self, kind: str) -> None:
         self.events: list[Event] = []
-        for client in ("producer", "remover"):
-            self._say(client, "begin", queue=f"torture.{kind}", **RULES[kind])
+        for client, more in (("producer", {}), ("remover", {"removes": True})):
+            self._say(client, "begin", queue=f"torture.{kind}", **RULES[kind], **more)
         self.at("connected")
 
     def _say(self, client: str, kind: str, **more: Any) -> int:
@@ -43,9 +43,9 @@ class World:
         for kind in kinds:
             self._say("remover", kind)
 
-    def at(self, *facts: str) -> None:
+    def at(self, *facts: str, client: str = "remover") -> None:
         for fact in facts:
-            self._say("remover", "fact", text=f"{fact} 10.0.0.1")
+            self._say(client, "fact", text=f"{fact} 10.0.0.1")
 
     def verdict(self) -> Verdict:
         return History().add(self.events).verdict()
@@ -154,6 +154,16 @@ def test_what_a_deposed_primary_shows_refutes_no_purge() -> None:
     assert world.removed_and_lost() == (1, ())
 
 
+def test_a_purge_in_doubt_is_not_over_when_the_producer_is_connected_again() -> None:
+    world = World("purged")
+    world.does("purge")
+    world.at("disconnected", "connected", client="producer")
+    world.publish("p:1")
+    world.at("disconnected", "connected")
+    world.empty()
+    assert world.removed_and_lost() == (1, ())
+
+
 def test_published_after_a_purge_in_doubt_is_over() -> None:
     world = World("purged")
     world.does("purge")
@@ -239,6 +249,7 @@ def test_under_way_when_the_connection_broke() -> None:
 def test_nothing_is_under_way_on_a_connection_that_goes_on() -> None:
     world = World("auto")
     world.publish("wide1:1", "wide1:2", "wide1:3")
+    world.at("disconnected", "connected", client="producer")
     world.receive("wide1:1", "wide1:3")
     world.at("disconnected", "connected")
     assert world.removed_and_lost() == (0, ("wide1:2",))
