@@ -104,7 +104,7 @@ class Recorder:
 
     @property
     def idle(self) -> bool:
-        return not self._busy and not self._queue
+        return not self._busy
 
     def want(self, change: Change) -> None:
         """Begin it as soon as those before it are in force."""

@@ -5,13 +5,16 @@
     judges.py       the unit tests that execute the function, the quickest first; then seeds of the simulator
     calls.py        which test executes which function (measured once, kept in build/mutants)
     campaign.py     many mutants, some at a time, each in a process of its own with a time limit
+    verdicts.py     what earlier campaigns have found: one that was interrupted goes on where it was
+    scope.py        the modules that a plain run tries, and the others with the reason
     core.py         mistakes in the Cython core: edits of the source, built and judged in a copy of the tree
     equivalent.yaml survivors that change nothing that is promised, each with the reason
     core.yaml       the edits of the Cython core
 
-    make mutants                                  the modules that decide what is safe
+    make mutants                                  the modules that are reviewed (scope.py)
     make mutants ONLY=ha/claims.py                one module; ha/claims.py:grant one function; ha/claims.py:80 one line
-    make mutants ONLY=core                        the Cython core (half a minute for each edit)
+    make mutants ONLY=core                        the Cython core (ten seconds and more for each edit)
+    make mutants MUTANTS_OPTIONS=--again          everything anew
 
 A survivor without a reason, a reason without a survivor (it is noticed by now, or is gone), or an edit that finds no
 place makes the run fail.  Own operators and not mutmut or cosmic-ray: the simulator has to be a judge, the core is

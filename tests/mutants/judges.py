@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -39,8 +40,12 @@ class Plan:
     modes: Sequence[str] = ("quorum", "manager", "registry", "availability")
 
 
+HANGS: Final = 25.0
+"""Seconds of processor time after which a test is taken to hang: several times what the slowest needs."""
+
+
 class First:
-    """A plug-in of pytest: which test fails first?"""
+    """A plug-in of pytest: which test fails first?  One that hangs has failed."""
 
     def __init__(self) -> None:
         self.failed = ""
@@ -49,6 +54,15 @@ class First:
         """After conftest.py has loaded its own profile, before the tests are imported."""
         settings.register_profile("mutants", QUICK)
         settings.load_profile("mutants")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        signal.signal(signal.SIGPROF, lambda number, frame: pytest.fail("it hangs"))
+        signal.setitimer(signal.ITIMER_PROF, HANGS)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.failed:

@@ -12,10 +12,12 @@ REVIEWED: Final = (
     "membership",
     "position",
     "promotion",
+    "registry",
     "roster",
     "safety",
     "staging",
     "state_file",
+    "takeover",
 )
 UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
     "it decides what is safe; its survivors are not reviewed yet (judged by the simulator and its planted mistakes)": (
@@ -35,7 +37,6 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "primary",
         "promoter",
         "protocol",
-        "registry",
         "registry_view",
         "relocation",
         "requests",
@@ -47,7 +48,6 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "slow",
         "status",
         "survey",
-        "takeover",
         "twins",
         "view",
     ),

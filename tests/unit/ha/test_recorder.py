@@ -218,6 +218,25 @@ def test_nothing_comes_into_force_after_the_end() -> None:
     assert node.asked == []
 
 
+def test_what_waits_behind_a_change_that_ends_the_role_never_comes_into_force() -> None:
+    node = Node(registry="")
+    behind: list[Wanted] = []
+
+    def in_force(in_sync: InSync) -> None:
+        behind.append(Wanted(node, "id-b"))
+        node.recorder.stop()
+
+    node.recorder.want(Change("x", lambda in_sync: in_sync.shrink(["id-c"]), in_force))
+    assert behind[0].sets == [] and node.persisted.in_sync.members == (A, B)
+
+
+def test_there_is_no_watch_after_the_end() -> None:
+    node = Node()
+    node.recorder.stop()
+    node.recorder.watch()
+    assert node.asked == []
+
+
 def test_what_waits_at_the_end_is_not_tried_again() -> None:
     node = Node()
     Wanted(node, "id-c")
