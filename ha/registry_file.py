@@ -20,7 +20,7 @@ from typing import Any, Final
 from ha.environment import Exchanged
 from ha.membership import HaState
 from ha.registry_worker import RegistryError, Store, merged
-from ha.state_file import FileDirectory
+from ha.state_file import Directory, FileDirectory
 from qpidd_py.errors import QpiddError
 
 RETRY: Final = 0.002
@@ -52,9 +52,10 @@ def _checksum(brokers: dict[str, Any]) -> str:
 class FileRegistry(Store):
     """The manager may read it, too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, directory: Directory | None = None) -> None:
+        """`directory`: where `path` is, if it is not a real one."""
         self._path = path
-        self._directory = FileDirectory(path.parent)
+        self._directory = directory or FileDirectory(path.parent)
         self._unsure = False
         """Has our last write failed?  Then what can be read may not be on the disk."""
 
@@ -85,10 +86,16 @@ class FileRegistry(Store):
         finally:
             os.close(descriptor)
 
-    def _read(self) -> dict[str, HaState]:
+    def _octets(self) -> bytes | None:
+        """Of the file as it is now, synced or not; None when there is none."""
         try:
-            octets = self._path.read_bytes()
+            return self._path.read_bytes()
         except FileNotFoundError:
+            return None
+
+    def _read(self) -> dict[str, HaState]:
+        octets = self._octets()
+        if octets is None:
             return {}
         try:
             return decode(octets)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tests.simulator import mistakes_asker as asker
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
+from tests.simulator import mistakes_registry as registry
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
 from tests.simulator import mistakes_slow as slow
@@ -75,6 +76,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "take-silence-for-a-death": Mutant(
         asker.take_silence_for_a_death, "registry", ("pause", "crash", "promote", "isolate"), seed=39
     ),
+    "write-in-place": Mutant(registry.write_in_place, "registry", ("registry", "crash", "promote")),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=412),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),
