@@ -14,6 +14,7 @@ Options of a scenario:
     resets      share of a dying process's connections that are reset, and lose what is under way
     asker       brokers ask each other over connections, through the real `Asker`
     registry file    the registry is the real `FileRegistry`, on a disk that the brokers share
+    turn        seconds that a turn of a broker's loop may last
     segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
@@ -111,6 +112,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    if turn := Random(f"turn {seed}").choice((0.0, 0.0, 0.002, 0.01)):
+        options["turn"] = turn
     if mode in FORGIVING and Random(f"asker {seed} {mode}").random() < 0.5:
         options["asker"] = True
     if mode == "registry" and Random(f"file {seed}").random() < 0.5:

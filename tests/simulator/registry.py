@@ -115,9 +115,7 @@ class Registry:
         process.after(timeout, lambda: finish(Exchanged(error="the registry does not answer")))
         process.when_free(lambda: self._later(arrive))
 
-    def _exchange_file(
-        self, process: BrokerProcess, life: int, state: HaState | None, number: int
-    ) -> Exchanged | None:
+    def _exchange_file(self, process: BrokerProcess, life: int, state: HaState | None, number: int) -> Exchanged | None:
         """None when it is not made any more, or the process has died in it."""
         if process.life != life or not process.alive:
             return None
@@ -176,8 +174,7 @@ class Registry:
         reached = [
             other
             for other in hosts
-            if other is process
-            or (other.powered and self._simulation.network.connected(process.name, other.name))
+            if other is process or (other.powered and self._simulation.network.connected(process.name, other.name))
         ]
         powered = [other for other in hosts if other.powered]
         return 2 * len(reached) > len(powered) or (2 * len(reached) == len(powered) and hosts[0] in reached)
