@@ -18,9 +18,9 @@ BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 class Living:
     """Our own lock, held until our process ends, and a look at those of others."""
 
-    def __init__(self, folder: Path, id: str, boot: Path = BOOT) -> None:
-        """`folder`: one for all brokers; its own folder has to be there.  Raises OSError."""
-        self._folder = folder
+    def __init__(self, registry: Path, id: str, boot: Path = BOOT) -> None:
+        """`registry`: the locks are in a folder next to this file.  Raises OSError."""
+        self._folder = folder = registry.with_name(registry.name + ".alive")
         self._boot = boot.read_bytes()
         folder.mkdir(exist_ok=True)
         self._descriptor = os.open(folder / id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

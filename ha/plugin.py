@@ -13,6 +13,7 @@ from ha.cluster_hooks import ClusterHooks
 from ha.connector import split_address
 from ha.events import EventLog
 from ha.link import ClusterEnvironment
+from ha.living import Living
 from ha.membership import HaState
 from ha.node import Node
 from ha.public_url import SERVER_PROPERTY
@@ -306,7 +307,7 @@ def registry_store(options: HaSettings, id: str) -> Store | None:
     if options.ha_registry_file is None:
         return None
     try:
-        return FileRegistry(options.ha_registry_file, id)
+        return FileRegistry(options.ha_registry_file, Living(options.ha_registry_file, id))
     except OSError as error:
         raise ConfigError(f"option ha-registry-file: {options.ha_registry_file} cannot be used: {error}") from error
 

@@ -13,16 +13,15 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ha.environment import Exchanged
-from ha.living import Living
 from ha.membership import HaState
 from ha.registry_worker import RegistryError, Store, merged
-from ha.state_file import FileDirectory
+from ha.state_file import Directory, FileDirectory
 from qpidd_py.errors import QpiddError
 
 RETRY: Final = 0.002
@@ -51,14 +50,22 @@ def _checksum(brokers: dict[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(brokers, sort_keys=True).encode()):08x}"
 
 
+class Lives(Protocol):
+    """Whose process has ended (`living.py`)."""
+
+    def gone(self, ids: Iterable[str]) -> frozenset[str]:
+        """Those of which it is certain."""
+        ...
+
+
 class FileRegistry(Store):
     """The manager may read it, too."""
 
-    def __init__(self, path: Path, id: str) -> None:
-        """`id`: of this broker.  Raises OSError."""
+    def __init__(self, path: Path, lives: Lives, directory: Directory | None = None) -> None:
+        """`directory`: where `path` is, if it is not a real one."""
         self._path = path
-        self._living = Living(path.with_name(path.name + ".alive"), id)
-        self._directory = FileDirectory(path.parent)
+        self._lives = lives
+        self._directory = directory or FileDirectory(path.parent)
         self._unsure = False
         """Has our last write failed?  Then what can be read may not be on the disk."""
 
@@ -78,7 +85,7 @@ class FileRegistry(Store):
             return self._end(states)
 
     def _end(self, states: Mapping[str, HaState]) -> Exchanged:
-        return Exchanged(tuple(states.values()), gone=self._living.gone(states))
+        return Exchanged(tuple(states.values()), gone=self._lives.gone(states))
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[None]:
@@ -92,10 +99,16 @@ class FileRegistry(Store):
         finally:
             os.close(descriptor)
 
-    def _read(self) -> dict[str, HaState]:
+    def _octets(self) -> bytes | None:
+        """Of the file as it is now, synced or not; None when there is none."""
         try:
-            octets = self._path.read_bytes()
+            return self._path.read_bytes()
         except FileNotFoundError:
+            return None
+
+    def _read(self) -> dict[str, HaState]:
+        octets = self._octets()
+        if octets is None:
             return {}
         try:
             return decode(octets)

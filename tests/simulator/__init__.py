@@ -1,10 +1,11 @@
 """Brokers, links, clients, disks and resource managers as pure code under one seeded scheduler.
 
-Real: the core, the broker (sessions, virtual host), the HA node, the state file's codec.  Simulated: time and clocks,
-the network (`network.py`), processes with their crashes and pauses (`process.py`, `environment.py`) and disks
-(`disk.py`), clients that speak AMQP octets (`clients.py`, `producers.py`, `consumers.py`, `architects.py`), resource
-managers (`manager.py`, `score_manager.py`; what they may do: `rules.py`), their registry (`registry.py`) and the faults
-(`faults.py`).
+Real: the core with its compaction, the broker (sessions, virtual host, management), the HA node, the state file's
+codec; in some scenarios also `ha.asker.Asker` (on the loop of `loop.py`) and `ha.registry_file.FileRegistry`.
+Simulated: time and clocks, the network (`network.py`), processes with their crashes and pauses (`process.py`,
+`environment.py`) and disks (`disk.py`), clients that speak AMQP octets (`clients.py`, `producers.py`, `consumers.py`,
+`architects.py`), resource managers (`manager.py`, `score_manager.py`; what they may do: `rules.py`), their registry
+(`registry.py`) and the faults (`faults.py`).
 
     seed ──plan.py──▶ Scenario (scenario.py) ──simulation.py──▶ holds, or Violation
                         ▲        │
@@ -18,7 +19,7 @@ purpose, to show that the invariants can fail.  One scenario is one schedule, ex
     python -m tests.simulator --seed 17 --mode quorum --shrink --save small.yaml
     python -m tests.simulator --replay small.yaml --verbose
     python -m tests.simulator --seeds 0:500 --mode quorum --liveness      faults that never end (`liveness.py`)
-    python -m tests.simulator --seeds 0:500 --coverage                    what was reached, and what hardly ever
+    python -m tests.simulator --seeds 0:500 --coverage                    what was reached, what hardly ever; `knobs.py`
     python -m tests.simulator --search 500 --mode quorum                  mutates what has reached something new
 
 To look into a failure: the first line that surprises is mostly a claim, a membership or a `safe`; from there backwards.

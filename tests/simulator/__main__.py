@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.simulator import knobs
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.report import reported
 from tests.simulator.runner import Work, run
@@ -117,6 +118,7 @@ def _many(work: Work, options: argparse.Namespace) -> int:
     print(", ".join(f"{name}: {count}" for name, count in sorted(report.counts.items())))
     if options.coverage:
         print(report.coverage.text())
+        print(knobs.text(report.knobs))
     if not report.failures:
         return 0
     seed = min(report.failures)[0]

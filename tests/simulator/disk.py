@@ -8,6 +8,8 @@ be the old ones.
 
     full    nothing is written (ENOSPC)
     io      the first half is written, and lost by the cache (EIO)
+    sync    no new file can be synced (EIO)
+    names   new names cannot be synced (EIO), and are seen
     fsync   the cache has it all and takes it for written, the disk has nothing (EIO); later syncs do not write it
 """
 
@@ -61,6 +63,11 @@ class Disk:
         """What a power failure would leave at least."""
         return self._durable_names[name].durable
 
+    def seen(self, name: str) -> bytes | None:
+        """What a reader sees, durable or not."""
+        file = self._names.get(name)
+        return None if file is None else file.seen
+
     def overwrite(self, name: str, at: int, octets: bytes) -> None:
         file = self._names[name]
         if self.fault == "full":
@@ -81,12 +88,16 @@ class Disk:
 
     def write(self, name: str, octets: bytes) -> None:
         file = self._names.setdefault(name, _File())
+        if self.fault in ("full", "io"):
+            file.seen = octets[: len(octets) // 2]
+            raise OSError(errno.ENOSPC, "the simulated disk is full")
         file.seen = octets
         self._step()
 
     def sync(self, name: str) -> None:
         self._step()
         file = self._names[name]
+        self._fail_to_sync("sync")
         file.durable = file.seen
 
     def rename(self, old: str, new: str) -> None:
@@ -95,7 +106,12 @@ class Disk:
 
     def sync_names(self) -> None:
         self._step()
+        self._fail_to_sync("names")
         self._durable_names = dict(self._names)
+
+    def _fail_to_sync(self, fault: str) -> None:
+        if self.fault == fault:
+            raise OSError(errno.EIO, "the simulated disk fails to sync")
 
     def _step(self) -> None:
         if self.crash_at:

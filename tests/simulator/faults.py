@@ -69,6 +69,7 @@ class Faults:
             "registry-down": self._registry_down,
             "registry-slow": self._registry_slow,
             "registry-silent": self._registry_silent,
+            "registry-disk": self._registry_disk,
             **Coincidences(self).kinds,
         }
 
@@ -381,6 +382,13 @@ class Faults:
         self.scheduler.log("rm", "the registry takes what it is told, and does not answer")
         self.simulation.registry.loses_answers = True
         self._later(fields["for"], lambda: setattr(self.simulation.registry, "loses_answers", False))
+
+    def _registry_disk(self, fields: Mapping[str, Any]) -> None:
+        """Where the registry is a file."""
+        self.scheduler.log("rm", f"the disk of the registry fails: {fields['kind']}")
+        disk = self.simulation.registry.disk
+        disk.fault = fields["kind"]
+        self._later(fields["for"], lambda: setattr(disk, "fault", ""))
 
     # ---- at the worst moment --------------------------------------------------------------------------------------
 

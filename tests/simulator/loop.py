@@ -23,7 +23,7 @@ class SimLoop:
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
 
-    def call_later(self, delay: float, call: Callable[..., object], *arguments: object) -> None:
+    def call_later(self, delay: float, call: Callable[..., None], *arguments: object) -> None:
         self._process.after(delay, partial(call, *arguments))
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> Task:

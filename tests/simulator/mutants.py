@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tests.simulator import mistakes_asker as asker
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
+from tests.simulator import mistakes_registry as registry
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
 from tests.simulator import mistakes_slow as slow
@@ -51,8 +52,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "start-with-three": Mutant(safety.start_with_three, "quorum", ("member",)),
     "relocate-unprepared": Mutant(safety.relocate_unprepared, "", ("relocate",)),
     "forget-votes": Mutant(log.forget_votes, "quorum", ("crash", "promote", "split")),
-    "torn-state": Mutant(log.torn_state, "", ("trap",)),
-    "both-slots": Mutant(log.both_slots, "", ("trap",), 600, seed=9),
+    "torn-state": Mutant(log.torn_state, "", ("trap",), 600, seed=223),
+    "both-slots": Mutant(log.both_slots, "", ("trap",), 600, seed=223),
     "oldest-slot": Mutant(log.oldest_slot, "", (), 600),
     "other-slot": Mutant(log.other_slot, "", ("disk error", "crash", "promote"), 600, seed=330),
     "failed-write-for-done": Mutant(log.failed_write_for_done, "", ("disk error", "crash"), 600),
@@ -76,6 +77,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "take-silence-for-a-death": Mutant(
         asker.take_silence_for_a_death, "registry", ("pause", "crash", "promote", "isolate"), seed=39
     ),
+    "write-in-place": Mutant(registry.write_in_place, "registry", ("registry", "crash", "promote")),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=412),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),

@@ -13,6 +13,8 @@ Options of a scenario:
     fencing     the registry knows that who has no power is gone
     resets      share of a dying process's connections that are reset, and lose what is under way
     asker       brokers ask each other over connections, through the real `Asker`
+    registry file    the registry is the real `FileRegistry`, on a disk that the brokers share
+    turn        seconds that a turn of a broker's loop may last
     segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
@@ -29,6 +31,7 @@ from tests.simulator import liveness as core
 from tests.simulator.coincidences import planned
 from tests.simulator.disk import FAULTS as DISK_FAULTS
 from tests.simulator.faults import STEPS
+from tests.simulator.registry import FILE_FAULTS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
 from tests.simulator.topology import LETTERS
 
@@ -109,8 +112,12 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
+    if turn := Random(f"turn {seed}").choice((0.0, 0.0, 0.002, 0.01)):
+        options["turn"] = turn
     if mode in FORGIVING and Random(f"asker {seed} {mode}").random() < 0.5:
         options["asker"] = True
+    if mode == "registry" and Random(f"file {seed}").random() < 0.5:
+        options["registry file"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
     actions += _narrow(seed, mode, names, options, faults)
@@ -438,10 +445,12 @@ class FaultMaker:
 
     def _registry(self, at: float) -> Action:
         rng = self._rng
-        kind = rng.choice(("registry-down", "registry-slow", "registry-silent"))
+        kind = rng.choice(("registry-down", "registry-slow", "registry-silent", "registry-disk"))
         fields: Fields = {"for": rng.choice(SECONDS)}
         if kind == "registry-slow":
             fields["delay"] = rng.choice((0.02, 0.1, 0.3))
+        if kind == "registry-disk":
+            fields["kind"] = rng.choice(FILE_FAULTS)
         return Action(at, kind, fields)
 
     def _trap(self, at: float) -> Action:

@@ -213,7 +213,8 @@ class BrokerProcess(Ports):
         self._waiting.clear()
 
     def _schedule(self) -> None:
-        self.after(self.rng.choice((0.0, 0.0, 0.0003)), self.engine.end_turn)
+        longest: float = self.simulation.scenario.option("turn", 0.0003)
+        self.after(self.rng.choice((0.0, 0.0, longest)), self.engine.end_turn)
 
     def _tick(self) -> None:
         swept = self.engine.pool.swept

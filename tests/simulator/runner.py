@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from tests.simulator import knobs
 from tests.simulator import report as reports
 from tests.simulator.coverage import Coverage
 from tests.simulator.mutants import MUTANTS
@@ -55,12 +56,14 @@ class Report:
     """Virtual seconds of the longest repair, and its seed."""
 
     coverage: Coverage = field(default_factory=Coverage)
+    knobs: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Report) -> None:
         self.coverage.update(other.coverage.seeds)
         self.seeds += other.seeds
         self.failures += other.failures
         self.counts += other.counts
+        self.knobs += other.knobs
         self.slowest = max(self.slowest, other.slowest)
 
 
@@ -70,6 +73,7 @@ def run_seed(seed: int, work: Work) -> Report:
     report = Report(1, [(seed, wrong)] if wrong else [])
     report.counts.update(simulation.history.counts)
     report.coverage.add(seed, simulation.pairs)
+    report.knobs = knobs.turned(simulation.scenario)
     report.counts["steps"] += simulation.scheduler.steps
     report.counts[f"mode {simulation.scenario.mode}"] += 1
     report.slowest = (simulation.repair_time, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,9 +10,11 @@ from random import Random
 
 import pytest
 
+from tests.simulator import knobs
 from tests.simulator import mistakes_liveness as mistakes
 from tests.simulator.coverage import Coverage
 from tests.simulator.network import End, Network
+from tests.simulator.plan import plan
 from tests.simulator.scenario import Scenario
 from tests.simulator.scheduler import Call, Scheduler
 from tests.simulator.search import Search
@@ -161,3 +164,14 @@ def test_coverage_names_a_seed_for_each_rare_pair() -> None:
     assert "2 pairs" in text
     assert "ha.claim" in text
     assert "ha.ask" not in text
+
+
+def test_every_knob_is_turned_by_the_first_plans() -> None:
+    found = sum((knobs.turned(plan(seed)) for seed in range(300)), Counter[str]())
+    assert set(found) == set(knobs.KNOBS), knobs.text(found)
+
+
+def test_a_knob_that_no_scenario_turns_is_seen() -> None:
+    plain = Scenario("1", "quorum", 3, 1.0, {}, (), ())
+    assert not knobs.turned(plain)
+    assert "turn              0  Engine.schedule" in knobs.text(knobs.turned(plain))

@@ -11,6 +11,7 @@ import pytest
 
 from ha import salvage_files
 from ha.events import EventLog
+from ha.living import Living
 from ha.membership import HaState
 from ha.registry_file import FileRegistry
 from ha.salvage import Header
@@ -121,7 +122,7 @@ def test_a_mark_after_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
 
 def test_a_registry_entry_whose_write_failed_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rename is seen, but the directory was not synced: who looks may not take it for done."""
-    registry = FileRegistry(tmp_path / "registry", "id-a")
+    registry = FileRegistry(tmp_path / "registry", Living(tmp_path / "registry", "id-a"))
     state = HaState("id-a", 1, "id-a")
     synced: list[str] = []
 

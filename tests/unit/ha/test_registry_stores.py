@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ha.environment import Exchanged
+from ha.living import Living
 from ha.membership import HaState, InSync, Member
 from ha.plugin import registry_store
 from ha.registry_file import FileRegistry
@@ -30,9 +31,14 @@ def state(member: Member, epoch: int, version: int = 0) -> HaState:
 # ---- a file
 
 
+def file_registry(folder: Path, id: str) -> FileRegistry:
+    path = folder / "registry.json"
+    return FileRegistry(path, Living(path, id))
+
+
 @pytest.fixture
 def registry(tmp_path: Path) -> FileRegistry:
-    return FileRegistry(tmp_path / "registry.json", A.id)
+    return file_registry(tmp_path, A.id)
 
 
 def test_a_file_that_is_not_there_yet_is_an_empty_registry(registry: FileRegistry) -> None:
@@ -41,7 +47,7 @@ def test_a_file_that_is_not_there_yet_is_an_empty_registry(registry: FileRegistr
 
 def test_what_is_written_is_read_by_others(registry: FileRegistry, tmp_path: Path) -> None:
     assert registry.exchange(state(A, 1), 1.0).states == (state(A, 1),)
-    other = FileRegistry(tmp_path / "registry.json", B.id)
+    other = file_registry(tmp_path, B.id)
     assert set(other.exchange(state(B, 2, 3), 1.0).states) == {state(A, 1), state(B, 2, 3)}
     assert set(registry.exchange(None, 1.0).states) == {state(A, 1), state(B, 2, 3)}
 
@@ -88,7 +94,7 @@ def test_of_many_that_exchange_at_once_each_pair_sees_one_of_the_two(tmp_path: P
     seen: dict[str, set[str]] = {}
 
     def run(member: Member) -> None:
-        states = FileRegistry(tmp_path / "registry.json", member.id).exchange(state(member, 1), 10.0).states
+        states = file_registry(tmp_path, member.id).exchange(state(member, 1), 10.0).states
         seen[member.id] = {each.id for each in states}
 
     threads = [threading.Thread(target=run, args=[member]) for member in members]
