@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from ha.claims import Claim
 from ha.environment import Json
 from ha.lag import Lags
 from ha.membership import HaState, InSync, Member
@@ -122,7 +123,8 @@ class World:
 
     def begun(self, **positions: int) -> World:
         """The first set is in force."""
-        self.roster.begin({f"id-{name}": position for name, position in positions.items()}, make(2, 10))
+        said = {f"id-{name}": position for name, position in positions.items()}
+        self.roster.begin(Claim(2, InSync(), (), positions=said), make(2, 10))
         self.record.run()
         self.primary.calls.clear()
         return self
@@ -157,8 +159,9 @@ def test_before_the_first_set_is_in_force_nothing_is_confirmed_and_nobody_has_re
     roster = world.roster
     assert (roster.may_confirm, roster.removing, roster.changing, roster.steady) == (False, False, None, 0)
     assert not roster.recovered
-    roster.begin({}, make(2, 10))
+    roster.begin(Claim(2, InSync(), (), holders=(A, B)), make(2, 10))
     assert not roster.recovered and not roster.may_confirm
+    assert world.roster.record.holders == (A, B)
     world.record.run()
     assert roster.recovered and roster.may_confirm and roster.steady == make(2, 11)
     assert world.node.engine.log == [Membership(InSync(2, "id-a", 3, (A, B)))]
