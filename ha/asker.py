@@ -4,7 +4,8 @@ A connection is opened by the first request and used by all that follow, so that
 not a handshake.  Requests that were written when the connection breaks are sent again over a fresh one: only its
 refusal tells that the broker is gone for certain.  A process that is being killed may still take connections for some
 milliseconds and break them, so this goes on for the request's time, unless the other broker says why it hangs up.  A
-request without answer in its time closes the connection, since what comes later belongs to nobody.
+request without answer in its time closes the connection if nothing has come on it meanwhile.  A connection on which
+something comes is kept: on a slow path one handshake may take longer than one request may.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class _Request:
     method: str
     arguments: Json
     done: Callable[[Answer], None]
+    heard: int = 0
+    """Octets that had come when it was sent."""
     breaks: int = 0
     finished: bool = False
 
@@ -51,9 +54,11 @@ class _Conversation(asyncio.Protocol):
         self._client = ManagementClient(login)
         self._transport: asyncio.Transport | None = None
         self._requests: dict[int, _Request] = {}
+        self._heard = 0
         self.over = False
 
     def send(self, request: _Request) -> None:
+        request.heard = self._heard
         self._requests[self._client.request(request.method, request.arguments)] = request
         self._flush()
 
@@ -70,9 +75,15 @@ class _Conversation(asyncio.Protocol):
         self._transport = transport
         self._flush()
 
+    def expired(self, request: _Request) -> bool:
+        """It waits no longer.  Has anything come since it was sent?"""
+        self._requests = {number: each for number, each in self._requests.items() if each is not request}
+        return self._heard > request.heard
+
     def data_received(self, data: bytes) -> None:
         if self.over:
             return
+        self._heard += len(data)
         try:
             events = self._client.feed(data)
         except AmqpError:
@@ -183,8 +194,9 @@ class Asker:
             return
         request.finish(Answer(Outcome.SILENT))
         if self._conversation is not None:
-            self._conversation.abort()
-            self._conversation = None
+            if not self._conversation.expired(request):
+                self._conversation.abort()
+                self._conversation = None
         elif self._task is not None and self._connecting is not None:
             self._task.cancel()
             requests, self._connecting = self._connecting, None

@@ -120,7 +120,7 @@ class Record:
         """Who may hold all that was confirmed besides the members of this set, which is not known to be in force."""
         latest = max((state.in_sync for state in self.states), key=lambda in_sync: in_sync.key, default=InSync())
         entries = [state.replaced for state in self.states if state.in_sync.key == latest.key]
-        replaced = min(entries, key=len, default=())
+        replaced = min(entries, default=())
         if latest.key != newest.key:
             replaced = (*latest.members, *replaced)
         return tuple(member for member in replaced if not newest.lists(member))

@@ -6,6 +6,7 @@ import struct
 import threading
 from typing import Any
 
+import pika
 import pytest
 
 from ha.asker import Asker
@@ -59,3 +60,33 @@ def test_a_broker_that_breaks_connections_is_asked_until_it_is_known_to_be_gone(
 def test_one_that_says_nothing_is_silent_when_the_time_is_over():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert asyncio.run(outcome(listener.getsockname()[1], 0.05)) is Outcome.SILENT
+
+
+async def connections_of(questions: int) -> list[int]:
+    """How many connections were made by the end of each question.  The other broker begins each handshake and says no
+    more: on a slow path the rest is on its way."""
+    loop, accepted, counts = asyncio.get_running_loop(), [0], []
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted[0] += 1
+        await reader.readexactly(8)
+        start = pika.spec.Connection.Start(0, 9, {}, "PLAIN", "en_US")
+        writer.write(pika.frame.Method(0, start).marshal())
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(begin, "127.0.0.1", 0)
+    asker = Asker(loop, "127.0.0.1", server.sockets[0].getsockname()[1], Login("guest", "guest", "PLAIN"))
+    for _ in range(questions):
+        answered: asyncio.Future[Answer] = loop.create_future()
+        asker.ask("ha.query", {}, 0.2, answered.set_result)
+        assert (await answered).outcome is Outcome.SILENT
+        counts.append(accepted[0])
+    asker.close()
+    server.close()
+    return counts
+
+
+def test_a_connection_on_which_something_comes_is_kept_and_a_silent_one_is_not():
+    """Its handshake may take longer than one question may: closed each time, it would never be made."""
+    assert asyncio.run(connections_of(3)) == [1, 1, 2]

@@ -250,6 +250,7 @@ ALONE = survey(a=Outcome.SILENT, c=Outcome.SILENT)
 def test_a_whole_member_of_the_recorded_set_needs_nobody_else() -> None:
     doubting = replace(view("b"), doubt=True)
     assert isinstance(by_registry(doubting, ALONE, recorded(entry("a"))), Claim)
+    assert isinstance(by_registry(doubting, ALONE, recorded(entry("c", InSync()), entry("a"))), Claim)
     assert "no majority" in refusal(doubting, ALONE)
     assert "was out of touch" in refusal(doubting, survey(view("c"), a=Outcome.SILENT))
 
