@@ -226,6 +226,10 @@ class Backup(Role):
             self._hold_to(position)
         joining.send(Kind.ACK, b"")
 
+    def holds_all(self, position: int) -> None:
+        """Of what we have logged as primary, sent or not."""
+        self._position = position
+
     def _hold_to(self, position: int) -> None:
         """We hold everything up to here, and have thereby had a part in what is confirmed; also when we do not know
         that we count: the primary may have listed us, and died before that has come."""

@@ -423,6 +423,8 @@ class Node:
         self.set_state(State.JOINING)
         # Clients first: their channels give back what they hold, and only then may the engine forget all of that.
         self.env.close_clients(ReplyCode.CONNECTION_FORCED, self.refusal_text(client=True))
+        # What this turn has removed, or the clients' end, is not in the log yet, and what we hold must be what it says.
+        role.holds_all(self.engine.flush())
         self.engine.demote()
         # Not from within this call: it may have come from a frame of a link that is just being closed.
         self.env.after(0.0, lambda: self._begin_again(role, address))

@@ -283,7 +283,11 @@ class History:
         lineage = process.node.lineage
         base = lineage[ballot[0]].base
         held = lineage.get(epoch_of(base))
-        return self.ledger.open(ballot, held.leader if held is not None else "", base).before
+        chapter = self.ledger.open(ballot, held.leader if held is not None else "", base)
+        if not chapter.before:
+            # The best copy after a total failure is no prefix of any log, and nobody declares its queues again.
+            chapter.names.update({queue.number: name for name, queue in process.broker.vhost.queues.items()})
+        return chapter.before
 
     def crashed(self, process: BrokerProcess) -> None:
         """Was that the last one that held everything?"""

@@ -75,7 +75,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",)),
     "spare-the-slow": Mutant(slow.spare_the_slow, "", ("narrow",)),
     "take-silence-for-a-death": Mutant(
-        asker.take_silence_for_a_death, "registry", ("pause", "crash", "promote", "isolate"), seed=39
+        asker.take_silence_for_a_death, "quorum", ("pause", "crash", "promote", "isolate"), seed=233
     ),
     "write-in-place": Mutant(registry.write_in_place, "registry", ("registry", "crash", "promote")),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=412),
