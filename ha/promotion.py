@@ -213,7 +213,7 @@ def decide(
     survey = record.settle(survey, newest)
     ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
     gone = record.dead(newest) if record.registry else None
-    certain, replaced = record.covers(newest), record.replaced(newest)
+    certain, replaced = record.covers(newest), _members(record.replaced(newest), me, survey, safety, newest)
     case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone)
     refusal = _forbidden(case) or ("" if force else _check(case))
     epoch = 1 + max(case.claimed[0], newest.epoch)
@@ -224,6 +224,12 @@ def decide(
     positions = {view.id: view.position for view in survey.views if view.whole}
     holders = (*newest.members, *replaced)
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
+
+
+def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
+    """Without those that have left the cluster.  Its list, too, may be on record without being in force."""
+    listed = {*safety.voters(newest), *safety.voters(newest_set(me, survey.views))}
+    return tuple(member for member in found if not listed or member.address in listed)
 
 
 def _forbidden(case: _Case) -> str:

@@ -409,6 +409,21 @@ def test_members_of_the_set_before_one_that_the_registry_lacks_may_hold_more() -
     assert "c may hold more but" in refusal(broken(), survey(broken(A, in_sync=heard), c=SILENT), record=record)
 
 
+def test_whom_the_set_replaces_counts_while_it_is_on_one_of_the_lists() -> None:
+    def record(*brokers: str) -> Record:
+        return Record((replace(state("a", InSync(1, "id-a", 4, (A, B), brokers)), replaced=(C,)),), registry=True)
+
+    def case(brokers: tuple[str, ...], heard: tuple[str, ...]) -> dict[str, Any]:
+        others = survey(broken(A, in_sync=InSync(1, "id-a", 3, (A, B), heard)), c=SILENT)
+        return {"seen": others, "brokers": ("a:1", "b:1"), "record": record(*brokers)}
+
+    short, long = ("a:1", "b:1"), ("a:1", "b:1", "c:1")
+    me = broken(in_sync=InSync(1, "id-a", 2, (A, B), short))
+    assert claim(me, **case(short, short)).holders == (A, B)
+    assert "c may hold more" in refusal(me, **case(short, long))
+    assert "c may hold more" in refusal(me, **case(long, short))
+
+
 def test_who_is_gone_takes_no_living_address_along() -> None:
     record = Record((replace(state("a", SET), replaced=(Member("id-d", "d", "d:1"),)),), registry=True)
     assert replace(record, gone=frozenset({"id-a", "id-d"})).dead(SET) == {"a:1", "d:1"}

@@ -306,9 +306,10 @@ def test_a_broker_that_a_recorded_set_lacks_may_hold_more() -> None:
 
 def test_a_set_that_the_registry_lacks_replaces_the_one_on_record() -> None:
     """a has stored the first set of its epoch, and died before it was on record."""
-    first = SET.succeed(2, "id-a", [MEMBERS["a"]])
+    on_record = InSync(1, "id-a", 5, SET.members, (*BROKERS, "d:1"))
+    first = on_record.succeed(2, "id-a", [MEMBERS["a"]])
     restarted = view("a", State.JOINING, 0, False, first)
-    record = recorded(replace(entry("b"), replaced=(Member("id-d", "d", "d:1"),)))
+    record = recorded(replace(entry("b", on_record), replaced=(Member("id-d", "d", "d:1"),)))
     assert [member.name for member in record.replaced(first)] == ["b", "c", "d"]
     seen = survey(view("c", State.JOINING, whole=False), b=Outcome.REFUSED, d=Outcome.REFUSED)
     assert "b, d may hold more: a host" in refused_by_registry(restarted, seen, record)
