@@ -10,6 +10,7 @@ from ha.asker import Asker
 from ha.core_link import OutgoingLink
 from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.membership import HaState
+from ha.replica import REPLICA
 from ha.salvage import Header, Record
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
 from qpidd_py.broker.session import Session
@@ -66,7 +67,7 @@ class SimTransport:
 
     @property
     def is_link(self) -> bool:
-        return self.session.link is not None and self.end.open
+        return self.session.link is not None and self.end.open and REPLICA not in self.session.client_properties
 
     def output_ready(self) -> None:
         peer = self.end.peer_host

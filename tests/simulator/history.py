@@ -34,6 +34,8 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
     I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
          primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
          unless the rest would be too few
+    I20  the copy of a queue that a broker outside follows has, after each pass, what the queue had when the pass began,
+         less what was taken out of it meanwhile; in the end it is equal (`follower.py`)
 
 What a total failure takes (no whole member of the newest in-sync set is alive any more) is excused: promise 1 holds
 while one in-sync replica survives.

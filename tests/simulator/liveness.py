@@ -34,12 +34,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from ha.status import State
+from tests.simulator.clients import Client
 from tests.simulator.network import Pairs
 from tests.simulator.scenario import Fields
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
-    from tests.simulator.clients import Client
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
@@ -188,7 +188,8 @@ class Liveness:
             process.resume()
 
     def _probes(self) -> list[Client]:
-        return [client for client in self.simulation.clients if client.name.startswith("l")]
+        clients = [client for client in self.simulation.clients if isinstance(client, Client)]
+        return [client for client in clients if client.name.startswith("l")]
 
     def _probe(self, left: int) -> None:
         for probe in self._probes():

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ha.asker import Asker, _Request
-from ha.environment import Answer, Outcome
+from ha.asker import _Conversation
 from tests.simulator.mistakes_safety import patched
 
 
-def take_silence_for_a_death() -> AbstractContextManager[None]:
-    """A connection that nobody answers says that its broker is gone."""
-
-    def expire(self: Asker, request: _Request) -> None:
-        request.finish(Answer(Outcome.REFUSED))
-        old(self, request)
-
-    old = Asker._expire
-    return patched(Asker, _expire=expire)
+def hang_up_early() -> AbstractContextManager[None]:
+    """A request that expires ends a connection whose handshake goes on: on a slow path none is ever made.  (It was so
+    once.)"""
+    return patched(_Conversation, expired=lambda self, request: False)

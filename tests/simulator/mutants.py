@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tests.simulator import mistakes_asker as asker
+from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_registry as registry
@@ -47,7 +48,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "forget-removed": Mutant(safety.forget_removed, "manager", ("isolate", "cut", "pause", "promote")),
     "list-without-counting": Mutant(safety.list_without_counting),
     "confirm-before-record": Mutant(safety.confirm_before_record, "registry", ("duel", "isolate", "promote")),
-    "read-before-write": Mutant(safety.read_before_write, "registry", ("duel",), 300, seed=166),
+    "read-before-write": Mutant(safety.read_before_write, "registry", ("duel",), 300, seed=70),
     "count-by-old-list": Mutant(safety.count_by_old_list, "quorum", ("member", "split")),
     "start-with-three": Mutant(safety.start_with_three, "quorum", ("member",)),
     "relocate-unprepared": Mutant(safety.relocate_unprepared, "", ("relocate",)),
@@ -69,16 +70,17 @@ MUTANTS: Mapping[str, Mutant] = {
     "demote-before-closing": Mutant(log.demote_before_closing),
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
-    "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=28),
+    "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=58),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=7),
     "read-publishers-on": Mutant(slow.read_publishers_on, "", ("narrow",)),
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",)),
     "spare-the-slow": Mutant(slow.spare_the_slow, "", ("narrow",)),
-    "take-silence-for-a-death": Mutant(
-        asker.take_silence_for_a_death, "quorum", ("pause", "crash", "promote", "isolate"), seed=233
-    ),
+    "hang-up-early": Mutant(asker.hang_up_early, "quorum", ("race",), seed=4),
+    "copies-kept": Mutant(follower.copies_kept, "quorum"),
+    "copies-lost": Mutant(follower.copies_lost, "quorum"),
+    "one-pass": Mutant(follower.one_pass, "quorum", seed=97),
     "write-in-place": Mutant(registry.write_in_place, "registry", ("registry", "crash", "promote")),
-    "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=412),
+    "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),
     "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum", seed=35),
@@ -92,7 +94,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-below-majority": Mutant(votes.confirm_below_majority, "quorum", ("isolate", "promote")),
     "impatient-alone": Mutant(votes.impatient_alone, "manager", ("isolate", "promote")),
     "ignore-higher-ballots": Mutant(votes.ignore_higher_ballots, "quorum", ("isolate", "promote"), seed=140),
-    "whole-from-disk": Mutant(votes.whole_from_disk, "quorum", ("crash",)),
+    "whole-from-disk": Mutant(votes.whole_from_disk, "quorum", ("crash",), seed=5),
     "trust-former-acks": Mutant(votes.trust_former_acks, "quorum", seed=75),
     "wait-for-one": Mutant(votes.wait_for_one),
     "count-while-linked": Mutant(votes.count_while_linked),

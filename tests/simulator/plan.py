@@ -52,6 +52,8 @@ TAKEN = {
 ROUTE = {"turned": "turn"}
 """What says to which exchange, where it is not the name of the queue."""
 DURATION = 4.0
+FOLLOWED = 0.2
+"""Share of the scenarios with all kinds of faults in which a broker outside follows a queue."""
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
 """How long a cut or a pause lasts."""
 MOMENTS = (
@@ -122,6 +124,9 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["segments"] = found
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
+    followed = Random(f"follower {seed} {mode}")
+    if not faults and followed.random() < FOLLOWED:
+        clients.append({"name": "f1", "kind": "follower", "follows": followed.choice(("main", "work", "fan1", "out1"))})
     apart = Random(f"liveness {seed} {mode}")
     if liveness or (apart.random() < core.SHARE and mode not in ("gamble", "manager") and not faults):
         options["liveness"] = core.planned(apart, names)

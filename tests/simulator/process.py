@@ -26,6 +26,7 @@ from qpidd_py.errors import ConfigError
 from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
+from tests.simulator.follower import Passes
 from tests.simulator.network import End
 from tests.simulator.scheduler import TICK, Call, Violation
 
@@ -63,19 +64,14 @@ class OrderedSessions(dict[Session, None]):
         self.pop(session, None)
 
 
-class NoReplication:
-    """Stands for the stand-alone replication of single queues."""
-
-    def opened(self, session: Session) -> bool:
-        return False
-
-
 class BrokerProcess(Ports):
     """A host with its broker."""
 
     engine: Engine
     broker: Broker
     node: CoveredNode
+    passes: Passes
+    """Its queues that brokers outside follow."""
 
     def __init__(self, simulation: Simulation, name: str, settings: NodeSettings, clock: Clock) -> None:
         super().__init__(simulation, name)
@@ -165,7 +161,8 @@ class BrokerProcess(Ports):
         self.node = CoveredNode(self.settings, self.engine, configuration, self, self.state, instance)
         self.node.pairs = self.simulation.pairs
         self.node.candidacy.news = partial(self.simulation.news, self)
-        self.broker.hooks = ClusterHooks(self.node, NoReplication())  # type: ignore[arg-type]
+        self.passes = Passes(self)
+        self.broker.hooks = ClusterHooks(self.node, self.passes)  # type: ignore[arg-type]
         self.engine.on_batch = self._batch
         self.engine.on_membership = self.node.membership
         self.engine.schedule = self._schedule

@@ -15,6 +15,7 @@ from tests.simulator.clients import Client
 from tests.simulator.consumers import Consumer, Getter, Hermit, Reader, Worker
 from tests.simulator.coverage import Pair
 from tests.simulator.faults import CLIENTS_DO, Faults
+from tests.simulator.follower import Follower
 from tests.simulator.history import History
 from tests.simulator.liveness import Liveness
 from tests.simulator.manager import Manager
@@ -48,7 +49,7 @@ SETTINGS = NodeSettings(
     registry_timeout=0.3,
     slice_size=4096,
 )
-KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client]] = {
+KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client | Follower]] = {
     "producer": Producer,
     "consumer": Consumer,
     "reader": Reader,
@@ -56,6 +57,7 @@ KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client]] = {
     "worker": Worker,
     "hermit": Hermit,
     "architect": Architect,
+    "follower": Follower,
     "vandal": Vandal,
 }
 
