@@ -17,11 +17,10 @@ SPACES: Final[Mapping[str, Bounds]] = {
     **SMALL,
     "registry-pair": Bounds(Left(publishes=1, claims=1, losses=1), 2, "registry"),
     "registry-pair-crash": Bounds(Left(publishes=1, claims=1, crashes=1, losses=1), 2, "registry"),
-    "registry-pair-look": Bounds(Left(publishes=1, claims=1, losses=1, crashes=1, looks=1), 2, "registry"),
+    "registry-pair-look": Bounds(Left(publishes=1, claims=1, losses=1, looks=1), 2, "registry"),
     "shrink": Bounds(Left(publishes=1, claims=1, losses=1)),
     "crash": Bounds(Left(publishes=1, claims=1, crashes=1)),
     "promotions": Bounds(Left(publishes=1, claims=2)),
     "demote": Bounds(Left(publishes=1, claims=1, demotes=1)),
     "member-leaves": Bounds(Left(publishes=1, claims=1, members=1)),
-    "member-enters": Bounds(Left(publishes=1, claims=1, members=1), 4, listed=3),
 }
