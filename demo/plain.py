@@ -40,29 +40,35 @@ class Client:
 
     @contextmanager
     def connected(self) -> Iterator[BlockingChannel]:
-        """A channel with the queue declared on the first broker of the list that takes us."""
-        connection, address = self._connect()
+        """A channel with the queue declared on the first broker that takes us; what breaks it ends the block."""
+        connection, channel, address = self._connect()
+        self.log.fact("connected", peer=address)
         try:
-            channel = connection.channel()
-            channel.queue_declare(self.queue, durable=True)
-            self.log.fact("connected", peer=address)
             yield channel
         except TROUBLE as error:
-            self.log.fact("disconnected", peer=address, reason=f"{type(error).__name__}: {error}"[:200])
+            self.log.fact("disconnected", peer=address, reason=_named(error))
         finally:
-            with suppress(*TROUBLE):
-                connection.close()
+            _close(connection)
 
-    def _connect(self) -> tuple[pika.BlockingConnection, str]:
+    def _connect(self) -> tuple[pika.BlockingConnection, BlockingChannel, str]:
         while True:
             host, port = self._addresses[self._next % len(self._addresses)]
             self._next += 1
             try:
-                return pika.BlockingConnection(_parameters(host, port)), f"{host}:{port}"
+                return *self._open(_parameters(host, port)), f"{host}:{port}"
             except TROUBLE as error:
-                reason = f"{type(error).__name__}: {error}"[:200]
-                self.log.fact("connect_refused", peer=f"{host}:{port}", reason=reason)
+                self.log.fact("connect_refused", peer=f"{host}:{port}", reason=_named(error))
                 time.sleep(RETRY)
+
+    def _open(self, parameters: pika.ConnectionParameters) -> tuple[pika.BlockingConnection, BlockingChannel]:
+        connection = pika.BlockingConnection(parameters)
+        try:
+            channel = connection.channel()
+            channel.queue_declare(self.queue, durable=True)
+        except TROUBLE:
+            _close(connection)
+            raise
+        return connection, channel
 
     def _message(self, kind: str, msg_id: str, flag: bool = False) -> None:
         now = time.monotonic()
@@ -73,6 +79,15 @@ class Client:
 
     def stop(self, *_: object) -> None:
         self.stopping = True
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+def _close(connection: pika.BlockingConnection) -> None:
+    with suppress(*TROUBLE):
+        connection.close()
 
 
 def waiting(addresses: Addresses, queue: str) -> int | None:
