@@ -187,6 +187,9 @@ class Binder(Producer):
 class Staller(PlainClient):
     """A reader without acknowledgements that now and then does not read what has come."""
 
+    fenced = True
+    """The broker gives messages to the old connection until it learns that this one has broken: a message that comes
+    over the new one meanwhile would say, wrongly, that none before it is under way."""
     removes = True
     heartbeat = 60
     """So that it is not its silence that ends the connection.  A dead broker is the kernel's business (`PATIENCE`)."""

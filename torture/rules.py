@@ -12,7 +12,8 @@ broker confirmed something afterwards: then it was the primary.
     route   *unroutable*: the binding was not known to be there all the time from publish to confirm.  An unbind in
             doubt did not happen if the binding is seen afterwards.
     auto    *under way*: the connection of the reader broke, and between two messages that came at most BUFFERS octets
-            are missing.  More cannot have left the broker's socket.
+            are missing.  More cannot have left the broker's socket.  (The reader is fenced, too: two connections of
+            it would be two readers.)
 
 The other way round: what was confirmed before a purge that was answered, or published while there was no binding, is
 not seen afterwards (`returned`).

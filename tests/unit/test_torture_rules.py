@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from torture import decisions
 from torture.checker import NAMED, History, Verdict
 from torture.queues import LIMIT, RULES
 from torture.record import body_of
@@ -290,3 +291,11 @@ def test_refused_once_is_never_seen() -> None:
     assert History().add([begin, *refused]).verdict().valid
     seen = {"t": 3, "client": "c", "kind": "receive", "id": "p:1"}
     assert History().add([begin, *refused, seen]).verdict().phantom == 1
+
+
+def test_who_removes_by_itself_has_one_connection_at_a_time() -> None:
+    """A reader without acknowledgements came back while the broker still wrote to its old connection: two messages went
+    there, one that was published later came, and the run of missing ones had no break of its own."""
+    clients = [each for each in vars(decisions).values() if isinstance(each, type) and getattr(each, "removes", False)]
+    assert decisions.Staller in clients
+    assert all(each.fenced for each in [*clients, decisions.Reader, decisions.WindowProducer, decisions.Binder])
