@@ -1,7 +1,8 @@
 """The ports of the HA core: everything that it asks of the world, and what the world has to tell it.
 
 The core (`node.py`, `primary.py`, `backup.py`, `promoter.py` and what they import) has no sockets, clock, threads,
-files or random numbers.  `link.py` is the real environment, on asyncio; the simulator and the tests bring their own.
+files or random numbers.  `shell/environment.py` is the real environment, on asyncio; the simulator and the tests bring
+their own.
 The engine is the core's own (`qpidd_py.core.Engine`): it has no clock and no sockets either.
 One thread calls everything; no port may call back before the call that asked for it has returned.
 
@@ -27,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from qpidd_py.errors import LinkError
 
 if TYPE_CHECKING:
-    from ha.membership import HaState
-    from ha.salvage import Header, Record
+    from ha.model.membership import HaState
+    from ha.salvage.selection import Header, Record
     from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]
@@ -103,8 +104,8 @@ class Link(Protocol):
 
 
 class SalvageFile(Protocol):
-    """Messages that are put aside before they are dropped (`salvage.py`).  Every method but `cancel` raises LinkError
-    when the disk does not take it."""
+    """Messages that are put aside before they are dropped (`salvage/selection.py`).  Every method but `cancel` raises
+    LinkError when the disk does not take it."""
 
     @property
     def name(self) -> str: ...

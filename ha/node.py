@@ -19,29 +19,29 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ha.advice import advise
-from ha.backup import Backup
-from ha.candidacy import Candidacy
-from ha.claims import Claim, ClaimRequest, grant
-from ha.difference import Lineage, Origin
-from ha.disk import DiskWatch
+from ha.backup.advice import advise
+from ha.backup.backup import Backup
 from ha.environment import Answer, Configuration, Environment, Json, Link, StateNotStored
-from ha.membership import HaState, InSync, Member
-from ha.operations import Membership
-from ha.position import text
-from ha.primary import Primary
-from ha.promoter import NO_WISH, Promoter, Wish
-from ha.public_url import public_address
-from ha.relocation import Relocation, choose
+from ha.model.difference import Lineage, Origin
+from ha.model.disk import DiskWatch
+from ha.model.membership import HaState, InSync, Member
+from ha.model.operations import Membership
+from ha.model.position import text
+from ha.model.public_url import public_address
+from ha.model.safety import Safety, fragile
+from ha.model.status import State, check_transition
+from ha.model.survey import Round
+from ha.model.twins import REMEDY, Sightings, place
+from ha.model.view import Survey, View
+from ha.primary.primary import Primary
+from ha.primary.relocation import Relocation, choose
+from ha.promotion.candidacy import Candidacy
+from ha.promotion.claims import Claim, ClaimRequest, grant
+from ha.promotion.promoter import NO_WISH, Promoter, Wish
+from ha.promotion.takeover import Takeover
 from ha.requests import NodeRequests, Reply
 from ha.role import Role
-from ha.safety import Safety, fragile
 from ha.settings import NodeSettings
-from ha.status import State, check_transition
-from ha.survey import Round
-from ha.takeover import Takeover
-from ha.twins import REMEDY, Sightings, place
-from ha.view import Survey, View
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import InvariantError, LinkError, ReplyCode
 

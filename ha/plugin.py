@@ -9,28 +9,28 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.cluster_hooks import ClusterHooks
-from ha.connector import split_address
-from ha.events import EventLog
-from ha.link import ClusterEnvironment
-from ha.living import Living
-from ha.membership import HaState
+from ha.model.membership import HaState
+from ha.model.public_url import SERVER_PROPERTY
+from ha.model.state_file import FileDirectory, StateFile, StateFileError
+from ha.model.twins import with_new_identity
 from ha.node import Node
-from ha.public_url import SERVER_PROPERTY
-from ha.queue_dump import dump, dump_on_request
-from ha.registry_file import FileRegistry
-from ha.registry_pacemaker import PacemakerRegistry
-from ha.registry_worker import RegistryWorker, Store
-from ha.replica import REPLICA
-from ha.replica_link import QueueReplication
-from ha.replica_source import Standing
-from ha.salvage_door import Peers, SalvageDoor
-from ha.salvage_files import SalvageFiles
+from ha.registry.file import FileRegistry
+from ha.registry.living import Living
+from ha.registry.pacemaker import PacemakerRegistry
+from ha.registry.worker import RegistryWorker, Store
+from ha.salvage.door import Peers, SalvageDoor
+from ha.salvage.files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings
-from ha.shutdown import is_last, may_stop
-from ha.standalone import Standalone
-from ha.state_file import FileDirectory, StateFile, StateFileError
-from ha.twins import with_new_identity
+from ha.shell.cluster_hooks import ClusterHooks
+from ha.shell.connector import split_address
+from ha.shell.environment import ClusterEnvironment
+from ha.shell.events import EventLog
+from ha.shell.queue_dump import dump, dump_on_request
+from ha.shell.shutdown import is_last, may_stop
+from ha.shell.standalone import Standalone
+from ha.single_queue.follower import REPLICA
+from ha.single_queue.link import QueueReplication
+from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ha.backup import Backup
-from ha.brokers import Brokers
-from ha.claims import ClaimRequest
+from ha.backup.backup import Backup
 from ha.environment import Json
-from ha.membership import InSync, Member
-from ha.primary import Primary
-from ha.promoter import Wish
-from ha.protocol import need
+from ha.model.membership import InSync, Member
+from ha.model.protocol import need
+from ha.primary.brokers import Brokers
+from ha.primary.primary import Primary
+from ha.promotion.claims import ClaimRequest
+from ha.promotion.promoter import Wish
 from qpidd_py.errors import LinkError
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from ha.clock_readings import ClockReadings
 from ha.environment import Environment, Json, Link
-from ha.score import Outlook
+from ha.model.clock_readings import ClockReadings
+from ha.model.view import Survey
+from ha.promotion.score import Outlook
 from ha.settings import NodeSettings
-from ha.view import Survey
 from qpidd_py.core import Batch, Engine
 
 if TYPE_CHECKING:

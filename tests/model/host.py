@@ -11,20 +11,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ha.backup import Backup
-from ha.catchup import Plan
-from ha.claims import Claim, ClaimRequest
+from ha.backup.backup import Backup
+from ha.backup.joining import Step
 from ha.environment import Answer, Exchanged, Json
-from ha.joining import Step
-from ha.membership import HaState, InSync
+from ha.model.membership import HaState, InSync
+from ha.model.operations import Membership
+from ha.model.position import make, sequence_of
 from ha.node import Node
-from ha.operations import Membership
-from ha.peer import Peer, Phase, Pulse
-from ha.position import make, sequence_of
-from ha.primary import Primary
-from ha.promoter import Promoter, Wish
-from ha.registry import Change, Recorder
-from ha.roster import Roster
+from ha.primary.catchup import Plan
+from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.primary import Primary
+from ha.primary.roster import Roster
+from ha.promotion.claims import Claim, ClaimRequest
+from ha.promotion.promoter import Promoter, Wish
+from ha.registry.recorder import Change, Recorder
 from ha.settings import NodeSettings
 from tests.model.state import (
     EMPTY,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ha.joining import Joining
-from ha.operations import Membership
-from ha.position import epoch_of
-from ha.protocol import VERSION, Kind, encode_control
+from ha.backup.joining import Joining
+from ha.model.operations import Membership
+from ha.model.position import epoch_of
+from ha.model.protocol import VERSION, Kind, encode_control
 from tests.model.calls import Cluster, Step, put
 from tests.model.host import Host, ModelLink
 from tests.model.state import Broker, Link, World, in_sync

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ha.brokers import Brokers
 from ha.environment import Exchanged, Outcome
-from ha.protocol import Kind, encode_control
-from ha.view import Survey, View
+from ha.model.protocol import Kind, encode_control
+from ha.model.view import Survey, View
+from ha.primary.brokers import Brokers
 from qpidd_py.errors import LinkError
 from tests.model.calls import Cluster, Label, Step, put, spend
 from tests.model.host import Host

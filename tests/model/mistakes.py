@@ -7,16 +7,17 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ha import node, promotion
-from ha.claims import Claim, ClaimRequest, grant
-from ha.membership import InSync
+from ha import node
+from ha.model.membership import InSync
+from ha.model.safety import Safety
+from ha.model.view import View
 from ha.node import Node
-from ha.peer import Peer, Phase
-from ha.promoter import Promoter
-from ha.registry import Recorder
-from ha.roster import Roster
-from ha.safety import Safety
-from ha.view import View
+from ha.primary.peer import Peer, Phase
+from ha.primary.roster import Roster
+from ha.promotion import promotion
+from ha.promotion.claims import Claim, ClaimRequest, grant
+from ha.promotion.promoter import Promoter
+from ha.registry.recorder import Recorder
 from tests.model import leading, promoting
 from tests.model.bounds import Bounds
 from tests.model.state import Exchange, Left, World

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ha.claims import Claim
 from ha.environment import Answer, Exchanged, Outcome
-from ha.promotion import Record
-from ha.view import Survey
+from ha.model.view import Survey
+from ha.promotion.claims import Claim
+from ha.promotion.promotion import Record
 from tests.model.calls import Cluster, Label, Step, put, spend
 from tests.model.host import Host
 from tests.model.leading import registry_steps, shown, view_of

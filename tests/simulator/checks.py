@@ -11,7 +11,7 @@ from tests.simulator.records import Contents
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
-    from ha.membership import InSync
+    from ha.model.membership import InSync
     from tests.simulator.process import BrokerProcess
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ha.backup import Backup
+from ha.backup.backup import Backup
+from ha.model.protocol import Kind
 from ha.node import Node
-from ha.primary import Primary
-from ha.protocol import Kind
+from ha.primary.primary import Primary
 from ha.requests import Reply
 
 Pair = tuple[str, str]

@@ -47,10 +47,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ha.backup import Backup
-from ha.joining import Step
-from ha.membership import HaState, InSync
-from ha.position import epoch_of
+from ha.backup.backup import Backup
+from ha.backup.joining import Step
+from ha.model.membership import HaState, InSync
+from ha.model.position import epoch_of
 from qpidd_py.core import Batch
 from tests.simulator.checks import (
     check_queues,

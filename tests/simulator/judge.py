@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ha.position import epoch_of
+from ha.model.position import epoch_of
 from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, usurped
 from tests.simulator.ledger import Log

@@ -33,7 +33,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.status import State
+from ha.model.status import State
 from tests.simulator.clients import Client
 from tests.simulator.network import Pairs
 from tests.simulator.scenario import Fields

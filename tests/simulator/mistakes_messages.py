@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ha.core_link import CoreLink, IncomingLink
-from ha.protocol import Kind
+from ha.model.protocol import Kind
+from ha.shell.core_link import CoreLink, IncomingLink
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, records
 from tests.simulator import amqp

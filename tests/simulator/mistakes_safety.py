@@ -7,20 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ha import promoter, settings
-from ha.backup import Backup
-from ha.claims import Claim
+from ha import settings
+from ha.backup.backup import Backup
 from ha.environment import Exchanged
-from ha.losses import Losses
-from ha.membership import HaState, InSync
+from ha.model.membership import HaState, InSync
+from ha.model.safety import Safety
+from ha.model.view import Survey, View
 from ha.node import Node
-from ha.peer import Peer
-from ha.primary import Primary
-from ha.registry import Recorder
-from ha.relocation import Relocation
-from ha.roster import Roster
-from ha.safety import Safety
-from ha.view import Survey, View
+from ha.primary.losses import Losses
+from ha.primary.peer import Peer
+from ha.primary.primary import Primary
+from ha.primary.relocation import Relocation
+from ha.primary.roster import Roster
+from ha.promotion import promoter
+from ha.promotion.claims import Claim
+from ha.registry.recorder import Recorder
 from tests.simulator.registry import Registry
 
 

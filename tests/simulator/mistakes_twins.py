@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from ha.claims import ClaimRequest
 from ha.environment import Answer, Json
-from ha.membership import InSync
+from ha.model.membership import InSync
+from ha.model.view import Survey
 from ha.node import Node
-from ha.primary import Primary
-from ha.view import Survey
+from ha.primary.primary import Primary
+from ha.promotion.claims import ClaimRequest
 from tests.simulator.mistakes_safety import patched
 
 

@@ -7,20 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ha import promoter, registry
-from ha.arrivals import Arrivals
-from ha.backup import Backup
-from ha.claims import Claim, ClaimRequest, decide_claims
+from ha.backup.backup import Backup
+from ha.backup.joining import Joining
 from ha.environment import Answer
-from ha.joining import Joining
-from ha.membership import Member
+from ha.model.membership import Member
+from ha.model.operations import Membership
+from ha.model.protocol import Kind
+from ha.model.safety import Safety
 from ha.node import Node
-from ha.operations import Membership
-from ha.peer import Peer
-from ha.primary import Primary
-from ha.promoter import Promoter
-from ha.protocol import Kind
-from ha.safety import Safety
+from ha.primary.arrivals import Arrivals
+from ha.primary.peer import Peer
+from ha.primary.primary import Primary
+from ha.promotion import promoter
+from ha.promotion.claims import Claim, ClaimRequest, decide_claims
+from ha.promotion.promoter import Promoter
+from ha.registry import recorder as registry
 from tests.simulator.mistakes_safety import patched
 
 # ---- what is written ---------------------------------------------------------------------------------------------

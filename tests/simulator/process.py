@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ha.cluster_hooks import ClusterHooks
-from ha.membership import HaState
+from ha.model.membership import HaState
+from ha.model.state_file import NAME as STATE_FILE
+from ha.model.state_file import StateFile, StateFileError, newest
+from ha.model.twins import with_new_identity
 from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
-from ha.state_file import NAME as STATE_FILE
-from ha.state_file import StateFile, StateFileError, newest
-from ha.twins import with_new_identity
+from ha.shell.cluster_hooks import ClusterHooks
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Engine

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ha.membership import InSync
+from ha.model.membership import InSync
 from tests.simulator.checks import usurped
 from tests.simulator.scenario import FORGIVING
 

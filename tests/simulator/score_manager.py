@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Json
-from ha.score import PRIMARY
+from ha.promotion.score import PRIMARY
 from tests.simulator.manager import Manager, may_be_asked
 
 if TYPE_CHECKING:

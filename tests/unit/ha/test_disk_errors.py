@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.stall import StallWatch
-from ha.status import State
+from ha.model.status import State
+from ha.primary.stall import StallWatch
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.test_stall import flows, stalled, status
 from tests.unit.ha.world import World

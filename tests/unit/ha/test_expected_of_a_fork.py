@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ha.claims import Claim
-from ha.difference import Origin
-from ha.membership import InSync, Member
-from ha.position import make
-from ha.roster import Roster
+from ha.model.difference import Origin
+from ha.model.membership import InSync, Member
+from ha.model.position import make
+from ha.primary.roster import Roster
+from ha.promotion.claims import Claim
 
 
 @pytest.mark.parametrize(

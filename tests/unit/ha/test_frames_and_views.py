@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from ha import disk, protocol
-from ha.disk import DiskWatch
 from ha.environment import Answer, Outcome, StateNotStored
-from ha.membership import HaState, InSync, Member
-from ha.operations import Membership
-from ha.peer import Peer, Phase, Pulse
-from ha.position import make
-from ha.protocol import Kind
-from ha.status import TRANSITIONS, State, check_transition
-from ha.view import Survey, View
+from ha.model import disk, protocol
+from ha.model.disk import DiskWatch
+from ha.model.membership import HaState, InSync, Member
+from ha.model.operations import Membership
+from ha.model.position import make
+from ha.model.protocol import Kind
+from ha.model.status import TRANSITIONS, State, check_transition
+from ha.model.view import Survey, View
+from ha.primary.peer import Peer, Phase, Pulse
 from qpidd_py.errors import InvariantError, LinkError
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1", f"life-{name}") for name in "abc")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ha.backup import Backup
-from ha.difference import Origin
-from ha.status import State
+from ha.backup.backup import Backup
+from ha.model.difference import Origin
+from ha.model.status import State
 from tests.unit.ha.world import Publisher, World
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ha.membership import HaState
-from ha.status import State
+from ha.model.membership import HaState
+from ha.model.status import State
 from tests.unit.ha.world import Host, Publisher, World
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ha.environment import Answer, Json
-from ha.status import State
+from ha.model.status import State
 from tests.unit.ha.world import Host, Publisher, World
 
 Way = tuple[str, str, str]

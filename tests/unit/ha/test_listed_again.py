@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.environment import Exchanged
-from ha.membership import HaState
-from ha.peer import Phase
-from ha.primary import Primary
-from ha.status import State
+from ha.model.membership import HaState
+from ha.model.status import State
+from ha.primary.peer import Phase
+from ha.primary.primary import Primary
 from tests.unit.ha.world import Host, Publisher, World
 
 

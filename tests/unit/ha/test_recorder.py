@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ha.environment import Exchanged, StateNotStored
-from ha.membership import HaState, InSync, Member
-from ha.registry import FIRST_DELAY, LAST_DELAY, Change, Recorder, overtaken
+from ha.model.membership import HaState, InSync, Member
+from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Change, Recorder, overtaken
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")
 SET = InSync(2, "id-a", 3, (A, B, C))

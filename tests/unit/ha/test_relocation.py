@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ha.backup import Backup
+from ha.backup.backup import Backup
 from ha.environment import Json
-from ha.relocation import ANSWER_LIMIT, PAUSE_LIMIT, Step
-from ha.status import State
+from ha.model.status import State
+from ha.primary.relocation import ANSWER_LIMIT, PAUSE_LIMIT, Step
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.world import Host, Publisher, World
 

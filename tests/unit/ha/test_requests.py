@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ha.environment import Json
+from ha.model.status import State
 from ha.requests import RequestTable, steers
-from ha.standalone import Standalone
-from ha.status import State
+from ha.shell.standalone import Standalone
 from qpidd_py.errors import LinkError
 from tests.unit.ha.world import Host, World
 

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from ha.claims import Claim
 from ha.environment import Json
-from ha.lag import Lags
-from ha.membership import HaState, InSync, Member
-from ha.operations import Membership
-from ha.peer import Peer, Phase, Pulse
-from ha.position import make
-from ha.registry import Change
-from ha.roster import Roster
-from ha.safety import Safety
+from ha.model.membership import HaState, InSync, Member
+from ha.model.operations import Membership
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.primary.lag import Lags
+from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.roster import Roster
+from ha.promotion.claims import Claim
+from ha.registry.recorder import Change
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 BROKERS = ("a:1", "b:1", "c:1")

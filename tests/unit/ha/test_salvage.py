@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp.header import ContentHeader
 
-from ha.backup import Backup
-from ha.difference import Lineage, Origin, lineage_from_json, lineage_to_json
-from ha.joining import Step
-from ha.position import make
-from ha.salvage import (
+from ha.backup.backup import Backup
+from ha.backup.joining import Step
+from ha.model.difference import Lineage, Origin, lineage_from_json, lineage_to_json
+from ha.model.position import make
+from ha.model.status import State
+from ha.salvage.files import NoSalvage
+from ha.salvage.selection import (
     Grade,
     Header,
     Promises,
@@ -29,8 +31,6 @@ from ha.salvage import (
     recovered_header,
     suspects,
 )
-from ha.salvage_files import NoSalvage
-from ha.status import State
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.errors import LinkError
 from tests.support.memory import publish_octets
@@ -121,7 +121,7 @@ class Brokers:
 
 
 def chosen(broker: Model, primary: Model) -> set[int]:
-    """What `ha.salvager` puts aside in this model."""
+    """What `ha.backup.salvager` puts aside in this model."""
     promises = Promises(frozenset(broker.led), broker.safe, broker.acknowledged)
     found = suspects(broker.lineage, primary.lineage, broker.position >> 48, promises)
     ids = {id for id in broker.held for low, high, _ in found if low <= id <= high}

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.claims import Claim
 from ha.environment import Answer, Exchanged, Outcome
-from ha.membership import HaState, InSync, Member
-from ha.position import make
-from ha.promotion import Record, Refuse, decide
-from ha.safety import Safety
-from ha.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
-from ha.status import State
-from ha.view import Survey, View
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey, View
+from ha.promotion.claims import Claim
+from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
 from tests.unit.ha.world import Host, Publisher, World
 
 NAMES = "abc"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ha.connection_guard import BACKUP, admit
-from ha.status import State
+from ha.model.status import State
+from ha.shell.connection_guard import BACKUP, admit
 from qpidd_py.errors import ReplyCode
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Publisher, World

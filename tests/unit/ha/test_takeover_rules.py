@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from ha.environment import Answer, Json, Outcome
-from ha.membership import Member
-from ha.promoter import Wish
-from ha.relocation import RETURN_LIMIT
+from ha.model.membership import Member
+from ha.model.status import State
+from ha.model.view import View
+from ha.primary.relocation import RETURN_LIMIT
+from ha.promotion.promoter import Wish
+from ha.promotion.takeover import Takeover
 from ha.settings import NodeSettings
-from ha.status import State
-from ha.takeover import Takeover
-from ha.view import View
 
 PRIMARY = View("id-a", "a", "a:1", State.ACTIVE, 1, "id-a", 9, True)
 WISH = Wish(takeover=True)

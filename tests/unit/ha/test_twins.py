@@ -1,4 +1,4 @@
-"""Two living brokers with one identity: a copied data directory (`ha/twins.py`)."""
+"""Two living brokers with one identity: a copied data directory (`ha/model/twins.py`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from ha.claims import Claim, decide_claims
 from ha.environment import Answer, Outcome
-from ha.membership import HaState, InSync, Member
+from ha.model.membership import HaState, InSync, Member
+from ha.model.protocol import Kind, encode_control
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
+from ha.model.view import Survey, View
 from ha.plugin import load_state
-from ha.promotion import Refuse, decide
-from ha.protocol import Kind, encode_control
-from ha.safety import Safety
+from ha.promotion.claims import Claim, decide_claims
+from ha.promotion.promotion import Refuse, decide
 from ha.settings import HaSettings
-from ha.status import State
-from ha.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
-from ha.view import Survey, View
 from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -332,7 +332,7 @@ def _view(
 
 
 def _request(host: Host) -> Any:
-    from ha.claims import ClaimRequest
+    from ha.promotion.claims import ClaimRequest
 
     return ClaimRequest(9, host.node.member, host.node.role.position, host.disk.in_sync)
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from ha.backup import Backup
-from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent, grant
+from ha.backup.backup import Backup
 from ha.environment import Answer, Exchanged, Json, Outcome
-from ha.membership import InSync, Member
-from ha.position import make
-from ha.primary import Primary
-from ha.safety import Safety
-from ha.status import State
-from ha.view import Survey
+from ha.model.membership import InSync, Member
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey
+from ha.primary.primary import Primary
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent, grant
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import World
 

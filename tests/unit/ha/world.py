@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ha.core_link import CoreLink
 from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
-from ha.membership import HaState
+from ha.model.membership import HaState
+from ha.model.status import State
 from ha.node import Node
-from ha.promoter import Wish
-from ha.salvage import Header
+from ha.promotion.promoter import Wish
+from ha.salvage.selection import Header
 from ha.settings import NodeSettings
-from ha.status import State
+from ha.shell.core_link import CoreLink
 from qpidd_py.core import Connection, Engine, Queue, Route
 from tests.support.salvage import MemorySalvage
 
