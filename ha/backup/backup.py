@@ -20,13 +20,14 @@ acknowledged was applied (or, by a whole member that joins, kept as a whole); fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ha.backup.finder import Finder, Stage
 from ha.backup.joining import Joining, Step
 from ha.backup.salvager import Known
 from ha.environment import Json, Link, Outcome, StateNotStored
 from ha.model.clock_readings import ClockReadings
+from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.position import text
@@ -38,19 +39,18 @@ from ha.promotion.score import Outlook
 from ha.role import Role
 from qpidd_py.errors import LinkError
 
-if TYPE_CHECKING:
-    from ha.node import Node
-
 
 class Backup(Role):
     """The role of every broker that is not primary."""
 
-    def __init__(self, node: Node, doubt: bool = False) -> None:
-        super().__init__(node)
+    def __init__(self, local: LocalMember, end: Callable[[str], None], doubt: bool = False) -> None:
+        """`end` ends the process, with the reason."""
+        super().__init__(local)
+        self._end = end
         now = self.env.now()
         self.leader: Member | None = None
         """The primary that we follow or have followed last."""
-        self._finder = Finder(node, self._found)
+        self._finder = Finder(local, self._found, self.view)
         self._joining: Joining | None = None
         self._pulse = Pulse(now, now)
         self._readings = ClockReadings()
@@ -159,19 +159,19 @@ class Backup(Role):
         return 1.25 * self.settings.heartbeat
 
     def members(self) -> list[Json]:
-        return [member.to_json() for member in self.node.persisted.in_sync.members]
+        return [member.to_json() for member in self.local.persisted.in_sync.members]
 
     # ---- what comes over links ------------------------------------------------------------------------------------
 
     def accepted(self, link: Link, properties: Json) -> None:
         """Somebody takes us for the primary."""
-        link.send_frame(Kind.CONTROL, 0, encode_control("refused", reason=self.node.refusal_text()))
+        link.send_frame(Kind.CONTROL, 0, encode_control("refused", reason=self.refusal_text()))
         link.close()
 
     def _found(self, link: Link) -> None:
         now = self.env.now()
         self._pulse, self._readings, self._hushed, self._not_stored = Pulse(now, now), ClockReadings(), "", ""
-        self._joining = Joining(self.node, link, self, self._position, self._aside)
+        self._joining = Joining(self.local, link, self, self._position, self._aside)
         self._joining.start()
 
     def frame(self, link: Link, kind: int, position: int, body: bytes) -> None:
@@ -207,8 +207,8 @@ class Backup(Role):
     def _on_refused(self, reason: str, twin: bool) -> None:
         """A copy of a data directory has just been started and holds nothing.  One that holds something may be the
         original, whose place the copy has taken: it stays, and gets in when the copy was stopped."""
-        if twin and not self.node.ever_whole:
-            self.node.end(reason)
+        if twin and not self.local.ever_whole:
+            self._end(reason)
             return
         if twin:
             self.trouble = reason
@@ -233,27 +233,27 @@ class Backup(Role):
     def _hold_to(self, position: int) -> None:
         """We hold everything up to here, and have thereby had a part in what is confirmed; also when we do not know
         that we count: the primary may have listed us, and died before that has come."""
-        self._position = self.node.acknowledged = position
+        self._position = self.local.acknowledged = position
 
     def membership(self, position: int, membership: Membership) -> None:
         """A new in-sync set, in its place in the log."""
-        if self._joining is None or membership.in_sync.key <= self.node.persisted.in_sync.key:
+        if self._joining is None or membership.in_sync.key <= self.local.persisted.in_sync.key:
             return
         try:
-            self.node.persist(in_sync=membership.in_sync)
+            self.local.persist(in_sync=membership.in_sync)
         except StateNotStored as error:
             # The link goes as soon as the core has applied what came with this record: `batches`, `joined`.
             self._not_stored = str(error)
-        if membership.added == self.node.id:
+        if membership.added == self.local.id:
             if not self._not_stored:
                 self._listed()
-        elif not membership.in_sync.lists(self.node.member):
+        elif not membership.in_sync.lists(self.local.member):
             self.not_listed()
 
     def _listed(self) -> None:
-        self.node.whole = True
-        if self.node.state is not State.READY:
-            self.node.set_state(State.READY)
+        self.local.whole = True
+        if self.local.state is not State.READY:
+            self.local.set_state(State.READY, self.position)
 
     def _need_stored(self) -> None:
         """Raises StateNotStored.  Who acknowledges a position knows every set before it, also after a restart."""
@@ -265,8 +265,8 @@ class Backup(Role):
     def welcomed(self, leader: Member) -> None:
         self.leader = leader
         self._finder.welcomed()
-        if self.node.state is State.JOINING:
-            self.node.set_state(State.CATCHUP)
+        if self.local.state is State.JOINING:
+            self.local.set_state(State.CATCHUP, self.position)
         self.env.log("notice", f"connected to primary {leader}")
         if self._joining is not None:
             self._heartbeat(self._joining)
@@ -288,9 +288,9 @@ class Backup(Role):
         self._finder.admitted()
 
     def not_listed(self) -> None:
-        self.node.whole = False
-        if self.node.state is State.READY:
-            self.node.set_state(State.CATCHUP)
+        self.local.whole = False
+        if self.local.state is State.READY:
+            self.local.set_state(State.CATCHUP, self.position)
 
     def joined(self, position: int) -> None:
         """Raises StateNotStored."""

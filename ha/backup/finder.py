@@ -20,15 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ha.environment import Answer, Link, Outcome
+from ha.model.local_member import LocalMember
 from ha.model.survey import Round
 from ha.model.view import Survey, View
 from qpidd_py.errors import LinkError
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 FIRST_DELAY: Final = 0.004
 """Seconds before a second attempt; a claimant is primary some milliseconds after we have granted its claim."""
@@ -47,10 +45,12 @@ class Stage(Enum):
 class Finder:
     """The search of one backup; `found` gets each link that is opened."""
 
-    def __init__(self, node: Node, found: Callable[[Link], None]) -> None:
-        self._node = node
-        self._env = node.env
+    def __init__(self, local: LocalMember, found: Callable[[Link], None], view: Callable[[], View]) -> None:
+        """`view`: what the backup says of itself."""
+        self._local = local
+        self._env = local.env
         self._found = found
+        self._view = view
         self.stage = Stage.SEARCHING
         self.hint = ""
         """Address."""
@@ -120,41 +120,41 @@ class Finder:
         """The link is no more.  If it was a good one, ask at once: a manager wants to know who holds most."""
         self._attempt += 1
         self._again(at_once=self._delay == FIRST_DELAY)
-        self._node.candidacy.look()
+        self._local.changed()
 
     # ---- asking around --------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         self._begin_again()
         self.heard = []
-        attempt, settings = self._attempt, self._node.settings
+        attempt, settings = self._attempt, self._local.settings
         timeout = min(settings.heartbeat, settings.maintenance)
         enough = partial(self._answered, attempt)
-        self._round = self._node.ask_all(timeout, self._surveyed, enough, self._node.everybody())
+        self._round = self._local.ask_all(timeout, self._surveyed, enough, self._local.everybody())
 
     def _answered(self, attempt: int, answer: Answer) -> bool:
         """One of them.  Is it the primary?"""
-        node = self._node
+        local = self._local
         try:
             view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
         except LinkError:
             return False
-        if view is None or attempt != self._attempt or (view.id, view.instance) == (node.id, node.instance):
+        if view is None or attempt != self._attempt or (view.id, view.instance) == (local.id, local.instance):
             return False
-        if view.id != node.id:
+        if view.id != local.id:
             self.heard.append(view)
-        node.candidacy.look()
+        local.changed()
         return self._would_follow(view)
 
     def _would_follow(self, view: View) -> bool:
-        node = self._node
-        known = view.ballot >= node.persisted.ballot
-        return view.state.is_primary and known and node.is_broker(node.settings.address, view.in_sync)
+        local = self._local
+        known = view.ballot >= local.persisted.ballot
+        return view.state.is_primary and known and local.is_broker(local.settings.address, view.in_sync)
 
     def _surveyed(self, answers: dict[str, Answer]) -> None:
         """Never called in a pause, which cancels the round."""
         self._round = None
-        survey = self._node.survey(answers)
+        survey = self._local.survey(answers)
         # A primary that is our twin, too: it has to tell us, and then this broker ends.
         primaries = [view for view in (*survey.views, *survey.twins) if self._would_follow(view)]
         self.survey = None if any(view.leads for view in primaries) else self._of_the_cluster(answers)
@@ -164,35 +164,35 @@ class Finder:
             self._connect(told)
         else:
             self._again()
-        self._node.candidacy.look()
+        self._local.changed()
 
     def _of_the_cluster(self, answers: dict[str, Answer]) -> Survey | None:
         """None when somebody has just told of members who were not asked."""
-        members = self._node.latest()
+        members = self._local.latest()
         if any(address not in answers for address in members):
             self._delay = FIRST_DELAY
             return None
-        return self._node.survey({address: answers[address] for address in members})
+        return self._local.survey({address: answers[address] for address in members})
 
     def _told(self, survey: Survey) -> str:
         """A primary that others follow and that we did not ask: it may have become a member after our list was made."""
         told = [view for view in survey.views if view.primary and view.primary not in survey.outcomes]
         best = max(told, key=lambda view: view.ballot, default=None)
-        return best.primary if best is not None and best.primary != self._node.settings.address else ""
+        return best.primary if best is not None and best.primary != self._local.settings.address else ""
 
     # ---- an attempt to connect ------------------------------------------------------------------------------------
 
     def _connect(self, address: str) -> None:
-        if self._node.disk.error:
+        if self._local.disk.error:
             # It could not store what it is told.  If it came and went, the primary would wait for it for ever.
             self._again()
             return
         self._attempt += 1
         attempt = self._attempt
         self.stage = Stage.CONNECTING
-        view = self._node.view()
+        view = self._view()
         about: dict[str, object] = {**view.member.to_json(), "state": view.state.value, "epoch": view.epoch}
-        timeout = self._node.settings.dead_after
+        timeout = self._local.settings.dead_after
         self._env.connect(address, {"qpid.ha-backup": about}, timeout, lambda end: self._connected(attempt, end))
 
     def _connected(self, attempt: int, end: Link | Answer) -> None:
@@ -206,7 +206,7 @@ class Finder:
         self.stage = Stage.FOUND
         self._forget()
         self._found(end)
-        self._node.candidacy.look()
+        self._local.changed()
 
     def _not_connected(self, answer: Answer) -> None:
         if self.hint:
@@ -240,7 +240,7 @@ class Finder:
         attempt = self._attempt
         self.stage = Stage.SEARCHING
         delay = 0.0 if at_once else self._delay
-        self._delay = min(self._delay * 1.5, self._node.settings.maintenance)
+        self._delay = min(self._delay * 1.5, self._local.settings.maintenance)
         self._env.after(delay, lambda: self._retry(attempt))
 
     def _retry(self, attempt: int) -> None:

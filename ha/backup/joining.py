@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ha.backup.salvager import Known, Salvager
 from ha.backup.staging import Mode, Staging
 from ha.environment import Json, Link, StateNotStored
 from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, subtract
+from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.position import epoch_of
 from ha.model.protocol import (
@@ -40,12 +41,10 @@ from ha.model.protocol import (
     encode_held,
     need,
 )
+from ha.model.view import View
 from ha.salvage.selection import Promises, suspects
 from qpidd_py.core import decode_ids, encode_ids
 from qpidd_py.errors import LinkError
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 
 class Step(Enum):
@@ -59,6 +58,10 @@ class Step(Enum):
 
 class Joiner(Protocol):
     """Whom it tells: the backup."""
+
+    def view(self) -> View:
+        """What it says of itself."""
+        ...
 
     def welcomed(self, leader: Member) -> None:
         """This primary takes us; its ballot is on disk."""
@@ -92,11 +95,11 @@ class Joiner(Protocol):
 class Joining:
     """One link to a primary, and what has come over it."""
 
-    def __init__(self, node: Node, link: Link, joiner: Joiner, position: int, aside: Known) -> None:
+    def __init__(self, local: LocalMember, link: Link, joiner: Joiner, position: int, aside: Known) -> None:
         """`position`: up to where we were whole; `aside`: what was put aside in earlier attempts and is still here."""
-        self._node = node
-        self._env = node.env
-        self._engine = node.engine
+        self._local = local
+        self._env = local.env
+        self._engine = local.engine
         self._joiner = joiner
         self._position = position
         self._aside = aside
@@ -125,8 +128,8 @@ class Joining:
     # ---- what the backup calls ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        view = self._node.view()
-        hello = {**view.to_json(), "version": VERSION, "replicate": self._node.settings.replicate}
+        view = self._joiner.view()
+        hello = {**view.to_json(), "version": VERSION, "replicate": self._local.settings.replicate}
         del hello["in_sync"], hello["primary"]
         self.control("hello", **hello)
 
@@ -176,23 +179,23 @@ class Joining:
     # ---- greeting -------------------------------------------------------------------------------------------------
 
     def _welcome(self, fields: Json) -> None:
-        node = self._node
+        local = self._local
         leader = Member.from_json(fields)
         ballot = need(fields, "epoch", int), leader.id
-        if ballot < node.persisted.ballot:
-            raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {node.epoch}")
+        if ballot < local.persisted.ballot:
+            raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {local.epoch}")
         self._lineage = lineage_from_json(fields.get("lineage"))
-        node.persist(epoch=ballot[0], leader=ballot[1])
+        local.persist(epoch=ballot[0], leader=ballot[1])
         self.primary = str(leader)
         self._joiner.welcomed(leader)
         self._salvage(leader)
 
     def _salvage(self, leader: Member) -> None:
         """Put aside what only we may have, before anything is dropped."""
-        node, joiner = self._node, self._joiner
-        promises = Promises(frozenset(node.led), self._engine.safe, node.acknowledged)
-        found = suspects(node.lineage, self._lineage, epoch_of(self._position), promises)
-        self._salvager = Salvager(node, promises, leader, self._aside, self._salvaged, joiner.not_salvaged)
+        local, joiner = self._local, self._joiner
+        promises = Promises(frozenset(local.led), self._engine.safe, local.acknowledged)
+        found = suspects(local.lineage, self._lineage, epoch_of(self._position), promises)
+        self._salvager = Salvager(local, promises, leader, self._aside, self._salvaged, joiner.not_salvaged)
         self._salvager.start(found, self.send)
 
     def _on_lack(self, body: bytes) -> None:
@@ -203,24 +206,24 @@ class Joining:
     def _salvaged(self) -> None:
         self._salvager = None
         self._joiner.salvaged()
-        if self._node.whole:
+        if self._local.whole:
             self._staging.keep()
             self.link.hold_batches(True)
-        foreign, lineage = foreign_epochs(self._node.lineage, self._lineage), self._lineage
+        foreign, lineage = foreign_epochs(self._local.lineage, self._lineage), self._lineage
         self._staging.add(lambda: self._prune(foreign, lineage))
         self._send_held(foreign)
 
     def _prune(self, epochs: set[int], lineage: Lineage) -> None:
         """Drop messages whose ids mean something else at the primary."""
         # Until we are complete we may hold something of both histories.
-        self._node.lineage = {**self._node.lineage, **lineage}
-        for queue, _ in self._node.configuration.replicated() if epochs else ():
+        self._local.lineage = {**self._local.lineage, **lineage}
+        for queue, _ in self._local.configuration.replicated() if epochs else ():
             ids = of_epochs(normalise(decode_ids(queue.held())), epochs)
             if ids:
                 self._engine.drop(queue.number, encode_ids(ids))
 
     def _send_held(self, foreign: set[int]) -> None:
-        for queue, uid in self._node.configuration.replicated():
+        for queue, uid in self._local.configuration.replicated():
             # What an unfinished difference has left, and the places of messages that are gone, must not be in the way
             # of the next one: a deposed primary may be sent again what it had dequeued on its own.
             self._engine.merge(queue.number)
@@ -236,15 +239,15 @@ class Joining:
 
     def _on_cut(self, fields: Json) -> None:
         """From here on live batches arrive, while what lies before the cut is made complete."""
-        node = self._node
+        local = self._local
         cut = self._cut = need(fields, "cut", int)
         in_sync = InSync.from_json(fields.get("in_sync"))
-        if in_sync.key < node.persisted.in_sync.key:
+        if in_sync.key < local.persisted.in_sync.key:
             raise LinkError(f"in-sync set {in_sync.key} of the primary is older than ours")
-        node.persist(in_sync=in_sync)
+        local.persist(in_sync=in_sync)
         self.step, self.live = Step.SYNCING, cut
         self._joiner.admitted()
-        if not in_sync.lists(node.member):
+        if not in_sync.lists(local.member):
             self._joiner.not_listed()
             self._staging.all()
             self.link.hold_batches(False)
@@ -254,7 +257,7 @@ class Joining:
     def _on_snapshot(self, body: bytes) -> None:
         self._need_syncing()
         records = decode_snapshot(body)
-        self._staging.add(lambda: self._node.configuration.adopt(records), len(body))
+        self._staging.add(lambda: self._local.configuration.adopt(records), len(body))
 
     def _on_slice(self, body: bytes) -> None:
         self._need_syncing()
@@ -330,7 +333,7 @@ class Joining:
         return True
 
     def _taken_over(self) -> None:
-        self._node.lineage = self._lineage
+        self._local.lineage = self._lineage
         self._aside.clear()
 
     def _spoiled(self, error: LinkError) -> None:

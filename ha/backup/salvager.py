@@ -14,10 +14,11 @@ broker that is silent for long is taken for dead, and what it holds would die wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from ha.environment import SalvageFile
 from ha.model.difference import Ranges, count, intersect, normalise, subtract
+from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of
 from ha.model.protocol import Kind, encode_held
@@ -43,15 +44,15 @@ class Salvager:
 
     def __init__(
         self,
-        node: Any,
+        local: LocalMember,
         promises: Promises,
         primary: Member,
         known: Known,
         done: Callable[[], None],
         failed: Callable[[LinkError], None],
     ) -> None:
-        self._node = node
-        self._env = node.env
+        self._local = local
+        self._env = local.env
         self._promises = promises
         self._primary = primary
         self._known = known
@@ -66,7 +67,7 @@ class Salvager:
 
     def start(self, suspects: list[Suspect], send: Send) -> None:
         """Finds out what we hold of the suspects, and asks; nothing at all is sent when we hold none."""
-        for queue, uid in self._node.configuration.replicated() if suspects else ():
+        for queue, uid in self._local.configuration.replicated() if suspects else ():
             self._examine(queue, (queue.number, uid), suspects)
         for (number, uid), ids in list(self._asked.items()):
             send(Kind.LACK, encode_held(number, uid, encode_ids(ids)))
@@ -105,9 +106,9 @@ class Salvager:
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        node = self._node
+        local = self._local
         messages = sum(count(ids) for ids in self._gone.values())
-        header = Header(node.settings.name, node.id, str(self._primary), node.epoch, messages)
+        header = Header(local.settings.name, local.id, str(self._primary), local.epoch, messages)
         self._octets = 0
         self._grades = dict.fromkeys(Grade, 0)
         self._records = self._read()
@@ -158,7 +159,7 @@ class Salvager:
         while found := queue.read(low, high, READ):
             for id, redelivered, arrival, exchange, routing_key, header, body in found:
                 grade = self._promises.grade(id)
-                leader = self._node.lineage[epoch_of(id)].leader
+                leader = self._local.lineage[epoch_of(id)].leader
                 yield Record(leader, id, queue.name, grade, redelivered, arrival, exchange, routing_key, header, body)
             low = found[-1][0] + 1
 

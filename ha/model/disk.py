@@ -9,13 +9,11 @@ While it fails, nothing that depends on a new vote or set happens (`environment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from ha.environment import StateNotStored
-
-if TYPE_CHECKING:
-    from ha.model.membership import HaState
-    from ha.node import Node
+from ha.environment import Environment, StateNotStored
+from ha.model.membership import HaState
 
 RETRY: Final = 1.0
 """Seconds between two attempts at least."""
@@ -24,48 +22,49 @@ SHARE: Final = 0.1
 
 
 class DiskWatch:
-    """Of one node."""
+    """Of one broker."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, env: Environment, changed: Callable[[], None]) -> None:
+        """`changed` is called when it begins to fail, and when it works again."""
+        self._env = env
+        self._changed = changed
         self._next = 0.0
         self.error = ""
         """Why the last write failed; empty: it did not."""
 
     def store(self, state: HaState) -> None:
         """On disk when this returns.  Raises StateNotStored."""
-        began = self._node.env.now()
+        began = self._env.now()
         try:
-            self._node.env.persist(state)
+            self._env.persist(state)
         except StateNotStored as error:
-            now = self._node.env.now()
+            now = self._env.now()
             self._next = now + max(RETRY, (now - began) / SHARE)
             self._note(str(error))
             raise
         self._note("")
 
-    def works(self) -> bool:
+    def works(self, in_force: HaState) -> bool:
         """Tries, if the last write has failed."""
         if self.error:
             try:
-                self.store(self._node.persisted)
+                self.store(in_force)
             except StateNotStored:
                 return False
         return True
 
-    def tick(self) -> None:
+    def tick(self, in_force: HaState) -> None:
         """Four times in each heartbeat interval."""
-        if self.error and self._node.env.now() >= self._next:
-            self.works()
+        if self.error and self._env.now() >= self._next:
+            self.works(in_force)
 
     def _note(self, error: str) -> None:
         before, self.error = self.error, error
-        env = self._node.env
         if error and not before:
-            env.log("error", f"the vote and the in-sync set cannot be stored: {error}")
-            env.event("state_file", result="failed", reason=error)
+            self._env.log("error", f"the vote and the in-sync set cannot be stored: {error}")
+            self._env.event("state_file", result="failed", reason=error)
         elif before and not error:
-            env.log("notice", "the vote and the in-sync set can be stored again")
-            env.event("state_file", result="ended")
+            self._env.log("notice", "the vote and the in-sync set can be stored again")
+            self._env.event("state_file", result="ended")
         if bool(error) != bool(before):
-            self._node.candidacy.look()
+            self._changed()

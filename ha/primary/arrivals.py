@@ -38,8 +38,8 @@ class Arrivals:
 
     def __init__(self, primary: Primary) -> None:
         self._primary = primary
-        self._node = primary.node
-        self._env = primary.node.env
+        self._local = primary.local
+        self._env = primary.local.env
         self._meetings = Meetings(lambda peer, number: self.control(peer, "alive", number=number), self._refuse_twin)
 
     def on_control(self, peer: Peer, position: int, body: bytes) -> None:
@@ -61,13 +61,13 @@ class Arrivals:
             raise LinkError(f"control {op} in phase {peer.phase.value}")
 
     def _hello(self, peer: Peer, fields: Json) -> None:
-        node = self._node
+        local = self._local
         member = Member.from_json(fields)
         ballot = need(fields, "epoch", int), need(fields, "leader", str)
-        if ballot > node.persisted.ballot:
-            node.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
-        elif member.id == node.id and not member.same_life(node.member):
-            self._refuse(peer, member, node.member)
+        if ballot > local.persisted.ballot:
+            self._primary.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
+        elif member.id == local.id and not member.same_life(local.member):
+            self._refuse(peer, member, local.member)
         elif first := self._primary.elsewhere(peer, member):
             # Another life has that link.  Until one of the two is known to be dead, or both to live, nobody loses it.
             self._meetings.begin(first, peer, fields)
@@ -87,26 +87,26 @@ class Arrivals:
         try:
             self._hello(peer, fields)
         except LinkError as error:
-            self._node.break_link(link, error)
+            self._primary.break_link(link, error)
 
     def _refuse_twin(self, first: Peer, second: Peer, fields: Json) -> None:
         self._refuse(second, Member.from_json(fields), first.member)
 
     def _refuse(self, peer: Peer, twin: Member, other: Member) -> None:
         """Its broker ends itself; this link would come again and again."""
-        self._node.sightings.seen(twin, other, "it is refused")
-        reason = f"{self._node.member} has a link to {place(other)}, which lives and has our identity {twin.id[:8]}"
+        self._local.sightings.seen(twin, other, "it is refused")
+        reason = f"{self._local.member} has a link to {place(other)}, which lives and has our identity {twin.id[:8]}"
         self.control(peer, "refused", reason=f"{reason}; {REMEDY}", twin=True)
         self._primary.send_away(peer)
 
     def _welcome(self, peer: Peer, fields: Json) -> None:
-        node = self._node
+        local = self._local
         self._check_hello(peer, fields)
         peer.whole, peer.state = need(fields, "whole", bool), str(fields.get("state", ""))
         self._primary.take_place(peer, need(fields, "position", int))
         peer.phase = Phase.HELD
-        lineage = lineage_to_json(node.lineage)
-        welcome = {**node.member.to_json(), "epoch": node.epoch, "version": VERSION, "lineage": lineage}
+        lineage = lineage_to_json(local.lineage)
+        welcome = {**local.member.to_json(), "epoch": local.epoch, "version": VERSION, "lineage": lineage}
         self.control(peer, "welcome", **welcome)
         if peer.link is not None:
             self._primary.heartbeat(peer.link, peer)
@@ -114,17 +114,17 @@ class Arrivals:
 
     def _check_hello(self, peer: Peer, fields: Json) -> None:
         """Raises LinkError after telling the backup why, when it is not one of us."""
-        node, replicate = self._node, self._primary.settings.replicate
+        local, replicate = self._local, self._primary.settings.replicate
         reason = ""
         if fields.get("version") != VERSION:
-            reason = f"link protocol {fields.get('version')}, {node.member} has {VERSION}"
+            reason = f"link protocol {fields.get('version')}, {local.member} has {VERSION}"
         elif fields.get("replicate") != replicate:
-            reason = f"ha-replicate is {fields.get('replicate')}, at the primary {node.member} it is {replicate}"
-        elif peer.id == node.id:
-            reason = f"{node.member} has connected to itself"
-        elif not node.is_broker(peer.member.address):
+            reason = f"ha-replicate is {fields.get('replicate')}, at the primary {local.member} it is {replicate}"
+        elif peer.id == local.id:
+            reason = f"{local.member} has connected to itself"
+        elif not local.is_broker(peer.member.address):
             found = peer.member.address or "its address is not known"
-            reason = f"no member of the cluster: {found}, expected one of {', '.join(node.brokers)}"
+            reason = f"no member of the cluster: {found}, expected one of {', '.join(local.brokers)}"
         else:
             reason = self._primary.refusal(peer)
         if reason:
@@ -142,7 +142,7 @@ class Arrivals:
         if peer.phase is not Phase.HELD or peer.link is None:
             raise LinkError(f"question about messages in phase {peer.phase.value}")
         number, uid, ids = decode_held(body)
-        queues = self._node.configuration.replicated()
+        queues = self._local.configuration.replicated()
         queue = next((q for q, u in queues if (q.number, u) == (number, uid)), None)
         end = self._primary.position
         lacking = ids if queue is None else Catchup(queue, ids, end).drops()
@@ -152,15 +152,15 @@ class Arrivals:
 
     def begin(self, peer: Peer) -> None:
         """Fix the cut: everything after it goes live, what lies before it goes in slices."""
-        link, configuration = peer.link, self._node.configuration
+        link, configuration = peer.link, self._local.configuration
         assert link is not None
         cut = self._primary.go_live(link)
         peer.received = cut
         peer.plan = Plan(configuration, peer.held, cut, self._primary.settings.slice_size)
         peer.phase = Phase.COPYING
-        self.control(peer, "cut", cut=cut, in_sync=self._node.persisted.in_sync.to_json())
+        self.control(peer, "cut", cut=cut, in_sync=self._local.persisted.in_sync.to_json())
         link.send_frame(Kind.SNAPSHOT, cut, encode_snapshot(configuration.snapshot()))
-        self._node.engine.repeat_delivered()
+        self._local.engine.repeat_delivered()
         self._env.event("catchup_begin", peer=str(peer.member), last_pos=cut, attrs={"queues": peer.plan.queues})
         self.pump(peer)
 

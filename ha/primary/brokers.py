@@ -9,20 +9,16 @@ One change at a time, by an active primary, when the one before (and the first s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ha.environment import Json
+from ha.environment import Json, Reply
+from ha.model.local_member import LocalMember
 from ha.model.membership import InSync
 from ha.model.safety import Safety, fragile, too_few
 from ha.model.status import State
 from ha.primary.primary import Primary
+from ha.role import Role
 from qpidd_py.config import address as parse_address
 from qpidd_py.errors import ConfigError, LinkError
-
-if TYPE_CHECKING:
-    from ha.node import Node
-
-Reply = Callable[[Json], None]
 
 
 def changed(in_sync: InSync, safety: Safety, action: str, address: str, own: str) -> tuple[str, ...]:
@@ -53,8 +49,10 @@ def changed(in_sync: InSync, safety: Safety, action: str, address: str, own: str
 class Brokers:
     """Answers `ha.member`."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, local: LocalMember, role: Callable[[], Role]) -> None:
+        """`role`: the present one."""
+        self._local = local
+        self._role = role
 
     def request(self, arguments: Json, user: str, reply: Reply) -> None:
         """`action`: list, add or remove; `address`: HOST:PORT.  Raises LinkError."""
@@ -67,33 +65,33 @@ class Brokers:
             raise LinkError(f"action: found {action!r}, expected list, add or remove")
 
     def _answer(self) -> Json:
-        return {"ok": True, "result": {"brokers": list(self._node.brokers)}}
+        return {"ok": True, "result": {"brokers": list(self._local.brokers)}}
 
     def _change(self, action: str, address: str, reply: Reply) -> None:
-        node, role = self._node, self._node.role
-        if not isinstance(role, Primary) or node.state is not State.ACTIVE:
-            raise LinkError(f"only an active primary changes the members; {node.refusal_text()}")
+        local, role = self._local, self._role()
+        if not isinstance(role, Primary) or local.state is not State.ACTIVE:
+            raise LinkError(f"only an active primary changes the members; {role.refusal_text()}")
         roster = role.roster
-        if roster.changing or node.engine.safe < roster.steady:
+        if roster.changing or local.engine.safe < roster.steady:
             raise LinkError("the change before this one is not safe yet; try again")
-        brokers = changed(node.persisted.in_sync, node.safety, action, address, node.settings.address)
-        if brokers == node.brokers:
+        brokers = changed(local.persisted.in_sync, local.safety, action, address, local.settings.address)
+        if brokers == local.brokers:
             reply(self._answer())
             return
-        node.env.log("notice", f"{action} {address}: the members become {', '.join(brokers)}")
-        if warning := fragile(node.safety.mode, brokers):
-            node.env.log("warning", warning)
+        local.env.log("notice", f"{action} {address}: the members become {', '.join(brokers)}")
+        if warning := fragile(local.safety.mode, brokers):
+            local.env.log("warning", warning)
         removed = address if action == "remove" else ""
         roster.change_brokers(brokers, removed, lambda: self._when_safe(role, reply))
 
     def _when_safe(self, role: Primary, reply: Reply) -> None:
-        node = self._node
+        local = self._local
         if role.stopped:
             reply({"ok": False, "error": "this broker is no longer primary; look at the list of the new one"})
-        elif node.engine.safe >= role.roster.steady:
+        elif local.engine.safe >= role.roster.steady:
             reply(self._answer())
         else:
-            node.env.after(node.settings.heartbeat / 4, lambda: self._when_safe(role, reply))
+            local.env.after(local.settings.heartbeat / 4, lambda: self._when_safe(role, reply))
 
 
 def _address(text: str) -> str:

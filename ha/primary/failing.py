@@ -14,12 +14,10 @@ A failing backup does not count as linked (`stall.Isolation`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer, Phase
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 REFUSED: Final = 4.0
 """Heartbeat intervals for which a backup that is being dropped is refused: a survey takes one."""
@@ -28,8 +26,8 @@ REFUSED: Final = 4.0
 class FailingLinks:
     """Of one primary."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, local: LocalMember) -> None:
+        self._local = local
         self._since: dict[str, float] = {}
         self._refused_until: dict[str, float] = {}
 
@@ -46,10 +44,10 @@ class FailingLinks:
 
     def is_due(self, peer: Peer, now: float) -> bool:
         """Has this member of the set failed for too long?  Then it is refused for a moment."""
-        since, settings = self._since.get(peer.id), self._node.settings
+        since, settings = self._since.get(peer.id), self._local.settings
         if since is None or now - since < settings.backup_timeout:
             return False
-        if not self._node.safety.may_shrink(self._node.persisted.in_sync, [peer.id]):
+        if not self._local.safety.may_shrink(self._local.persisted.in_sync, [peer.id]):
             return False
         self._refused_until[peer.id] = now + REFUSED * settings.heartbeat
         return True

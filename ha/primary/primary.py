@@ -14,13 +14,14 @@ when there is none.  Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ha.environment import Json, Link
+from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of, text
 from ha.model.protocol import Kind
 from ha.model.status import State
+from ha.model.view import Survey
 from ha.primary.arrivals import Arrivals
 from ha.primary.failing import FailingLinks
 from ha.primary.lag import Lags
@@ -35,27 +36,31 @@ from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
 
+Depose = Callable[[tuple[int, str], str, str], None]
+"""(ballot, reason, address): a higher ballot was seen; the broker steps down and goes there."""
+
 
 class Primary(Role):
     """The role of a broker that has been promoted."""
 
-    def __init__(self, node: Any, claim: Claim) -> None:
+    def __init__(self, local: LocalMember, claim: Claim, depose: Depose) -> None:
         """`claim` stands."""
-        super().__init__(node)
+        super().__init__(local)
+        self.depose = depose
         self._claim = claim
         now = self.env.now()
         self.frozen = False
         self._throttled = ""  # why publishers are not read; empty while they are
-        self.roster = Roster(self, (member for member in claim.members if member.id != node.id))
+        self.roster = Roster(self, (member for member in claim.members if member.id != local.id))
         self._arrivals = Arrivals(self)
         self._links: dict[Link, Peer] = {}
         self._live: list[Link] = []
-        self._losses = Losses(node, self.roster.remove)
+        self._losses = Losses(local, self.roster.remove, self)
         self._lags = Lags(self.env, self.engine)
         self._observer = Observer(self)
         self._removals = Removals(self.env, self.engine)
-        self._failing = FailingLinks(node)
-        self._slow = SlowBackups(node, self._drop_slow)
+        self._failing = FailingLinks(local)
+        self._slow = SlowBackups(local, self._drop_slow)
         self._looked = now
         self._last_tick = now
         self._base = self._sealed = self.engine.position
@@ -130,7 +135,7 @@ class Primary(Role):
         """Publishers are read no more, and told why; with an empty reason they are read again."""
         self._throttled = reason
         self.engine.throttle(bool(reason))
-        self.node.configuration.on_throttle(reason)
+        self.local.configuration.on_throttle(reason)
         self.env.log("info", f"publishers wait: {reason}" if reason else "publishers go on")
 
     def _on_ack(self, peer: Peer, position: int, body: bytes) -> None:
@@ -206,7 +211,7 @@ class Primary(Role):
             peer.whole = False
         if peer.whole:
             self.roster.keep_place(peer, old)
-        elif self.node.safety.may_shrink(self.node.persisted.in_sync, [peer.id]):
+        elif self.local.safety.may_shrink(self.local.persisted.in_sync, [peer.id]):
             self.roster.remove([old])
         # Else its place stays as it is, `acked` included, until it is complete: the set must not get smaller.
 
@@ -254,7 +259,7 @@ class Primary(Role):
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Who is no member of the cluster any more, and whose removal is safe, is sent away."""
         for peer in list(self._links.values()):
-            if peer.id and peer.id not in counting and not self.node.is_broker(peer.member.address):
+            if peer.id and peer.id not in counting and not self.local.is_broker(peer.member.address):
                 self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
                 self.send_away(peer)
 
@@ -279,8 +284,8 @@ class Primary(Role):
 
     def check_active(self) -> None:
         """Called when somebody has come back or was given up."""
-        if self.roster.recovered and self.node.state is State.RECOVERING:
-            self.node.set_state(State.ACTIVE)
+        if self.roster.recovered and self.local.state is State.RECOVERING:
+            self.local.set_state(State.ACTIVE, self.position)
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
@@ -332,6 +337,15 @@ class Primary(Role):
             peer.pulse.forgive(now)
         self._losses.resumed()
 
+    def learn(self, survey: Survey) -> bool:
+        """Have we been overtaken?  Then this role ends here."""
+        highest = max(survey.views, key=lambda view: view.ballot, default=None)
+        if highest is None or highest.ballot <= self.local.persisted.ballot:
+            return False
+        address = highest.address if highest.state.is_primary else highest.primary
+        self.depose(highest.ballot, f"{highest.member} has seen epoch {highest.epoch}", address)
+        return True
+
     def unfreeze(self) -> None:
         """A survey has found no rival."""
         if self.frozen and not self.stopped:
@@ -339,11 +353,11 @@ class Primary(Role):
             self.update_safe()
 
     def _check_invariants(self) -> None:
-        if not self.node.state.is_primary:
-            raise InvariantError(f"primary role in state {self.node.state.value}")
-        if epoch_of(self.engine.position) != self.node.epoch:
-            raise InvariantError(f"log in epoch {epoch_of(self.engine.position)}, voted for {self.node.epoch}")
-        missing = self.node.persisted.in_sync.ids - {self.node.id} - {peer.id for peer in self.roster.counting}
+        if not self.local.state.is_primary:
+            raise InvariantError(f"primary role in state {self.local.state.value}")
+        if epoch_of(self.engine.position) != self.local.epoch:
+            raise InvariantError(f"log in epoch {epoch_of(self.engine.position)}, voted for {self.local.epoch}")
+        missing = self.local.persisted.in_sync.ids - {self.local.id} - {peer.id for peer in self.roster.counting}
         if missing:
             raise InvariantError(f"in-sync but not counted: {sorted(missing)}")
 

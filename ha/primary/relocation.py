@@ -26,16 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ha.environment import Answer, Json, Outcome
 from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.status import State
 from ha.primary.primary import Primary
-
-if TYPE_CHECKING:
-    from ha.node import Node
+from ha.role import Role
 
 LOOK: Final = 0.002
 """Seconds between two looks at what we wait for."""
@@ -59,17 +57,31 @@ class Step(Enum):
     FAILED = "failed"
 
 
-class Relocation:
-    """One switch-over; `node.relocation` while it is under way."""
+class Predecessor(Protocol):
+    """Of which broker."""
 
-    def __init__(self, node: Node, target: Member, reply: Callable[[Json], None]) -> None:
-        """`node` is an active primary.  `reply` is told the end, as for any management request."""
-        assert isinstance(node.role, Primary)
-        self._node = node
-        self._role: Primary = node.role
+    @property
+    def role(self) -> Role: ...
+
+    def demote(self, reason: str, address: str) -> None: ...
+
+    def promote(self, reply: Callable[[Json], None]) -> None: ...
+
+    def relocation_ended(self) -> None: ...
+
+
+class Relocation:
+    """One switch-over."""
+
+    def __init__(self, role: Primary, predecessor: Predecessor, target: Member, reply: Callable[[Json], None]) -> None:
+        """`role` is active.  `reply` is told the end, as for any management request."""
+        local = role.local
+        self._local = local
+        self._role = role
+        self._predecessor = predecessor
         self._target = target
         self._reply = reply
-        self._began = self._changed = node.env.now()
+        self._began = self._changed = local.env.now()
         self._seen: tuple[int, ...] = ()
         self._paused = self._stepped_down = 0.0
         self._mark = 0
@@ -79,12 +91,12 @@ class Relocation:
         return f"to {self._target}, {self.step.value}"
 
     def start(self) -> None:
-        node = self._node
-        node.env.log("notice", f"relocation to {self._target} begins")
-        node.env.event("relocate", peer=str(self._target), result="begin", last_pos=node.engine.position)
-        self._mark = node.engine.log_membership(Membership(node.persisted.in_sync).encode())
-        node.engine.flush()
-        node.env.after(LOOK, self._look)
+        local = self._local
+        local.env.log("notice", f"relocation to {self._target} begins")
+        local.env.event("relocate", peer=str(self._target), result="begin", last_pos=local.engine.position)
+        self._mark = local.engine.log_membership(Membership(local.persisted.in_sync).encode())
+        local.engine.flush()
+        local.env.after(LOOK, self._look)
 
     # ---- as primary -----------------------------------------------------------------------------------------------
 
@@ -97,20 +109,20 @@ class Relocation:
             self._pause()
         elif self.step is Step.PAUSING and self._quiet():
             self.step = Step.DRAINING
-            self._node.engine.throttle(True)
+            self._local.engine.throttle(True)
         if self.step is Step.DRAINING and self._drained():
             self._hand_over()
             return
-        self._node.env.after(LOOK, self._look)
+        self._local.env.after(LOOK, self._look)
 
     def _obstacle(self) -> str:
         """Why this cannot go on; empty while it can."""
-        node, settings = self._node, self._node.settings
-        if node.stopped or node.role is not self._role:
-            return f"{node.member} is no longer primary ({node.state.value})"
+        local, settings = self._local, self._local.settings
+        if local.stopped or self._predecessor.role is not self._role:
+            return f"{local.member} is no longer primary ({local.state.value})"
         if self._peer() is None:
             return f"{self._target} was lost while {self.step.value}"
-        waited = node.env.now() - self._began
+        waited = local.env.now() - self._began
         if waited > settings.relocate_timeout:
             return f"not done within {settings.relocate_timeout:g} s, given up while {self.step.value}{self._lacks()}"
         return ""
@@ -120,20 +132,20 @@ class Relocation:
         return next((peer.acked for peer in self._role.ready() if peer.id == self._target.id), None)
 
     def _lacks(self) -> str:
-        engine = self._node.engine
+        engine = self._local.engine
         missing = self._role.sealed - min(engine.safe, self._peer() or 0)
         return f": {missing} operations are not safe yet" if self.step is Step.DRAINING and missing > 0 else ""
 
     def _pause(self) -> None:
-        node = self._node
-        self.step, self._paused = Step.PAUSING, node.env.now()
-        node.configuration.pause_clients(f"the primary moves to {self._target}")
+        local = self._local
+        self.step, self._paused = Step.PAUSING, local.env.now()
+        local.configuration.pause_clients(f"the primary moves to {self._target}")
 
     def _quiet(self) -> bool:
-        node = self._node
-        now = node.env.now()
-        unanswered, unacknowledged = node.configuration.still_busy()
-        seen = (node.engine.position, node.engine.published, unanswered, unacknowledged)
+        local = self._local
+        now = local.env.now()
+        unanswered, unacknowledged = local.configuration.still_busy()
+        seen = (local.engine.position, local.engine.published, unanswered, unacknowledged)
         if seen != self._seen:
             self._seen, self._changed = seen, now
         if unanswered:
@@ -142,7 +154,7 @@ class Relocation:
 
     def _drained(self) -> bool:
         """Everything is safe, said, and at the target."""
-        engine = self._node.engine
+        engine = self._local.engine
         engine.flush()
         self._role.update_safe()
         # Confirms of what has just become safe are written at the end of a turn, so there is one more look.
@@ -150,20 +162,20 @@ class Relocation:
 
     def _holds(self, position: int) -> bool:
         """Has everybody who counts acknowledged it, and the target among them?"""
-        return min(self._node.engine.safe, self._peer() or 0) >= position
+        return min(self._local.engine.safe, self._peer() or 0) >= position
 
     # ---- not primary any more -------------------------------------------------------------------------------------
 
     def _hand_over(self) -> None:
-        node, target = self._node, self._target
+        local, target = self._local, self._target
         self.step = Step.HANDING_OVER
-        self._stepped_down = node.env.now()
-        node.demote(f"relocation to {target}", target.address)
+        self._stepped_down = local.env.now()
+        self._predecessor.demote(f"relocation to {target}", target.address)
         self._release()
         # It asks every broker and the registry twice, and waits for the silent ones each time.
-        settings = node.settings
+        settings = local.settings
         step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
-        node.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, self._answered)
+        local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, self._answered)
 
     def _answered(self, answer: Answer) -> None:
         if answer.outcome is Outcome.ANSWERED and not answer.error:
@@ -171,71 +183,75 @@ class Relocation:
             return
         self.step = Step.RETURNING
         reason = answer.error or f"{self._target} does not answer"
-        self._node.env.log("warning", f"relocation: not promoted: {reason}")
+        self._local.env.log("warning", f"relocation: not promoted: {reason}")
         self._return(reason)
 
     def _return(self, reason: str) -> None:
-        if self._node.stopped or self._followed():
+        if self._local.stopped or self._followed():
             self._end(reason)
         else:
-            self._node.promote(lambda result: self._returned(reason, result))
+            self._predecessor.promote(lambda result: self._returned(reason, result))
 
     def _followed(self) -> bool:
         """Has another broker become primary after all?"""
-        node = self._node
-        return node.state.is_backup and node.role.primary_address != "" and node.persisted.leader != node.id
+        local = self._local
+        return (
+            local.state.is_backup
+            and self._predecessor.role.primary_address != ""
+            and local.persisted.leader != local.id
+        )
 
     def _returned(self, reason: str, result: Json) -> None:
-        if result["ok"] or self._node.env.now() - self._stepped_down > RETURN_LIMIT:
+        if result["ok"] or self._local.env.now() - self._stepped_down > RETURN_LIMIT:
             self._end(reason)
         else:
-            self._node.env.after(self._node.settings.heartbeat / 2, lambda: self._return(reason))
+            self._local.env.after(self._local.settings.heartbeat / 2, lambda: self._return(reason))
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
         """Clients may go on, and are read again unless a backup is slow."""
-        self._node.configuration.resume_clients()
-        self._node.engine.throttle(self._role.throttled)
+        self._local.configuration.resume_clients()
+        self._local.engine.throttle(self._role.throttled)
 
     def _end(self, failure: str) -> None:
-        node = self._node
+        local = self._local
         if self.step in (Step.PREPARING, Step.PAUSING, Step.DRAINING):
             self._release()
         self.step = Step.FAILED if failure else Step.DONE
-        node.relocation = None
-        now = node.env.now()
+        self._predecessor.relocation_ended()
+        now = local.env.now()
         took = {"seconds": round(now - self._began, 6)}
         if self._stepped_down:
             took["without_primary"] = round(now - self._stepped_down, 6)
         text = f"relocation to {self._target} failed: {failure}{self._outcome()}" if failure else ""
-        node.env.log("warning" if failure else "notice", text or f"relocated to {self._target}")
+        local.env.log("warning" if failure else "notice", text or f"relocated to {self._target}")
         result = "failed" if failure else "done"
-        node.env.event("relocate", peer=str(self._target), result=result, reason=failure, attrs=took)
+        local.env.event("relocate", peer=str(self._target), result=result, reason=failure, attrs=took)
         primary = {"primary": str(self._target), "address": self._target.address}
         self._reply({"ok": False, "error": text} if failure else {"ok": True, "result": {**primary, **took}})
 
     def _outcome(self) -> str:
         """Who is primary now, for the one who asked for the switch-over."""
-        node = self._node
-        if node.state.is_primary:
-            return f"; {node.member} is primary"
-        address = node.role.primary_address
+        local = self._local
+        if local.state.is_primary:
+            return f"; {local.member} is primary"
+        address = self._predecessor.role.primary_address
         return f"; the primary is {address}" if address else "; there is no primary"
 
 
-def choose(node: Node, wanted: str) -> Member | str:
+def choose(role: Role, wanted: str) -> Member | str:
     """The backup to relocate to, by name, id or address (empty: the one that has acknowledged most); or why not."""
-    role = node.role
+    local = role.local
     if not isinstance(role, Primary):
         where = f"; the primary is {role.primary_address}" if role.primary_address else ""
-        return f"{node.member} is not primary ({node.state.value}){where}"
-    if node.state is not State.ACTIVE:
-        return f"{node.member} is {node.state.value}, wanted active: its backups are not all back"
+        return f"{local.member} is not primary ({local.state.value}){where}"
+    if local.state is not State.ACTIVE:
+        return f"{local.member} is {local.state.value}, wanted active: its backups are not all back"
     ready = role.ready()
     if not wanted:
         best = max(ready, key=lambda peer: peer.acked, default=None)
-        return best.member if best is not None else f"no backup is in sync; {_known(node)}"
+        return best.member if best is not None else f"no backup is in sync; {_known(role)}"
     fits = [peer.member for peer in ready if wanted in (peer.member.name, peer.id, peer.member.address)]
     if len(fits) == 1:
         return fits[0]
@@ -244,9 +260,9 @@ def choose(node: Node, wanted: str) -> Member | str:
     known = [member for member in role.members() if wanted in (member["name"], member["id"], member["address"])]
     if known:
         return f"{wanted} is {known[0]['state']}, wanted a backup in sync"
-    return f"no member {wanted!r}; {_known(node)}"
+    return f"no member {wanted!r}; {_known(role)}"
 
 
-def _known(node: Node) -> str:
-    shown = [f"{member['name']} ({member['address']}, {member['state']})" for member in node.role.members()]
+def _known(role: Role) -> str:
+    shown = [f"{member['name']} ({member['address']}, {member['state']})" for member in role.members()]
     return f"known are {', '.join(shown)}" if shown else "no backup is known"

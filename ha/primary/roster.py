@@ -31,11 +31,11 @@ class Roster:
 
     def __init__(self, primary: Primary, expected: Iterable[Member]) -> None:
         self._primary = primary
-        self._node = primary.node
+        self._local = primary.local
         self._leaving: list[Peer] = []
         self._going: set[str] = set()
         self._begun = False
-        self.record = Recorder(self._node)
+        self.record = Recorder(self._local, primary.depose)
         self.counting: list[Peer] = []
         self.expected: dict[str, Member] = {member.id: member for member in expected}
         """Who was whole in the set before, and has not come back to us yet."""
@@ -61,12 +61,12 @@ class Roster:
 
     def begin(self, claim: Claim, base: int) -> None:
         """`base`: our own position."""
-        now = self._node.env.now()
+        now = self._local.env.now()
         for member in self.expected.values():
             # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.  And a
             # position of an epoch that is not in our log is higher than the end of what we have in common.
             position = claim.positions.get(member.id, 0)
-            acked = min(position, base) if epoch_of(position) in self._node.lineage else 0
+            acked = min(position, base) if epoch_of(position) in self._local.lineage else 0
             self.counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
         self.record.holders = claim.holders
         # It is persisted already, and others may hear of it: it holds nobody who was not whole in the set before.
@@ -79,9 +79,9 @@ class Roster:
 
     def _enforce(self, in_sync: InSync, added: str = "") -> int:
         """From the position that is returned on this set counts; it is stored already."""
-        self.may_confirm = self._begun and self._node.safety.may_confirm(in_sync)
-        position = self._node.engine.log_membership(Membership(in_sync, added).encode())
-        self._node.engine.flush()
+        self.may_confirm = self._begun and self._local.safety.may_confirm(in_sync)
+        position = self._local.engine.log_membership(Membership(in_sync, added).encode())
+        self._local.engine.flush()
         return position
 
     def _settle(self) -> None:
@@ -117,7 +117,7 @@ class Roster:
         # Until it knows of its removal it takes itself for whole: on record as a member again it could be promoted,
         # without what was confirmed since.  It is listed when it has acknowledged the removal (`target`).
         gone = gone or peer.acked < peer.removal
-        return None if gone or not self._node.is_broker(peer.member.address) else in_sync.grow(peer.member)
+        return None if gone or not self._local.is_broker(peer.member.address) else in_sync.grow(peer.member)
 
     def _listed(self, peer: Peer, in_sync: InSync) -> None:
         peer.removal = 0
@@ -125,9 +125,9 @@ class Roster:
             self.counting = [other for other in self.counting if other.id != peer.id or other.removal]
             self.counting.append(peer)
         self._enforce(in_sync, peer.id)
-        self._node.env.log("notice", f"backup {peer.member} is ready")
+        self._local.env.log("notice", f"backup {peer.member} is ready")
         attrs = {"version": in_sync.version}
-        self._node.env.event("membership", peer=str(peer.member), result="ready", attrs=attrs)
+        self._local.env.event("membership", peer=str(peer.member), result="ready", attrs=attrs)
         self.expected.pop(peer.id, None)
         self._primary.listed(peer)
         self._settle()
@@ -154,9 +154,9 @@ class Roster:
         for peer in [peer for peer in self.counting if peer.id in self._going and not peer.removal]:
             peer.removal = position
             self.expected.pop(peer.id, None)
-            self._node.env.log("notice", f"{peer.member} is no longer in-sync; set version {in_sync.version}")
+            self._local.env.log("notice", f"{peer.member} is no longer in-sync; set version {in_sync.version}")
             attrs = {"version": in_sync.version}
-            self._node.env.event(
+            self._local.env.event(
                 "membership", peer=str(peer.member), result="removed", last_pos=position, attrs=attrs
             )
             if peer.phase is Phase.COMPLETE:
@@ -170,12 +170,12 @@ class Roster:
         Under `availability` the loss is simply forgotten; else a removal that was not seen by a remaining member could
         let the removed one win a promotion against confirms that it never saw.
         """
-        low = min((peer.acked for peer in self.counting if not peer.removal), default=self._node.engine.position)
-        if not self._node.safety.probes:
-            low = self._node.engine.position
+        low = min((peer.acked for peer in self.counting if not peer.removal), default=self._local.engine.position)
+        if not self._local.safety.probes:
+            low = self._local.engine.position
         self.counting = [peer for peer in self.counting if not peer.removal or peer.removal > low]
         self.removing = any(peer.removal for peer in self.counting)
-        if self._node.persisted.in_sync.brokers:
+        if self._local.persisted.in_sync.brokers:
             self._primary.dismiss_strangers({peer.id for peer in self.counting})
 
     # ---- the cluster's brokers ------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Roster:
     def _changed(self, in_sync: InSync) -> None:
         self.steady = self._removed(in_sync)
         attrs = {"version": in_sync.version, "brokers": ",".join(in_sync.brokers)}
-        self._node.env.event("membership", result="brokers", last_pos=self.steady, attrs=attrs)
+        self._local.env.event("membership", result="brokers", last_pos=self.steady, attrs=attrs)
         self._done_changing()
 
     def _done_changing(self) -> None:
@@ -210,7 +210,7 @@ class Roster:
 
     def ready(self) -> list[Peer]:
         """Members of the set that are linked and hold everything that they have acknowledged."""
-        ids = self._node.persisted.in_sync.ids
+        ids = self._local.persisted.in_sync.ids
         return [peer for peer in self.counting if peer.link and peer.phase is Phase.COMPLETE and peer.id in ids]
 
     def shown(self, linked: Iterable[Peer], lags: Lags) -> list[Json]:

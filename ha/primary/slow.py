@@ -16,24 +16,22 @@ slowly, is dropped as well: its copy must not stop the publishers for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 LONGEST_FACTOR: Final = 16
 """A backup that was dropped again and again is refused for at most that many times ha-slow-backup-timeout; after as
 long a time without a drop all is forgiven."""
 
 
-def patience(node: Node, peer: Peer, now: float) -> float | None:
+def patience(local: LocalMember, peer: Peer, now: float) -> float | None:
     """Seconds until a backup is dropped unless it gets faster; None if it is fast enough, or would never be dropped."""
-    timeout, in_sync = node.settings.slow_backup_timeout, node.persisted.in_sync
+    timeout, in_sync = local.settings.slow_backup_timeout, local.persisted.in_sync
     if not timeout or peer.slow_since is None:
         return None
-    if peer.id in in_sync and not node.safety.may_shrink(in_sync, [peer.id]):
+    if peer.id in in_sync and not local.safety.may_shrink(in_sync, [peer.id]):
         return None
     return peer.slow_since + timeout - now
 
@@ -41,15 +39,15 @@ def patience(node: Node, peer: Peer, now: float) -> float | None:
 class SlowBackups:
     """Watches what waits for each live backup."""
 
-    def __init__(self, node: Node, drop: Callable[[Peer, str], None]) -> None:
+    def __init__(self, local: LocalMember, drop: Callable[[Peer, str], None]) -> None:
         """`drop` closes the link of a peer with a reason and reports it lost."""
-        self._node = node
+        self._local = local
         self._drop = drop
         self._refused: dict[str, tuple[float, float]] = {}
 
     def look(self, live: Iterable[Peer], now: float) -> None:
         """Four times in each heartbeat interval."""
-        settings = self._node.settings
+        settings = self._local.settings
         for peer in list(live):
             backlog = peer.link.backlog if peer.link else 0
             if backlog > settings.backlog_high and peer.slow_since is None:
@@ -65,11 +63,11 @@ class SlowBackups:
         return f"it was too slow and may not come back within {pause:g} s" if now < until else ""
 
     def _is_due(self, peer: Peer, now: float) -> bool:
-        left = patience(self._node, peer, now)
+        left = patience(self._local, peer, now)
         return left is not None and left <= 0
 
     def _give_up(self, peer: Peer, backlog: int, now: float) -> None:
-        timeout = self._node.settings.slow_backup_timeout
+        timeout = self._local.settings.slow_backup_timeout
         until, last = self._refused.get(peer.id, (0.0, 0.0))
         forgiven = now - until > LONGEST_FACTOR * timeout
         pause = timeout if forgiven or not last else min(2 * last, LONGEST_FACTOR * timeout)

@@ -41,15 +41,15 @@ class StallWatch:
 
     def __init__(self, primary: Primary) -> None:
         self._primary = primary
-        self._node = primary.node
+        self._local = primary.local
         self._since: float | None = None
         self._cause: Cause | None = None
         self._safe = (-1, primary.env.now())
 
     def look(self, now: float) -> None:
         """Four times in each heartbeat interval."""
-        if self._node.engine.safe != self._safe[0] or self._safe[0] >= self._primary.sealed:
-            self._safe = self._node.engine.safe, now
+        if self._local.engine.safe != self._safe[0] or self._safe[0] >= self._primary.sealed:
+            self._safe = self._local.engine.safe, now
         self._cause = self._find(now)
         if self._cause is None:
             self._since = None
@@ -68,7 +68,7 @@ class StallWatch:
             return Cause("this process stood still", "a look around has found no other primary")
         if record.stalling and record.not_stored:
             return Cause(f"the disk has not taken: {record.stalling}: {record.not_stored}", "it can be written again")
-        if record.stalling and self._node.settings.registry:
+        if record.stalling and self._local.settings.registry:
             error = f": {record.error}" if record.error else ""
             return Cause(f"the registry has not recorded: {record.stalling}{error}", "the registry answers")
         if not roster.may_confirm:
@@ -76,25 +76,25 @@ class StallWatch:
         return self._away() or self._slow(now)
 
     def _too_small(self) -> Cause:
-        in_sync = self._node.persisted.in_sync
-        safety, brokers = self._node.safety, len(self._node.brokers)
+        in_sync = self._local.persisted.in_sync
+        safety, brokers = self._local.safety, len(self._local.brokers)
         why = f"the in-sync set has {safety.votes(in_sync)} of {brokers} brokers, {safety.majority(in_sync)} needed"
         return Cause(why, "more backups are ready")
 
     def _away(self) -> Cause | None:
-        roster, safety = self._primary.roster, self._node.safety
+        roster, safety = self._primary.roster, self._local.safety
         waiting = [peer for peer in roster.counting if peer.phase is not Phase.COMPLETE and not peer.removal]
         if not waiting:
             return None
         names = ", ".join(str(peer.member) for peer in waiting)
-        if self._node.state is State.RECOVERING:
-            limit = self._node.settings.backup_timeout
+        if self._local.state is State.RECOVERING:
+            limit = self._local.settings.backup_timeout
             return Cause(f"expected back: {names}", f"they are complete, or were not heard of for {limit:g} s")
         lost = [peer for peer in waiting if peer.link is None]
         if not lost:
             return Cause(f"catching up: {names}", "the difference is copied")
         names = ", ".join(str(peer.member) for peer in lost)
-        shrinks = safety.may_shrink(self._node.persisted.in_sync, [peer.id for peer in lost])
+        shrinks = safety.may_shrink(self._local.persisted.in_sync, [peer.id for peer in lost])
         return Cause(f"lost: {names}", "the smaller set is recorded, or they are back" if shrinks else "they are back")
 
     def _slow(self, now: float) -> Cause | None:
@@ -103,7 +103,7 @@ class StallWatch:
         for peer in peers:
             if peer.slow_since is not None:
                 return self._too_slow(peer, now)
-        if not peers or safe >= self._primary.sealed or now - since < self._node.settings.heartbeat:
+        if not peers or safe >= self._primary.sealed or now - since < self._local.settings.heartbeat:
             return None
         slowest = min(peers, key=_acknowledged)
         backlog = slowest.link.backlog if slowest.link else 0
@@ -113,7 +113,7 @@ class StallWatch:
 
     def _too_slow(self, peer: Peer, now: float) -> Cause:
         """Publishers are not read, and the confirms of those that were wait in a long line."""
-        left, backlog = patience(self._node, peer, now), peer.link.backlog if peer.link else 0
+        left, backlog = patience(self._local, peer, now), peer.link.backlog if peer.link else 0
         until = "less waits for it" + ("" if left is None else f", or it is dropped in {max(0.0, left):.1f} s")
         return Cause(f"slow: {backlog >> 20} MiB wait for {peer.member}, publishers are not read", until)
 
@@ -132,15 +132,15 @@ class Observer:
 
     def look(self, now: float) -> None:
         """Four times in each heartbeat interval."""
-        primary, node = self._primary, self._primary.node
+        primary, local = self._primary, self._primary.local
         if primary.stopped:
             return
         self.stall.look(now)
         if self.isolation.look(now):
             reason = self.isolation.reason
-            node.env.log("error", f"isolated: {reason}; clients are closed")
-            node.env.event("isolated", result="begun", reason=reason, last_pos=node.engine.position)
-            node.env.close_clients(ReplyCode.CONNECTION_FORCED, node.isolation_text())
+            local.env.log("error", f"isolated: {reason}; clients are closed")
+            local.env.event("isolated", result="begun", reason=reason, last_pos=local.engine.position)
+            local.env.close_clients(ReplyCode.CONNECTION_FORCED, primary.isolation_text())
 
 
 class Isolation:
@@ -148,7 +148,7 @@ class Isolation:
 
     def __init__(self, primary: Primary) -> None:
         self._primary = primary
-        self._node = primary.node
+        self._local = primary.local
         self._since: float | None = None
         self.reason = ""
         """Why clients are refused; empty while they are not."""
@@ -157,25 +157,25 @@ class Isolation:
         """Four times in each heartbeat interval.  True when it has just become isolated."""
         cut_off, since = self._cut_off(now)
         self._since = since if cut_off else None
-        timeout = self._node.settings.isolation_timeout
+        timeout = self._local.settings.isolation_timeout
         before, self.reason = self.reason, ""
         if cut_off and timeout and now - since >= timeout:
             self.reason = cut_off
         if before and not self.reason:
-            self._node.env.log("notice", "no longer isolated: clients are let in")
-            self._node.env.event("isolated", result="ended")
+            self._local.env.log("notice", "no longer isolated: clients are let in")
+            self._local.env.event("isolated", result="ended")
         return bool(self.reason) and not before
 
     def _cut_off(self, now: float) -> tuple[str, float]:
         """Why, and since when."""
-        node = self._node
+        local = self._local
         since = now if self._since is None else self._since
         record = self._primary.roster.record
-        if node.settings.registry and record.error:
+        if local.settings.registry and record.error:
             return f"the registry cannot be used: {record.error}", record.reached
-        if node.safety.mode != "quorum":
+        if local.safety.mode != "quorum":
             return "", now
-        linked, majority = 1 + self._primary.linked(node.brokers), node.safety.majority(node.persisted.in_sync)
+        linked, majority = 1 + self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
         if linked >= majority:
             return "", now
-        return f"{linked} of {len(node.brokers)} brokers are linked, {majority} needed", since
+        return f"{linked} of {len(local.brokers)} brokers are linked, {majority} needed", since

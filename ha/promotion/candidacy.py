@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ha.environment import Exchanged
+from ha.model.local_member import LocalMember
+from ha.model.view import View
 from ha.promotion.promotion import Record
-from ha.promotion.score import NO_REGISTRY, Registry, score
-
-if TYPE_CHECKING:
-    from ha.node import Node
+from ha.promotion.score import NO_REGISTRY, Outlook, Registry, score
 
 REREAD: Final = 1.0
 """Heartbeat intervals between two readings of the registry, at least."""
@@ -35,14 +34,16 @@ RECENT: Final = 2.0
 class Candidacy:
     """The score of one broker, from its start to its end."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, local: LocalMember, standing: Callable[[], tuple[View, Outlook]]) -> None:
+        """`standing`: what the broker says of itself, and what its role knows of the others."""
+        self._local = local
+        self._standing = standing
         self.score: int | None = None
         """None: it must not be promoted now."""
         self.news: Callable[[], None] = lambda: None
         """Called after every look that has found another state or another score, and at every tick."""
         self._told: object = None
-        self._registry = Registry() if node.settings.registry else NO_REGISTRY
+        self._registry = Registry() if local.settings.registry else NO_REGISTRY
         self._under_way = False
         self._readings = 0
         """How many readings of the registry were begun."""
@@ -57,25 +58,25 @@ class Candidacy:
 
     def look(self) -> None:
         """Something has happened that may change the score."""
-        node = self._node
-        outlook = node.role.outlook
-        if node.settings.registry:
-            self._keep_reading(node.state.is_backup and not outlook.follows)
+        local = self._local
+        view, outlook = self._standing()
+        if local.settings.registry:
+            self._keep_reading(local.state.is_backup and not outlook.follows)
         # A broker whose vote cannot be stored would be promoted in vain; a primary goes on as far as it can.
-        refused = bool(node.disk.error) and not node.state.is_primary
-        self.score = None if refused else score(node.view(), outlook, node.safety, self._registry, self.score)
-        if self._told != (told := (node.state, self.score)):
+        refused = bool(local.disk.error) and not local.state.is_primary
+        self.score = None if refused else score(view, outlook, local.safety, self._registry, self.score)
+        if self._told != (told := (local.state, self.score)):
             self._told = told
             self.news()
 
     def recent(self) -> Record | None:
         """The registry as it was a moment ago, if it was read since the primary was lost."""
-        node = self._node
-        fresh = node.settings.registry and node.env.now() - self._known_at <= RECENT * node.settings.heartbeat
+        local = self._local
+        fresh = local.settings.registry and local.env.now() - self._known_at <= RECENT * local.settings.heartbeat
         return self._registry.record if fresh else None
 
     def _keep_reading(self, needed: bool) -> None:
-        now, interval = self._node.env.now(), self._node.settings.heartbeat
+        now, interval = self._local.env.now(), self._local.settings.heartbeat
         if not needed:
             self._registry, self._void = Registry(), self._readings
             self._read_at = self._known_at = float("-inf")
@@ -84,15 +85,15 @@ class Candidacy:
             self._read()
 
     def _read(self) -> None:
-        node = self._node
+        local = self._local
         self._under_way = True
         self._readings += 1
         done = partial(self._was_read, self._readings, self._read_at)
-        node.env.exchange(None, node.settings.registry_timeout, done)
+        local.env.exchange(None, local.settings.registry_timeout, done)
 
     def _was_read(self, number: int, began: float, end: Exchanged) -> None:
         self._under_way = False
-        if self._node.stopped:
+        if self._local.stopped:
             return
         if number > self._void:
             self._known_at = began

@@ -19,18 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
 from ha.model.survey import Both, Round
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent
 from ha.promotion.promotion import Record, Refuse, decide
 from qpidd_py.errors import LinkError
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,47 @@ GRACE: Final = 0.2
 """Of `ha-promote-timeout`: for brokers that have been silent lately."""
 
 
+class Candidate(Protocol):
+    """Of which broker: what an attempt asks of it, and does to it."""
+
+    @property
+    def hushed(self) -> frozenset[str]:
+        """Addresses where there was no answer lately."""
+        ...
+
+    def view(self) -> View: ...
+
+    def recent_record(self) -> Record | None:
+        """The registry as it was a moment ago, if it was read since the primary was lost."""
+        ...
+
+    def pause_backup(self) -> None: ...
+
+    def resume_backup(self) -> None: ...
+
+    def become_primary(self, claim: Claim, forced: bool) -> None:
+        """The claim stands.  Raises StateNotStored: then nothing has changed."""
+        ...
+
+    def promotion_ended(self) -> None:
+        """This attempt is over; another one may begin."""
+        ...
+
+    def search_again(self) -> None:
+        """The score may be made of facts that are not true any more."""
+        ...
+
+    def take_over(self, primary: View, wish: Wish, replies: list[Callable[[Json], None]]) -> None:
+        """This one is primary, and is to hand over."""
+        ...
+
+
 class Promoter:
     """Lives for one attempt; every caller that asks meanwhile gets its result."""
 
-    def __init__(self, node: Node, wish: Wish) -> None:
-        self._node = node
+    def __init__(self, local: LocalMember, candidate: Candidate, wish: Wish) -> None:
+        self._local = local
+        self._candidate = candidate
         self._wish = wish
         self._known = wish.known
         self._force = wish.force
@@ -66,49 +100,49 @@ class Promoter:
         self._record = Record(known=self._known)
 
     def start(self) -> None:
-        node = self._node
-        node.env.event("promote_request", attrs={"force": self._force})
-        if not node.disk.works():
-            self._end(f"{node.member} cannot be promoted: its vote cannot be stored: {node.disk.error}")
-        elif record := node.candidacy.recent():
+        local = self._local
+        local.env.event("promote_request", attrs={"force": self._force})
+        if not local.can_store():
+            self._end(f"{local.member} cannot be promoted: its vote cannot be stored: {local.disk.error}")
+        elif record := self._candidate.recent_record():
             self._record = replace(record, known=self._known)
-            self._ask(node.latest(), {})
+            self._ask(local.latest(), {})
         else:
             self._exchange(None, self._looked_up)
 
     def _looked_up(self, exchanged: Exchanged | None) -> None:
-        node = self._node
+        local = self._local
         if exchanged is not None and not exchanged.error:
             self._record = Record.read(exchanged, self._known)
         elif exchanged is not None and not self._force:
-            self._end(f"{node.member} cannot be promoted: the registry does not answer: {exchanged.error}")
+            self._end(f"{local.member} cannot be promoted: the registry does not answer: {exchanged.error}")
             return
-        self._ask(node.latest(), {})
+        self._ask(local.latest(), {})
 
     def _ask(self, addresses: list[str], before: dict[str, Answer]) -> None:
-        node = self._node
-        timeout = node.settings.promote_timeout
-        asked = node.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
-        node.env.after(GRACE * timeout, lambda: self._hurry(asked, before))
+        local = self._local
+        timeout = local.settings.promote_timeout
+        asked = local.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
+        local.env.after(GRACE * timeout, lambda: self._hurry(asked, before))
 
     def _hurry(self, asked: Round, before: dict[str, Answer]) -> None:
         """Whoever has been silent lately is not waited for once more, if nothing depends on what he says."""
-        node = self._node
+        local = self._local
         answers = {**before, **asked.answers}
         silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
-        if asked.over or not silent <= node.role.hushed:
+        if asked.over or not silent <= self._candidate.hushed:
             return
-        survey = node.survey(_of_the_cluster(answers, node.latest()))
+        survey = local.survey(_of_the_cluster(answers, local.latest()))
         verdict = self._decide(survey)
-        proven = node.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
+        proven = local.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
         if isinstance(verdict, Claim) and verdict.whole and proven:
             asked.end()
 
     def _exchange(self, state: HaState | None, done: Callable[[Exchanged | None], None]) -> None:
         """None is the answer of a manager that has no registry."""
-        settings = self._node.settings
+        settings = self._local.settings
         if settings.registry:
-            self._node.env.exchange(state, settings.registry_timeout, done)
+            self._local.env.exchange(state, settings.registry_timeout, done)
         else:
             done(None)
 
@@ -120,67 +154,67 @@ class Promoter:
             return False
 
     def _asked(self, answers: dict[str, Answer]) -> None:
-        node = self._node
-        if untold := [address for address in node.latest() if address not in answers]:
+        local = self._local
+        if untold := [address for address in local.latest() if address not in answers]:
             # Somebody knows a newer list than we: those who came after ours was made may hold more, and they vote.
             self._ask(untold, answers)
             return
-        self._survey = node.survey(_of_the_cluster(answers, node.latest()))
+        self._survey = local.survey(_of_the_cluster(answers, local.latest()))
         if isinstance(verdict := self._decide(self._survey), Refuse):
             self._end(verdict.text)
             return
         # Our position must stand still before it is claimed, so leave the old primary first and look again.
-        node.pause_backup()
+        self._candidate.pause_backup()
         verdict = self._decide(self._survey)
         if isinstance(verdict, Refuse):
-            node.resume_backup()
+            self._candidate.resume_backup()
             self._end(verdict.text)
             return
         self._claim(verdict)
 
     def _decide(self, survey: Survey) -> Refuse | Claim:
-        node = self._node
-        return decide(node.view(), survey, node.safety, self._force, self._record, self._behind)
+        local = self._local
+        return decide(self._candidate.view(), survey, local.safety, self._force, self._record, self._behind)
 
     def _claim(self, claim: Claim) -> None:
-        node = self._node
+        local = self._local
         try:
-            node.persist(epoch=claim.epoch, leader=node.id)
+            local.persist(epoch=claim.epoch, leader=local.id)
         except StateNotStored as error:
             self._give_up(f"its vote cannot be stored: {error}")
             return
-        position, flags = node.view().position, (self._force, claim.whole, self._behind)
-        request = ClaimRequest(claim.epoch, node.member, position, claim.base, *flags)
+        position, flags = self._candidate.view().position, (self._force, claim.whole, self._behind)
+        request = ClaimRequest(claim.epoch, local.member, position, claim.base, *flags)
         answered = [address for address, outcome in self._survey.outcomes.items() if outcome is Outcome.ANSWERED]
         both: Both[dict[str, Answer], Exchanged | None]
         both = Both(lambda answers, exchanged: self._claimed(claim, answers, exchanged))
         # The claim also goes to those that did not answer: a paused primary finds it when it wakes up.
         Round(
-            node.env,
-            node.others(claim.base),
+            local.env,
+            local.others(claim.base),
             "ha.claim",
             request.to_json(),
-            node.settings.promote_timeout,
+            local.settings.promote_timeout,
             both.first,
             enough=lambda answer: answer.outcome is Outcome.ANSWERED and not answer.result.get("granted"),
             wait_for=answered,
         )
         # With the set that the claim is based on, so that our entry never goes back behind what we have read there.
         replaced = self._record.replaced(claim.base)
-        self._exchange(replace(node.persisted, in_sync=claim.base, replaced=replaced), both.second)
+        self._exchange(replace(local.persisted, in_sync=claim.base, replaced=replaced), both.second)
 
     def _claimed(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> None:
-        node = self._node
-        reason = decide_claims(claim, answers, node.member, node.safety)
-        if not reason and node.safety.probes and not self._force:
+        local = self._local
+        reason = decide_claims(claim, answers, local.member, local.safety)
+        if not reason and local.safety.probes and not self._force:
             reason = self._denied(claim, answers, exchanged)
-        if not reason and node.persisted.ballot != (claim.epoch, node.id):
-            reason = f"epoch {node.persisted.epoch} was granted to another broker meanwhile"
+        if not reason and local.persisted.ballot != (claim.epoch, local.id):
+            reason = f"epoch {local.persisted.epoch} was granted to another broker meanwhile"
         if reason:
             self._give_up(reason)
             return
         try:
-            node.become_primary(claim, self._force)
+            self._candidate.become_primary(claim, self._force)
         except StateNotStored as error:
             self._give_up(f"its in-sync set cannot be stored: {error}")
             return
@@ -188,8 +222,8 @@ class Promoter:
 
     def _give_up(self, reason: str) -> None:
         """We follow nobody, and others may have granted: look for a primary again."""
-        self._node.resume_backup()
-        self._end(f"{self._node.member} cannot be promoted: {reason}")
+        self._candidate.resume_backup()
+        self._end(f"{self._local.member} cannot be promoted: {reason}")
 
     def _denied(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> str:
         """Has somebody gone on without us between the two steps?  The registry knows it for certain, else every broker
@@ -197,23 +231,23 @@ class Promoter:
         that it does not know confirms nothing any more.  (A broker that answers questions and never claims, since its
         disk hangs, must not stop every promotion.)  A claimant that is not whole itself needs every answer: a broker
         that was no primary when it was asked may be one by now."""
-        reason = "" if exchanged is None else contradicted(claim, self._node.id, exchanged)
-        known = exchanged is not None or self._node.safety.mode == "quorum"
+        reason = "" if exchanged is None else contradicted(claim, self._local.id, exchanged)
+        known = exchanged is not None or self._local.safety.mode == "quorum"
         if not reason and not (known and claim.whole):
             reason = fell_silent(self._survey, answers)
         return reason
 
     def _end(self, refusal: str) -> None:
-        node = self._node
-        node.promoter = None
+        local = self._local
+        self._candidate.promotion_ended()
         primary = next((view for view in self._survey.views if view.leads), None)
-        if refusal and primary is not None and self._wish.takeover and not node.stopped:
-            node.take_over(primary, self._wish, self.replies)
+        if refusal and primary is not None and self._wish.takeover and not local.stopped:
+            self._candidate.take_over(primary, self._wish, self.replies)
             return
         if refusal:
-            node.env.log("warning", refusal)
-            node.env.event("promote_request", result="refused", reason=refusal)
-            node.search_again()
+            local.env.log("warning", refusal)
+            local.env.event("promote_request", result="refused", reason=refusal)
+            self._candidate.search_again()
         for reply in self.replies:
             reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": {}})
 

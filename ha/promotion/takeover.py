@@ -11,67 +11,81 @@ and so nothing new that could be unsafe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ha.environment import Answer, Outcome
+from ha.environment import Answer, Outcome, Reply
+from ha.model.local_member import LocalMember
+from ha.model.view import View
 from ha.primary.relocation import RETURN_LIMIT
+from ha.promotion.promoter import Wish
 
-if TYPE_CHECKING:
-    from ha.model.view import View
-    from ha.node import Node
-    from ha.promotion.promoter import Wish
-    from ha.requests import Reply
+
+class Successor(Protocol):
+    """Of which broker."""
+
+    @property
+    def may_follow(self) -> bool:
+        """Does it follow a primary, or is it being promoted?"""
+        ...
+
+    def promote(self, reply: Reply, wish: Wish) -> None: ...
+
+    def takeover_ended(self) -> None: ...
 
 
 class Takeover:
-    """One attempt; `node.takeover` while it is under way.  Every caller that asks meanwhile gets its result."""
+    """One attempt.  Every caller that asks meanwhile gets its result."""
 
-    def __init__(self, node: Node, primary: View, wish: Wish, replies: list[Reply]) -> None:
-        self._node = node
+    def __init__(
+        self, local: LocalMember, successor: Successor, primary: View, wish: Wish, replies: list[Reply]
+    ) -> None:
+        self._local = local
+        self._successor = successor
         self._primary = primary
         self._wish = wish
         self._over = False
         self.replies = replies
 
     def start(self) -> None:
-        node, settings = self._node, self._node.settings
-        node.env.log("notice", f"the manager wants {node.member} as primary; {self._primary.member} is to hand over")
+        local, settings = self._local, self._local.settings
+        local.env.log("notice", f"the manager wants {local.member} as primary; {self._primary.member} is to hand over")
         step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
         limit = settings.relocate_timeout + 2 * step + settings.dead_after + RETURN_LIMIT
-        node.env.request(self._primary.address, "ha.relocate", {"to": node.id}, limit, self._answered)
-        node.env.after(settings.heartbeat / 4, self._look)
+        local.env.request(self._primary.address, "ha.relocate", {"to": local.id}, limit, self._answered)
+        local.env.after(settings.heartbeat / 4, self._look)
 
     def _look(self) -> None:
         """A primary that dies before it has handed over does not answer for long."""
-        node = self._node
-        if self._over or node.stopped:
+        local = self._local
+        if self._over or local.stopped:
             return
-        if node.state.is_backup and (node.promoter is not None or node.role.outlook.follows):
-            node.env.after(node.settings.heartbeat / 4, self._look)
+        if local.state.is_backup and self._successor.may_follow:
+            local.env.after(local.settings.heartbeat / 4, self._look)
             return
         self._promote_again()
 
     def _promote_again(self) -> None:
         self._end()
         for reply in self.replies:
-            self._node.promote(reply, self._wish)
+            self._successor.promote(reply, self._wish)
 
     def _answered(self, answer: Answer) -> None:
-        node = self._node
-        if self._over or node.stopped:
+        local = self._local
+        if self._over or local.stopped:
             return
         if answer.outcome is Outcome.REFUSED:
             self._promote_again()
             return
         self._end()
         refusal = ""
-        if not node.state.is_primary:
+        if not local.state.is_primary:
             silent = "" if answer.outcome is Outcome.ANSWERED else "it does not answer"
-            why = answer.error or silent or f"it has handed over, but this broker is {node.state.value}"
-            refusal = f"{node.member} cannot be promoted: {self._primary.member} is primary, and {why}"
-            node.env.log("warning", refusal)
+            why = answer.error or silent or f"it has handed over, but this broker is {local.state.value}"
+            refusal = f"{local.member} cannot be promoted: {self._primary.member} is primary, and {why}"
+            local.env.log("warning", refusal)
         for reply in self.replies:
             reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": {}})
 
     def _end(self) -> None:
-        self._over, self._node.takeover = True, None
+        self._over = True
+        self._successor.takeover_ended()

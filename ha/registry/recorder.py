@@ -34,13 +34,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ha.environment import Exchanged, StateNotStored
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 FIRST_DELAY: Final = 0.1
 LAST_DELAY: Final = 1.0
@@ -73,8 +71,10 @@ def _nothing(in_sync: InSync) -> None:
 class Recorder:
     """The changes of one primary."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, local: LocalMember, depose: Callable[[tuple[int, str], str, str], None]) -> None:
+        """`depose` is told of a higher ballot: it, the reason, and the address of its leader."""
+        self._local = local
+        self._depose = depose
         self._queue: deque[Change] = deque()
         self._busy = False
         self._change: Change | None = None
@@ -88,7 +88,7 @@ class Recorder:
         """Why the registry was not to be had the last time; empty when it was."""
         self.not_stored = ""
         """Why our own disk has not taken the set that is under way; empty when it has."""
-        self.reached = node.env.now()
+        self.reached = local.env.now()
         """When it last was."""
 
     def stop(self) -> None:
@@ -114,19 +114,19 @@ class Recorder:
 
     def watch(self) -> None:
         """Look whether the registry can be reached and knows of a rival, even when nothing is to be changed."""
-        if self._node.settings.registry and self.idle and not self._watching and not self._stopped:
+        if self._local.settings.registry and self.idle and not self._watching and not self._stopped:
             self._watching = True
-            self._node.env.exchange(None, self._node.settings.registry_timeout, self._watched)
+            self._local.env.exchange(None, self._local.settings.registry_timeout, self._watched)
 
     def _next(self) -> None:
         while self._queue and not self._busy:
             change = self._queue.popleft()
-            in_sync = change.make(self._node.persisted.in_sync)
+            in_sync = change.make(self._local.persisted.in_sync)
             if in_sync is None:
                 continue
             self._busy = True  # what is wanted while this one comes into force has its turn behind it
             self._change, self._in_sync, self._delay = change, in_sync, FIRST_DELAY
-            if self._node.settings.registry:
+            if self._local.settings.registry:
                 self._exchange()
             else:
                 self._store()
@@ -134,8 +134,8 @@ class Recorder:
     def _exchange(self) -> None:
         if not self._stopped:
             replaced = tuple(member for member in self.holders if not self._in_sync.lists(member))
-            state = replace(self._node.persisted, in_sync=self._in_sync, replaced=replaced)
-            self._node.env.exchange(state, self._node.settings.registry_timeout, self._exchanged)
+            state = replace(self._local.persisted, in_sync=self._in_sync, replaced=replaced)
+            self._local.env.exchange(state, self._local.settings.registry_timeout, self._exchanged)
 
     def _exchanged(self, end: Exchanged) -> None:
         if self._answered(end):
@@ -147,12 +147,12 @@ class Recorder:
     def _again(self, attempt: Callable[[], None]) -> None:
         if not self._stopped:
             delay, self._delay = self._delay, min(2 * self._delay, LAST_DELAY)
-            self._node.env.after(delay, attempt)
+            self._local.env.after(delay, attempt)
 
     def _store(self) -> None:
         """On our own disk; then it is in force."""
         try:
-            self._node.persist(in_sync=self._in_sync)
+            self._local.persist(in_sync=self._in_sync)
         except StateNotStored as error:
             self.not_stored = str(error)
             self._again(self._store_and_go_on)
@@ -173,12 +173,12 @@ class Recorder:
         self._watching = False
         if not self._answered(end) or not self.idle:
             return
-        ours = self._node.persisted
+        ours = self._local.persisted
         found = next((state for state in end.states if state.id == ours.id), None)
         forgotten = found is None or found.ballot < ours.ballot or found.in_sync.key < ours.in_sync.key
         if forgotten:
             # Somebody has put an old content in its place: now a promotion could take an older set for the newest.
-            self._node.env.log("error", "the registry has forgotten our in-sync set; it is written again")
+            self._local.env.log("error", "the registry has forgotten our in-sync set; it is written again")
         if forgotten or (found is not None and found.replaced):
             self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
 
@@ -188,16 +188,16 @@ class Recorder:
             return False
         if end.error:
             if not self.error:
-                self._node.env.log("error", f"the registry cannot be used: {end.error}")
+                self._local.env.log("error", f"the registry cannot be used: {end.error}")
             self.error = end.error
             return False
         if self.error:
-            self._node.env.log("notice", "the registry can be used again")
-        self.error, self.reached = "", self._node.env.now()
-        rival = overtaken(end.states, self._node.persisted.ballot)
+            self._local.env.log("notice", "the registry can be used again")
+        self.error, self.reached = "", self._local.env.now()
+        rival = overtaken(end.states, self._local.persisted.ballot)
         if rival is None:
             return True
         leader = rival.in_sync.member(rival.leader)
         reason = f"the registry knows of epoch {rival.epoch}, claimed by {leader or rival.leader[:8]}"
-        self._node.depose(rival.ballot, reason, leader.address if leader else "")
+        self._depose(rival.ballot, reason, leader.address if leader else "")
         return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ha.environment import Json, Reply
 from ha.node import Node
+from ha.requests import NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import BACKUP, admit
 from ha.shell.core_link import IncomingLink
@@ -23,12 +25,13 @@ class ClusterHooks:
 
     def __init__(self, node: Node, replication: QueueReplication | None = None) -> None:
         self._node = node
-        self.clients = ClientRows(node.env.event)
+        self.clients = ClientRows(node.local.env.event)
         self._replication = replication
-        node.requests.add("ha.replicate", self._no_replica)
+        self.requests = NodeRequests(node)
+        self.requests.add("ha.replicate", self._no_replica)
 
     @staticmethod
-    def _no_replica(arguments: dict[str, Any], user: str) -> dict[str, Any]:
+    def _no_replica(arguments: Json, user: str) -> Json:
         raise LinkError("a member of a cluster follows its primary only; single queues are for brokers outside")
 
     def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
@@ -52,16 +55,14 @@ class ClusterHooks:
         reading = carried(properties, session.broker.clocks()[1] - session.started)
         if reading is not None:
             attrs["peer_wall"] = reading
-        self.clients.opened(session.number, fields, attrs, self._node.env.now())
+        self.clients.opened(session.number, fields, attrs, self._node.local.env.now())
 
     def session_closed(self, session: Session) -> None:
         if _is_client(session):
             self.clients.closed(session.number, session.end_reason)
 
-    def request(
-        self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str
-    ) -> bool:
-        return self._node.request(method, arguments, reply, user)
+    def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
+        return self.requests.request(method, arguments, reply, user)
 
     def tick(self, now: float) -> None:
         """The node has timers of its own."""

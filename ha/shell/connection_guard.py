@@ -34,16 +34,18 @@ def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejectio
     """None lets the connection in."""
     backup = properties.get(BACKUP)
     said = backup if isinstance(backup, Mapping) else {}
-    if said.get("id") == node.id and said.get("instance", "") in ("", node.instance):
-        return Rejection(ReplyCode.CONNECTION_FORCED, f"CONNECTION_FORCED - {node.member} has connected to itself")
+    if said.get("id") == node.local.id and said.get("instance", "") in ("", node.local.instance):
+        return Rejection(
+            ReplyCode.CONNECTION_FORCED, f"CONNECTION_FORCED - {node.local.member} has connected to itself"
+        )
     if properties.get(ADMIN):
         return None
-    if not node.state.is_primary:
+    if not node.local.state.is_primary:
         client = backup is None and REPLICA not in properties
-        return Rejection(ReplyCode.CONNECTION_FORCED, node.refusal_text(client))
-    if backup is None and (isolated := node.isolation_text()):
+        return Rejection(ReplyCode.CONNECTION_FORCED, node.role.refusal_text(client))
+    if backup is None and (isolated := node.role.isolation_text()):
         return Rejection(ReplyCode.CONNECTION_FORCED, isolated)
-    username = node.settings.username
+    username = node.local.settings.username
     if backup is not None and username and user and user != username:
         text = f"ACCESS_REFUSED - {user} is not the user of ha-username"
         return Rejection(ReplyCode.ACCESS_REFUSED, text)

@@ -147,4 +147,4 @@ class ClusterEnvironment:
             self.events.write(kind, **fields)
 
     def log(self, level: str, text: str) -> None:
-        log.log(LEVELS[level], "%s(%s) %s", self.node.id[:8], self.node.state.value, text)
+        log.log(LEVELS[level], "%s(%s) %s", self.node.local.id[:8], self.node.local.state.value, text)

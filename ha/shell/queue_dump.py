@@ -37,9 +37,9 @@ def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
 
 def dump_on_request(node: Node, queues: Iterable[Queue]) -> Json:
     """`ha.dump`.  Raises LinkError on a backup, whose copies are nobody's last word."""
-    if not node.state.is_primary:
-        raise LinkError(node.refusal_text())
-    return dump(node.env, queues, "request")
+    if not node.local.state.is_primary:
+        raise LinkError(node.role.refusal_text())
+    return dump(node.local.env, queues, "request")
 
 
 def _dump_queue(env: Environment, name: str, runs: IdRuns, common: Json, number: str) -> tuple[int, int]:

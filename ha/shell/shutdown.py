@@ -23,17 +23,17 @@ def may_stop(node: Node, rule: str) -> str:
         return ""
     refused = rule != "always"
     if not refused:
-        node.env.log("warning", f"stopping although {loss}")
-    node.env.event("stop_request", result="refused" if refused else "warned", reason=loss)
+        node.local.env.log("warning", f"stopping although {loss}")
+    node.local.env.event("stop_request", result="refused" if refused else "warned", reason=loss)
     return loss if refused else ""
 
 
 def is_last(node: Node) -> bool:
     """Is this a primary whose queues no backup in sync can take over?"""
     role = node.role
-    if not isinstance(role, Primary) or role.ready() or not node.others():
+    if not isinstance(role, Primary) or role.ready() or not node.local.others():
         return False
-    return any(True for _ in node.configuration.replicated())
+    return any(True for _ in node.local.configuration.replicated())
 
 
 def would_lose(node: Node) -> str:
@@ -41,14 +41,14 @@ def would_lose(node: Node) -> str:
     role = node.role
     if not isinstance(role, Primary) or not is_last(node):
         return ""
-    queues = [queue for queue, _ in node.configuration.replicated()]
+    queues = [queue for queue, _ in node.local.configuration.replicated()]
     messages = sum(queue.ready + queue.unacked for queue in queues)
     return (
-        f"{node.member} is primary, and no backup is in sync: {len(queues)} queues with {messages} messages would be "
-        f"lost ({_missing(node, role)})"
+        f"{node.local.member} is primary, and no backup is in sync: {len(queues)} queues with {messages} messages "
+        f"would be lost ({_missing(node, role)})"
     )
 
 
 def _missing(node: Node, role: Primary) -> str:
     shown = {member["address"]: f"{member['name']} is {member['state']}" for member in role.members()}
-    return ", ".join(shown.get(address, f"{address} is not connected") for address in node.others())
+    return ", ".join(shown.get(address, f"{address} is not connected") for address in node.local.others())

@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ha.environment import Answer, Json, Link
+from ha.environment import Answer, Json, Link, Reply
 from ha.model.protocol import need
-from ha.requests import Reply
 from ha.shell.connector import Connector
 from ha.shell.core_link import IncomingLink, LinkOwner
 from ha.shell.environment import LEVELS

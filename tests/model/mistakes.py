@@ -55,13 +55,13 @@ def promoted_without_own_vote() -> AbstractContextManager[None]:
     """Promoted although its vote went to another meanwhile: neither of the two checks is made."""
 
     def claimed(self: Any, claim: Claim, *answers: Any) -> None:
-        vote = self._node.persisted
+        vote = self._local.persisted
         if vote.ballot > (claim.epoch, vote.id):
-            self._node.persisted = replace(vote, epoch=claim.epoch, leader=vote.id)
+            self._local.persisted = replace(vote, epoch=claim.epoch, leader=vote.id)
         old(self, claim, *answers)
         if vote.ballot > (claim.epoch, vote.id):
-            self._node.persisted = replace(self._node.persisted, epoch=vote.epoch, leader=vote.leader)
-            self._node.env.disk = self._node.persisted
+            self._local.persisted = replace(self._local.persisted, epoch=vote.epoch, leader=vote.leader)
+            self._local.env.disk = self._local.persisted
 
     old = Promoter._claimed
     return patched(Promoter, _claimed=claimed)
@@ -116,8 +116,8 @@ def confirm_before_record() -> AbstractContextManager[None]:
 
     def exchange(self: Any) -> None:
         change, self._change = self._change, None
-        self._node.env.exchange(replace(self._node.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
-        self._node.persist(in_sync=self._in_sync)
+        self._local.env.exchange(replace(self._local.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
+        self._local.persist(in_sync=self._in_sync)
         change.in_force(self._in_sync)
         self._busy = False
         self._next()

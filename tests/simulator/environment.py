@@ -282,7 +282,7 @@ class Ports:
     def granted(self, claim: Json) -> None:
         """This broker has granted a claim, and is about to say so."""
         ballot = (claim["epoch"], claim["claimant"]["id"])
-        self.process.check_stored(ballot, self.process.node.persisted.in_sync.key)
+        self.process.check_stored(ballot, self.process.node.local.persisted.in_sync.key)
 
     def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
         """Another broker's request has reached our host."""
@@ -310,8 +310,9 @@ class Ports:
 
     def handle(self, method: str, arguments: Json, reply: Callable[[Json], None]) -> None:
         """A management request."""
-        node = self.process.node
-        if not node.request(method, arguments, reply, node.settings.username):
+        process = self.process
+        process.node.note(method)
+        if not process.broker.hooks.request(method, arguments, reply, process.settings.username):
             raise Violation(f"broker {self.name} does not know {method}")
 
     # ---- what is kept ---------------------------------------------------------------------------------------------

@@ -208,8 +208,8 @@ class Liveness:
 
     def _missing(self) -> str:
         living = [each for each in self.simulation.brokers if each.alive]
-        states = ", ".join(f"{each.name} {each.node.state.value}" for each in living)
-        if not any(each.node.state is State.ACTIVE for each in living):
+        states = ", ".join(f"{each.name} {each.node.local.state.value}" for each in living)
+        if not any(each.node.local.state is State.ACTIVE for each in living):
             return f"nobody is active: {states}"
         for client in self._probes():
             if not client.finished:

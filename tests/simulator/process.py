@@ -108,7 +108,7 @@ class BrokerProcess(Ports):
 
     @property
     def is_primary(self) -> bool:
-        return self.alive and self.node.state.is_primary
+        return self.alive and self.node.local.state.is_primary
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
@@ -309,8 +309,8 @@ class BrokerProcess(Ports):
         except Exception as error:
             self.scheduler.log(self.name, f"BROKEN: {type(error).__name__}: {error}")
             raise Violation(f"broker {self.name} breaks: {type(error).__name__}: {error}") from error
-        if self.node.persisted is not self._checked:
-            self._checked = self.node.persisted
+        if self.node.local.persisted is not self._checked:
+            self._checked = self.node.local.persisted
             self.check_stored(self._checked.ballot, self._checked.in_sync.key)
         safe = self.engine.safe
         if safe != self.seen_safe:

@@ -29,7 +29,7 @@ class Node:
         self.asked: list[tuple[HaState | None, float, Callable[[Exchanged], None]]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.env = SimpleNamespace(now=lambda: self.time, log=self._log, exchange=self._exchange, after=self._after)
-        self.recorder = Recorder(cast(Any, self))
+        self.recorder = Recorder(cast(Any, self), self.depose)
 
     def _log(self, level: str, text: str) -> None:
         self.lines.append(f"{level}: {text}")

@@ -62,7 +62,7 @@ class Actor:
         self.lines: list[str] = []
         self.delays: list[float] = []
         self.disk_error = ""
-        self.recorder = Recorder(self)  # type: ignore[arg-type]
+        self.recorder = Recorder(self, self.depose)  # type: ignore[arg-type]
 
     def now(self) -> float:
         return 0.0

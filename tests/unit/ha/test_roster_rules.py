@@ -113,8 +113,8 @@ class World:
     def __init__(self, *expected: Member, members: tuple[Member, ...] = (A,), mode: str = "quorum") -> None:
         self.node = Node(InSync(2, "id-a", 3, members), mode)
         self.primary = Primary(self.node)
-        self.roster = Roster(cast(Any, SimpleNamespace(node=self._real())), expected)
-        self.roster._primary, self.roster._node = cast(Any, self.primary), cast(Any, self.node)
+        self.roster = Roster(cast(Any, SimpleNamespace(local=self._real(), depose=None)), expected)
+        self.roster._primary, self.roster._local = cast(Any, self.primary), cast(Any, self.node)
         self.record = Record(self.node)
         self.roster.record = cast(Any, self.record)
 

@@ -353,7 +353,7 @@ def test_who_was_dropped_hears_it_from_the_registry() -> None:
     world = World("ab", registry=True, isolation_wait=0.2)
     world.cluster()
     world.cut("a", "b")
-    world.until(lambda: "id-b" not in world["a"].node.persisted.in_sync)
+    world.until(lambda: "id-b" not in world["a"].node.local.persisted.in_sync)
     world.run(3.0)
     assert scores(world)["b"] is None
 
@@ -388,7 +388,7 @@ def test_status_says_the_score() -> None:
     world.cluster()
     replies: list[dict[str, dict[str, object]]] = []
     for name in "ab":
-        assert world[name].node.request("ha.status", {}, replies.append, "")
+        assert world[name].requests.request("ha.status", {}, replies.append, "")
     assert [reply["result"]["score"] for reply in replies] == [PRIMARY, WHOLE]
 
 
