@@ -71,7 +71,7 @@ simulate: $(BUILT)
 model: $(BUILT)
 	@$(PY) -m tests.model $(MODEL_OPTIONS)
 
-# Small mistakes in the code, one at a time, which the tests have to notice; ONLY is ha/claims.py, ha/claims.py:grant or core.
+# Small mistakes in the code, one at a time, which the tests have to notice; ONLY is ha/promotion/claims.py, ha/promotion/claims.py:grant or core.
 mutants: $(BUILT)
 	@nice $(PY) -m tests.mutants $(ONLY) --jobs $$(nproc) --json build/mutants/result.json $(MUTANTS_OPTIONS)
 

@@ -19,7 +19,7 @@ from demo.history import History
 from demo.morning_after import ReportFailed
 from demo.report import summary, table
 from demo.scenario import Fault, Narrator, Scenario, start_load
-from ha.control import ControlError
+from ha.qpid_cluster.control import ControlError
 
 LIMITS = ("--max-lost", "0", "--max-unaccounted", "0", "--max-unexpected", "0", "--no-dual-primary")
 MARK = "progress"  # a directory with this file in it is an old run of ours and may be replaced

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from demo.progress import Board, create
-from ha import cluster_file, control
-from ha.local_manager import settled
+from ha.qpid_cluster import cluster_file, control
+from ha.qpid_cluster.main import settled
 
 FILE = """\
 # Written by the demo; `qpid-cluster --config {path} status` works while it runs.
@@ -60,7 +60,7 @@ class Cluster:
         """Returns when one broker is active and the others are ready."""
         with (self.directory / "supervisor.out").open("wb") as output:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "ha.local_manager", "--config", str(self.file), "up"],
+                [sys.executable, "-m", "ha.qpid_cluster.main", "--config", str(self.file), "up"],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         wait_for("a primary and two ready backups", lambda: settled(self.status()), timeout, 0.05)

@@ -17,7 +17,7 @@ def read(directory: Path) -> Iterator[dict[str, Any]]:
 
 def expand(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One event a message.  A client's run names its first and last id and the moments of both; the others are spread
-    evenly.  A broker's run (`ha/removals.py`) has one moment and stays as it is."""
+    evenly.  A broker's run (`ha/primary/removals.py`) has one moment and stays as it is."""
     attrs = event.get("attrs") or {}
     if "last_ts_mono" not in attrs or "msg_id" not in event:
         yield dict(event)

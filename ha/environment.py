@@ -1,20 +1,19 @@
 """The ports of the HA core: everything that it asks of the world, and what the world has to tell it.
 
-The core (`node.py`, `primary.py`, `backup.py`, `promoter.py` and what they import) has no sockets, clock, threads,
-files or random numbers.  `link.py` is the real environment, on asyncio; the simulator and the tests bring their own.
+The core (`node.py` and what it imports) has no sockets, clock, threads,
+files or random numbers.  `shell/environment.py` is the real environment, on asyncio; the simulator and the tests bring
+their own.
 The engine is the core's own (`qpidd_py.core.Engine`): it has no clock and no sockets either.
 One thread calls everything; no port may call back before the call that asked for it has returned.
 
-What the environment calls on a `Node`:
+What the environment calls on a `Node` (`requests.py` for management):
 
     node.start()                                  once; a broker that is started is `joining`
-    node.admit(properties) -> Refusal text        may this connection stay?  at `connection.open`
     node.link_accepted(link, properties)          a backup has connected and both ends speak the link protocol
     node.link_frame(link, kind, position, body)   a frame other than BATCH arrived (core: Owner.link_frame)
     node.link_batches(link, position)             BATCH frames were applied to the engine up to position
     node.link_closed(link, reason)                the peer went away; never after our own `link.close()`
     node.batch(batch), node.membership(position, payload)    the engine's on_batch and on_membership
-    node.request(method, arguments, reply, user)  management, see `requests.py`
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from qpidd_py.errors import LinkError
 
 if TYPE_CHECKING:
-    from ha.membership import HaState
-    from ha.salvage import Header, Record
+    from ha.model.membership import HaState
+    from ha.salvage.selection import Header, Record
     from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]
+Reply = Callable[[Json], None]
+"""Told the end of a management request, once: {"ok": true, "result": ...} or {"ok": false, "error": text}."""
 
 
 class StateNotStored(LinkError):
@@ -103,8 +104,8 @@ class Link(Protocol):
 
 
 class SalvageFile(Protocol):
-    """Messages that are put aside before they are dropped (`salvage.py`).  Every method but `cancel` raises LinkError
-    when the disk does not take it."""
+    """Messages that are put aside before they are dropped (`salvage/selection.py`).  Every method but `cancel` raises
+    LinkError when the disk does not take it."""
 
     @property
     def name(self) -> str: ...

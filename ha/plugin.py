@@ -9,28 +9,28 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.cluster_hooks import ClusterHooks
-from ha.connector import split_address
-from ha.events import EventLog
-from ha.link import ClusterEnvironment
-from ha.living import Living
-from ha.membership import HaState
+from ha.model.membership import HaState
+from ha.model.public_url import SERVER_PROPERTY
+from ha.model.state_file import FileDirectory, StateFile, StateFileError
+from ha.model.twins import with_new_identity
 from ha.node import Node
-from ha.public_url import SERVER_PROPERTY
-from ha.queue_dump import dump, dump_on_request
-from ha.registry_file import FileRegistry
-from ha.registry_pacemaker import PacemakerRegistry
-from ha.registry_worker import RegistryWorker, Store
-from ha.replica import REPLICA
-from ha.replica_link import QueueReplication
-from ha.replica_source import Standing
-from ha.salvage_door import Peers, SalvageDoor
-from ha.salvage_files import SalvageFiles
+from ha.registry.file import FileRegistry
+from ha.registry.living import Living
+from ha.registry.pacemaker import PacemakerRegistry
+from ha.registry.worker import RegistryWorker, Store
+from ha.salvage.door import Peers, SalvageDoor
+from ha.salvage.files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings
-from ha.shutdown import is_last, may_stop
-from ha.standalone import Standalone
-from ha.state_file import FileDirectory, StateFile, StateFileError
-from ha.twins import with_new_identity
+from ha.shell.cluster_hooks import ClusterHooks
+from ha.shell.connector import split_address
+from ha.shell.environment import ClusterEnvironment
+from ha.shell.events import EventLog
+from ha.shell.queue_dump import dump, dump_on_request
+from ha.shell.shutdown import is_last, may_stop
+from ha.shell.standalone import Standalone
+from ha.single_queue.follower import REPLICA
+from ha.single_queue.link import QueueReplication
+from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
@@ -162,14 +162,16 @@ class HaPlugin:
             env.registry = RegistryWorker(host.loop, store)
         directory = host.data_dir / "events" if host.data_dir is not None else None
         limit = options.ha_events_limit
-        env.events = EventLog(directory, host.name, lambda: node.epoch, options.ha_cluster_name, limit)
+        env.events = EventLog(directory, host.name, lambda: node.local.epoch, options.ha_cluster_name, limit)
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
-        self._salvage_door = self._open_salvage(host, options, node, env, login)
-        node.requests.add("ha.dump", lambda arguments, user: dump_on_request(node, durable_queues(host.broker)))
         self._node, self._env = node, env
         self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: standing(node))
         self._hooks = ClusterHooks(node, self._replication)
+        self._salvage_door = self._open_salvage(host, options, node, env, login)
+        requests = self._hooks.requests
+        requests.add("ha.dump", lambda arguments, user: dump_on_request(node, durable_queues(host.broker)))
+        requests.add_later("ha.salvage", self._salvage_door.request)
         return self._hooks
 
     @staticmethod
@@ -178,10 +180,8 @@ class HaPlugin:
     ) -> SalvageDoor:
         directory = host.data_dir / "salvage" if host.data_dir is not None else None
         env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
-        peers = Peers(lambda: node.role.primary_address, node.others, env.request)
-        door = SalvageDoor(host.loop, env.salvage_files, host.name, peers, login)
-        node.requests.add_later("ha.salvage", door.request)
-        return door
+        peers = Peers(lambda: node.role.primary_address, node.local.others, env.request)
+        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, login)
 
     def _attach_standalone(self, host: PluginHost, options: HaSettings, login: Login) -> StandaloneHooks:
         id = uuid.uuid4().hex
@@ -197,7 +197,7 @@ class HaPlugin:
         node, env, host = self._node, self._env, self._host
         if node is None or env is None or host is None:
             return
-        node.set_address(own_address(node.settings.brokers, host.addresses))
+        node.local.set_address(own_address(node.local.settings.brokers, host.addresses))
         version = str(host.broker.server_properties["version"])
         env.event("start", attrs={"version": version, **started(node), **configured(host.settings)})
         node.candidacy.news = lambda: host.tell(notice(node))
@@ -219,7 +219,7 @@ class HaPlugin:
             return
         if self._salvage_door is not None:
             self._salvage_door.stop()
-        if self._node.state.is_primary and self._host is not None:
+        if self._node.local.state.is_primary and self._host is not None:
             dump(self._env, durable_queues(self._host.broker), "stop")
         self._node.stop()
         if self._hooks is not None:
@@ -236,7 +236,11 @@ def durable_queues(broker: Broker) -> list[Queue]:
 
 def started(node: Node) -> dict[str, object]:
     """Who we are; for the event `start`."""
-    return {"broker_id": node.id, "address": node.settings.address, "brokers": len(node.settings.brokers)}
+    return {
+        "broker_id": node.local.id,
+        "address": node.local.settings.address,
+        "brokers": len(node.local.settings.brokers),
+    }
 
 
 def configured(settings: Settings) -> dict[str, object]:
@@ -257,14 +261,14 @@ def configured(settings: Settings) -> dict[str, object]:
 def notice(node: Node) -> dict[str, str]:
     """What a supervisor should know; see `PluginHost.tell`."""
     score = node.candidacy.score
-    if node.state.is_primary:
-        text = f"{node.state.value}: primary of epoch {node.epoch}"
+    if node.local.state.is_primary:
+        text = f"{node.local.state.value}: primary of epoch {node.local.epoch}"
     else:
         may = "must not be promoted now" if score is None else f"promotion score {score}"
-        text = f"{node.state.value}: backup, {may}"
+        text = f"{node.local.state.value}: backup, {may}"
     return {
         "STATUS": text,
-        "X_QPID_STATE": node.state.value,
+        "X_QPID_STATE": node.local.state.value,
         "X_QPID_SCORE": "" if score is None else str(score),
         "X_QPID_LAST": "1" if is_last(node) else "",
     }
@@ -272,9 +276,9 @@ def notice(node: Node) -> dict[str, str]:
 
 def standing(node: Node) -> Standing:
     """What the followers of a cluster's queues are told: only the primary serves them."""
-    refusal = "" if node.state.is_primary else node.refusal_text()
-    lineage = {epoch: origin.leader for epoch, origin in node.lineage.items()}
-    return Standing(str(node.member), lineage, refusal)
+    refusal = "" if node.local.state.is_primary else node.role.refusal_text()
+    lineage = {epoch: origin.leader for epoch, origin in node.local.lineage.items()}
+    return Standing(str(node.local.member), lineage, refusal)
 
 
 def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSettings:

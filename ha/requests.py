@@ -8,22 +8,19 @@ promote, relocate or claim could also lose messages.  Everybody may look.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ha.backup import Backup
-from ha.brokers import Brokers
-from ha.claims import ClaimRequest
-from ha.environment import Json
-from ha.membership import InSync, Member
-from ha.primary import Primary
-from ha.promoter import Wish
-from ha.protocol import need
+from ha.backup.backup import Backup
+from ha.environment import Json, Reply
+from ha.model.membership import InSync, Member
+from ha.model.protocol import need
+from ha.node import Node
+from ha.primary.brokers import Brokers
+from ha.primary.primary import Primary
+from ha.promotion.claims import ClaimRequest
+from ha.promotion.promoter import Wish
 from qpidd_py.errors import LinkError
 
-if TYPE_CHECKING:
-    from ha.node import Node
-
-Reply = Callable[[Json], None]
 Handler = Callable[[Json, str], Json]
 """(arguments, user) -> result"""
 LaterHandler = Callable[[Json, str, Reply], None]
@@ -89,8 +86,9 @@ class NodeRequests(RequestTable):
     """What a member of a cluster answers."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__(node.settings.username)
+        super().__init__(node.local.settings.username)
         self._node = node
+        self._local = node.local
         self.add("ha.status", self._status)
         self.add("ha.query", self._query)
         self.add("ha.ask", self._ask)
@@ -98,7 +96,7 @@ class NodeRequests(RequestTable):
         self.add_later("ha.promote", self._promote)
         self.add_later("ha.relocate", self._relocate)
         self.add_later("ha.demote", self._demote)
-        self.add_later("ha.member", Brokers(node).request)
+        self.add_later("ha.member", Brokers(node.local, lambda: node.role).request)
 
     def _promote(self, arguments: Json, user: str, reply: Reply) -> None:
         """`ha.promote`: force, behind, takeover, and in_sync, the set that the manager has on record; see `Wish`."""
@@ -112,22 +110,22 @@ class NodeRequests(RequestTable):
 
     def _demote(self, arguments: Json, user: str, reply: Reply) -> None:
         """`ha.demote`: step down in place; a backup says yes and changes nothing."""
-        node = self._node
+        node, local = self._node, self._local
         # Not from within this call: it came over a session, and sessions are about to be closed.
-        node.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
-        node.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
+        local.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
+        local.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
 
     def _ask(self, arguments: Json, user: str) -> Json:
         """`ha.ask`: our view.  A broker that asks says its ballot, too; a primary below it is deposed."""
-        node = self._node
+        node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
-            if asker.id == node.id and asker.instance != node.instance:
-                node.sightings.seen(asker, node.member, "it asks us")
+            if asker.id == local.id and asker.instance != local.instance:
+                local.sightings.seen(asker, local.member, "it asks us")
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)
-            if isinstance(node.role, Primary) and ballot > node.persisted.ballot:
+            if isinstance(node.role, Primary) and ballot > local.persisted.ballot:
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
-            if isinstance(node.role, Backup) and asker.id != node.id:
+            if isinstance(node.role, Backup) and asker.id != local.id:
                 node.role.asked_by(asker.id)
         return node.view().to_json()
 
@@ -135,38 +133,38 @@ class NodeRequests(RequestTable):
         return self._node.claimed(ClaimRequest.from_json(arguments))
 
     def _status(self, arguments: Json, user: str) -> Json:
-        node = self._node
+        node, local = self._node, self._local
         stall = node.stall()
         return {
-            "state": node.state.value,
-            "name": node.settings.name,
-            "id": node.id,
-            "epoch": node.epoch,
+            "state": local.state.value,
+            "name": local.settings.name,
+            "id": local.id,
+            "epoch": local.epoch,
             "score": node.candidacy.score,
             "stalled": stall["why"] if stall else "",
             "advice": node.advice(),
-            "twins": node.sightings.shown(),
+            "twins": local.sightings.shown(),
         }
 
     def _query(self, arguments: Json, user: str) -> Json:
-        node = self._node
+        node, local = self._node, self._local
         return {
-            "status": node.state.value,
-            "name": node.settings.name,
-            "broker_id": node.id,
-            "brokers_url": ",".join(node.brokers),
-            "public_url": node.settings.public_url,
-            "replicate": node.settings.replicate,
-            "safety": node.settings.safety,
-            "epoch": node.epoch,
+            "status": local.state.value,
+            "name": local.settings.name,
+            "broker_id": local.id,
+            "brokers_url": ",".join(local.brokers),
+            "public_url": local.settings.public_url,
+            "replicate": local.settings.replicate,
+            "safety": local.settings.safety,
+            "epoch": local.epoch,
             "position": node.role.position,
-            "safe": node.engine.safe,
-            "whole": node.whole,
-            "in_sync": node.persisted.in_sync.to_json(),
+            "safe": local.engine.safe,
+            "whole": local.whole,
+            "in_sync": local.persisted.in_sync.to_json(),
             "members": node.role.members(),
             "primary": node.role.primary_address,
             "stalled": node.stall(),
             "isolated": bool(node.role.isolation),
             "advice": node.advice(),
-            "twins": node.sightings.shown(),
+            "twins": local.sightings.shown(),
         }

@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
-from ha.clock_readings import ClockReadings
 from ha.environment import Environment, Json, Link
-from ha.score import Outlook
+from ha.model.clock_readings import ClockReadings
+from ha.model.local_member import LocalMember
+from ha.model.public_url import public_address
+from ha.model.view import Survey, View
+from ha.promotion.score import Outlook
 from ha.settings import NodeSettings
-from ha.view import Survey
 from qpidd_py.core import Batch, Engine
-
-if TYPE_CHECKING:
-    from ha.node import Node
+from qpidd_py.errors import LinkError
 
 
 class Role(ABC):
     """A role lives from one change of role to the next; after `stop` it does nothing more."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, local: LocalMember) -> None:
+        self.local = local
         self.stopped = False
         self.trouble = ""
         """What an administrator has to put right before this role can do its work."""
 
     @property
     def env(self) -> Environment:
-        return self.node.env
+        return self.local.env
 
     @property
     def engine(self) -> Engine:
-        return self.node.engine
+        return self.local.engine
 
     @property
     def settings(self) -> NodeSettings:
-        return self.node.settings
+        return self.local.settings
 
     @abstractmethod
     def start(self) -> None: ...
@@ -110,6 +109,29 @@ class Role(ABC):
 
     def members(self) -> list[Json]:
         return []
+
+    def view(self) -> View:
+        """What we say of ourselves when we are asked."""
+        return self.local.view(self)
+
+    def refusal_text(self, client: bool = False) -> str:
+        """The reply text of a backup; names the primary when it is known, to a client as clients reach it."""
+        address, settings = self.primary_address, self.settings
+        if client:
+            address = public_address(address, settings.brokers, settings.public_url)
+        where = f"the primary is {address}" if address else "the primary is not known"
+        return f"CONNECTION_FORCED - {self.local.member} is a backup ({self.local.state.value}); {where}"
+
+    def isolation_text(self) -> str:
+        """The reply text for clients of an isolated primary; empty when this is none."""
+        reason = self.isolation
+        return f"CONNECTION_FORCED - isolated: {self.local.member} is cut off ({reason})" if reason else ""
+
+    def break_link(self, link: Link, error: LinkError) -> None:
+        """The peer's fault costs the link."""
+        self.env.log("warning", f"replication link closed: {error}")
+        link.close()
+        self.closed(link, str(error))
 
     @property
     def isolation(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ha.safety import too_few
+from ha.model.safety import too_few
 from qpidd_py.config import Address, addresses, boolean, duration, one_of, option, path, size, text
 from qpidd_py.errors import ConfigError
 

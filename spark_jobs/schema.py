@@ -1,7 +1,7 @@
 """The event: one row for each fact that a broker, a client or the cluster's software wrote down (pure).
 
-This is the contract between the writers (`ha.events`, `client_lib.events`), the parsers of `spark_jobs.parse` and the
-jobs; a test writes with the real writers and reads with the real parsers.  All columns but `source`, `kind` and
+This is the contract between the writers (`ha.shell.events`, `client_lib.events`), the parsers of `spark_jobs.parse` and
+the jobs; a test writes with the real writers and reads with the real parsers.  All columns but `source`, `kind` and
 the provenance may be empty.  Times are microseconds.  A column that a writer gives is never overwritten: what we
 conclude has columns and tables of its own.
 

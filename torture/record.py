@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from ha.events import boot_id
+from ha.shell.events import boot_id
 
 LARGE: Final = 2000
 """One body in 300 repeats its id so often, the others up to 40 times."""

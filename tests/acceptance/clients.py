@@ -58,7 +58,7 @@ def tool(module: str, *arguments: str) -> tuple[int, str]:
 
 
 def qpid_ha(*arguments: str) -> tuple[int, str]:
-    return tool("ha.cli", *arguments)
+    return tool("ha.qpid_ha.main", *arguments)
 
 
 def qpid_config(*arguments: str) -> tuple[int, str]:

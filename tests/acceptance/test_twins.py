@@ -38,7 +38,7 @@ def set_version(member: Member) -> int:
 
 
 def status_of(member: Member, *words: str) -> str:
-    command = [sys.executable, "-m", "ha.cli", "status", "-b", member.address, *words]
+    command = [sys.executable, "-m", "ha.qpid_ha.main", "status", "-b", member.address, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
 
 

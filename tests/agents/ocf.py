@@ -43,7 +43,7 @@ class Agent:
         bin_dir = directory / "bin"
         bin_dir.mkdir()
         write_program(bin_dir / "qpidd", f'exec {sys.executable} -m qpidd_py "$@"')
-        write_program(bin_dir / "qpid-ha", f'exec {sys.executable} -m ha.cli "$@"')
+        write_program(bin_dir / "qpid-ha", f'exec {sys.executable} -m ha.qpid_ha.main "$@"')
         write_program(bin_dir / "attrd_updater", f'echo "$*" >>{self.calls_file}')
         self.parameters: dict[str, str | None] = {
             "binary": str(bin_dir / "qpidd"),

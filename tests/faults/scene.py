@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from benchmarks.rabbitmq import RabbitCluster
 from demo.cluster import Cluster
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.fault_proxy import FaultProxy
 from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for

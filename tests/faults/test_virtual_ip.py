@@ -36,7 +36,7 @@ class Broker(BrokerProcess):
 
     def ask(self, *words: str) -> str:
         """qpid-ha, on this host; what it prints."""
-        program = [sys.executable, "-m", "ha.cli", *words, "-b", f"127.0.0.1:{PORT}"]
+        program = [sys.executable, "-m", "ha.qpid_ha.main", *words, "-b", f"127.0.0.1:{PORT}"]
         done = subprocess.run(self.host.command(*program), capture_output=True, text=True, timeout=30)
         return done.stdout + done.stderr
 

@@ -24,7 +24,7 @@ from client_lib import (
     aio,
 )
 from demo.cluster import Cluster
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.fault_proxy import FaultProxy
 from tests.support.process import BrokerProcess
 from tests.support.rabbit import rabbit_cluster

@@ -9,7 +9,7 @@ import pytest
 
 from client_lib import Message, aio
 from demo.cluster import Cluster
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.process import BrokerProcess
 from tests.unit.client_lib.aio_lab import until
 

@@ -7,7 +7,7 @@ import pytest
 
 from client_lib import Connection, Empty, Message, Returned
 from demo.cluster import Cluster
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 

@@ -10,7 +10,7 @@ import pytest
 from demo.cluster import Clients, Cluster, wait_for
 from demo.events import read
 from demo.history import History
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 
 
 class Lab:

@@ -10,7 +10,7 @@ import pytest
 
 from client_lib import Failover, FailoverConnection, TransactionAborted
 from demo.cluster import Cluster
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.pika_programs import PROGRAMS
 from tests.support.process import BrokerProcess
 from tests.support.rabbit import rabbit_cluster

@@ -12,14 +12,14 @@ import psutil
 import pytest
 
 from demo.cluster import Cluster, wait_for
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(cluster, *words):
     return subprocess.run(
-        [sys.executable, "-m", "ha.local_manager", "--config", str(cluster.file), *words],
+        [sys.executable, "-m", "ha.qpid_cluster.main", "--config", str(cluster.file), *words],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 

@@ -65,7 +65,7 @@ class Broker:
 
 def qpid_ha(*arguments: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QPID_")}
-    command = [sys.executable, "-m", "ha.cli", *arguments]
+    command = [sys.executable, "-m", "ha.qpid_ha.main", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
     assert result.stderr == ""
     return result.returncode, result.stdout

@@ -14,7 +14,7 @@ from client_lib.events import ALWAYS, FIELDS, KINDS
 from demo.cluster import Cluster
 from demo.events import read
 from demo.history import History
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.process import BrokerProcess
 from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for

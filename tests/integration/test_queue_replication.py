@@ -6,7 +6,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from ha import cli
+from ha.qpid_ha import main as cli
 from qpidd_py.cli import qpid_config as qpid_config_tool
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target
 from tests.support.process import BrokerProcess, HeldPort

@@ -55,7 +55,7 @@ class Pair:
         return [message["body"] for message in self.ask(name, "queue.peek", queue=queue, limit=1000)]
 
     def qpid_ha(self, name: str, *arguments: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "ha.cli", "salvage", *arguments, "-b", self[name].address]
+        command = [sys.executable, "-m", "ha.qpid_ha.main", "salvage", *arguments, "-b", self[name].address]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert result.stderr == ""
         return result.returncode, result.stdout

@@ -12,7 +12,7 @@ import pika
 import pytest
 
 from demo.cluster import Cluster
-from ha.local_manager import settled
+from ha.qpid_cluster.main import settled
 from tests.support.wait import wait_for
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "celery"

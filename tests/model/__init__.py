@@ -1,8 +1,8 @@
 """A checked model: every schedule within bounds, of the shipped rules of promotion, confirming and membership.
 
 **State** (`state.py`): for each broker what is on its disk, what it remembers, its role, how far it is whole, the
-messages that it holds, its link; for a primary its backups as `ha.peer.Peer` has them, the log that they have not
-applied, and the change that is being recorded; a promotion under way; every claim that was ever sent; the registry;
+messages that it holds, its link; for a primary its backups as `ha.primary.peer.Peer` has them, the log that they have
+not applied, and the change that is being recorded; a promotion under way; every claim that was ever sent; the registry;
 and the judge's own history.
 
 **Steps** (`steps.py`, `leading.py`, `joining.py`, `promoting.py`): one broker does one thing, with whatever has

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ha.position import epoch_of
+from ha.model.position import epoch_of
 from qpidd_py.errors import InvariantError
 from tests.model.host import Died, Host
 from tests.model.state import EMPTY, Broker, Left, Link, Saved, Seen, World, saved_code

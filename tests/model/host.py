@@ -11,20 +11,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ha.backup import Backup
-from ha.catchup import Plan
-from ha.claims import Claim, ClaimRequest
+from ha.backup.backup import Backup
+from ha.backup.joining import Step
 from ha.environment import Answer, Exchanged, Json
-from ha.joining import Step
-from ha.membership import HaState, InSync
+from ha.model.membership import HaState, InSync
+from ha.model.operations import Membership
+from ha.model.position import make, sequence_of
 from ha.node import Node
-from ha.operations import Membership
-from ha.peer import Peer, Phase, Pulse
-from ha.position import make, sequence_of
-from ha.primary import Primary
-from ha.promoter import Promoter, Wish
-from ha.registry import Change, Recorder
-from ha.roster import Roster
+from ha.primary.catchup import Plan
+from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.primary import Primary
+from ha.primary.roster import Roster
+from ha.promotion.claims import Claim, ClaimRequest
+from ha.promotion.promoter import Promoter, Wish
+from ha.registry.recorder import Change, Recorder
 from ha.settings import NodeSettings
 from tests.model.state import (
     EMPTY,
@@ -224,9 +224,9 @@ class Host:
         self.node: Node = node
         self.engine.node = node
         node.candidacy = Nothing()
-        node.candidacy.recent = lambda: None
+        node.candidacy.recent = node.local.changed = lambda: None
         self.backup = node.role
-        self.primary = Primary(node, Claim(0, InSync(), ()))
+        self.primary = Primary(node.local, Claim(0, InSync(), ()), node.depose)
         self.links: dict[str, ModelLink] = {}
 
     # ---- load -----------------------------------------------------------------------------------------------------
@@ -235,10 +235,10 @@ class Host:
         node, env, engine = self.node, self.env, self.engine
         env.disk = ha_state(self.id, broker.disk)
         env.claims, env.exchanged, env.writes, env.promoted, env.die_after = [], [], 0, False, die_after
-        node.persisted = ha_state(self.id, broker.saved)
-        node.state, node.whole = STATES[broker.state], broker.whole
-        node.lineage, node.led, node.promoter = {}, set(), None
-        node._heard = InSync()
+        node.local.persisted = ha_state(self.id, broker.saved)
+        node.local.state, node.local.whole = STATES[broker.state], broker.whole
+        node.local.lineage, node.local.led, node.promoter = {}, set(), None
+        node.local._heard = InSync()
         engine.position = engine.sealed = broker.position
         engine.log, engine.safe = [], 0
         if broker.lead is None:
@@ -284,7 +284,7 @@ class Host:
             if phase not in (Phase.HELLO, Phase.HELD):
                 role._live.append(link)
             if phase in (Phase.COPYING, Phase.CLOSING):
-                peer.plan = Plan(self.node.configuration, {}, found.received, SLICE)
+                peer.plan = Plan(self.node.local.configuration, {}, found.received, SLICE)
         return peer
 
     def _load_recorder(self, roster: Roster, lead: Lead, peers: dict[str, Peer]) -> None:
@@ -298,7 +298,7 @@ class Host:
                 in_sync(code),
             )
             if kind == "drop":
-                gone = in_sync(saved_code(self.node.persisted)[2]).ids - in_sync(code).ids
+                gone = in_sync(saved_code(self.node.local.persisted)[2]).ids - in_sync(code).ids
                 roster._going = set(gone)
         for kind, whom in lead.queue:
             recorder._queue.append(_change(roster, kind, whom, peers))
@@ -310,9 +310,9 @@ class Host:
     def save(self, broker: Broker) -> Broker:
         """`broker` is the state before."""
         node = self.node
-        saved = saved_code(node.persisted)
+        saved = saved_code(node.local.persisted)
         values: dict[str, Any] = {"disk": saved_code(self.env.disk), "saved": saved}
-        values |= {"state": node.state.value, "whole": node.whole}
+        values |= {"state": node.local.state.value, "whole": node.local.whole}
         if isinstance(node.role, Primary):
             values |= {"position": self.engine.position, "lead": self._save_lead(broker, node.role), "link": None}
         else:
@@ -336,7 +336,7 @@ class Host:
         if recorder._change is not None:
             change = (*_kind(recorder._change, numbers), set_code(recorder._in_sync))
         return Lead(
-            active=self.node.state.value == "active",
+            active=self.node.local.state.value == "active",
             peers=found,
             expected="".join(sorted(roster.expected)),
             begun=roster._begun,
@@ -366,7 +366,7 @@ class Host:
         return link
 
     def promoter(self, readings: dict[str, Answer]) -> ModelPromoter:
-        promoter = ModelPromoter(self.node, Wish())
+        promoter = ModelPromoter(self.node.local, self.node, Wish())
         promoter.readings = readings
         self.node.promoter = promoter
         return promoter

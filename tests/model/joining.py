@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ha.joining import Joining
-from ha.operations import Membership
-from ha.position import epoch_of
-from ha.protocol import VERSION, Kind, encode_control
+from ha.backup.joining import Joining
+from ha.model.operations import Membership
+from ha.model.position import epoch_of
+from ha.model.protocol import VERSION, Kind, encode_control
 from tests.model.calls import Cluster, Step, put
 from tests.model.host import Host, ModelLink
 from tests.model.state import Broker, Link, World, in_sync
@@ -43,7 +43,7 @@ def _hello(cluster: Cluster, world: World, i: int, j: int) -> World:
     found = cluster.memory.get(key)
     if found is None:
         node, ours, theirs = cluster.hosts[i].load(backup), ModelLink(), ModelLink()
-        Joining(node, ours, node.role, node.role.position, {}).start()  # type: ignore[arg-type]
+        Joining(node.local, ours, node.role, node.role.position, {}).start()  # type: ignore[arg-type]
 
         def greeted(host: Host) -> None:
             host.node.link_accepted(theirs, {})  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def _hello(cluster: Cluster, world: World, i: int, j: int) -> World:
 
 def _cut(cluster: Cluster, world: World, i: int, j: int, link: Link) -> Iterator[Step]:
     """Welcome, the list of what it holds, the cut."""
-    name, leader = cluster.names[i], cluster.hosts[j].node.member.to_json()
+    name, leader = cluster.names[i], cluster.hosts[j].node.local.member.to_json()
     welcome = encode_control("welcome", **leader, epoch=link.epoch, version=VERSION, lineage=[])
 
     def listed(host: Host) -> tuple[int, int, bytes]:
@@ -74,7 +74,7 @@ def _cut(cluster: Cluster, world: World, i: int, j: int, link: Link) -> Iterator
     def join(host: Host) -> None:
         role: Any = host.node.role
         end: Any = ModelLink()
-        role._joining = Joining(host.node, end, role, role.position, {})
+        role._joining = Joining(host.node.local, end, role, role.position, {})
         role._joining.start()
         host.node.link_frame(end, Kind.CONTROL, 0, welcome)
         if role._joining is not None:

@@ -9,7 +9,7 @@ one      a ballot stands once, and its primary has voted for it
 
 from __future__ import annotations
 
-from ha.position import epoch_of
+from ha.model.position import epoch_of
 from tests.model.state import Broker, Saved, Seen, World
 
 

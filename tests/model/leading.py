@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ha.brokers import Brokers
 from ha.environment import Exchanged, Outcome
-from ha.protocol import Kind, encode_control
-from ha.view import Survey, View
+from ha.model.protocol import Kind, encode_control
+from ha.model.view import Survey, View
+from ha.primary.brokers import Brokers
 from qpidd_py.errors import LinkError
 from tests.model.calls import Cluster, Label, Step, put, spend
 from tests.model.host import Host
@@ -71,13 +71,14 @@ def _lose(host: Host, peer: PeerState) -> None:
     node, role = host.node, host.node.role
     if peer.linked:
         role.closed(host.links[peer.id], "silent")  # type: ignore[arg-type]
-    if node.safety.may_shrink(node.persisted.in_sync, [peer.id]):
+    if node.local.safety.may_shrink(node.local.persisted.in_sync, [peer.id]):
         roster: Any = role.roster  # type: ignore[attr-defined]
         roster.remove([found for found in roster.counting if found.id == peer.id and not found.removal])
 
 
 def _learn(host: Host, view: View) -> None:
-    host.node.learn(Survey((view,), {view.address: Outcome.ANSWERED}, {view.address: view.id}))
+    role: Any = host.node.role
+    role.learn(Survey((view,), {view.address: Outcome.ANSWERED}, {view.address: view.id}))
 
 
 def view_of(cluster: Cluster, j: int, broker: Broker) -> View:
@@ -100,7 +101,7 @@ def _change_members(cluster: Cluster, world: World, i: int) -> Iterator[Step]:
 
             def change(host: Host, action: str = action, other: str = other) -> None:
                 try:
-                    Brokers(host.node)._change(action, other, lambda answer: None)
+                    Brokers(host.node.local, lambda: host.node.role)._change(action, other, lambda answer: None)
                 except LinkError:
                     pass
 

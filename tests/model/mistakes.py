@@ -7,16 +7,17 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ha import node, promotion
-from ha.claims import Claim, ClaimRequest, grant
-from ha.membership import InSync
+from ha import node
+from ha.model.membership import InSync
+from ha.model.safety import Safety
+from ha.model.view import View
 from ha.node import Node
-from ha.peer import Peer, Phase
-from ha.promoter import Promoter
-from ha.registry import Recorder
-from ha.roster import Roster
-from ha.safety import Safety
-from ha.view import View
+from ha.primary.peer import Peer, Phase
+from ha.primary.roster import Roster
+from ha.promotion import promotion
+from ha.promotion.claims import Claim, ClaimRequest, grant
+from ha.promotion.promoter import Promoter
+from ha.registry.recorder import Recorder
 from tests.model import leading, promoting
 from tests.model.bounds import Bounds
 from tests.model.state import Exchange, Left, World
@@ -54,13 +55,13 @@ def promoted_without_own_vote() -> AbstractContextManager[None]:
     """Promoted although its vote went to another meanwhile: neither of the two checks is made."""
 
     def claimed(self: Any, claim: Claim, *answers: Any) -> None:
-        vote = self._node.persisted
+        vote = self._local.persisted
         if vote.ballot > (claim.epoch, vote.id):
-            self._node.persisted = replace(vote, epoch=claim.epoch, leader=vote.id)
+            self._local.persisted = replace(vote, epoch=claim.epoch, leader=vote.id)
         old(self, claim, *answers)
         if vote.ballot > (claim.epoch, vote.id):
-            self._node.persisted = replace(self._node.persisted, epoch=vote.epoch, leader=vote.leader)
-            self._node.env.disk = self._node.persisted
+            self._local.persisted = replace(self._local.persisted, epoch=vote.epoch, leader=vote.leader)
+            self._local.env.disk = self._local.persisted
 
     old = Promoter._claimed
     return patched(Promoter, _claimed=claimed)
@@ -115,8 +116,8 @@ def confirm_before_record() -> AbstractContextManager[None]:
 
     def exchange(self: Any) -> None:
         change, self._change = self._change, None
-        self._node.env.exchange(replace(self._node.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
-        self._node.persist(in_sync=self._in_sync)
+        self._local.env.exchange(replace(self._local.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
+        self._local.persist(in_sync=self._in_sync)
         change.in_force(self._in_sync)
         self._busy = False
         self._next()

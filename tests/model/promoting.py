@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ha.claims import Claim
 from ha.environment import Answer, Exchanged, Outcome
-from ha.promotion import Record
-from ha.view import Survey
+from ha.model.view import Survey
+from ha.promotion.claims import Claim
+from ha.promotion.promotion import Record
 from tests.model.calls import Cluster, Label, Step, put, spend
 from tests.model.host import Host
 from tests.model.leading import registry_steps, shown, view_of
@@ -96,7 +96,7 @@ def _ask(
     promoter = host.promoter(readings)
     if record is not None:
         promoter._record = Record.read(Exchanged(states_of(record)))
-    promoter._ask(node.latest(), {})
+    promoter._ask(node.local.latest(), {})
     claim, request = promoter.claim, host.request()
     if claim is None or request is None:
         return None
@@ -107,7 +107,7 @@ def _ask(
     exchange = next((Exchange(saved_code(state), "asked") for state, _ in host.env.exchanged if state), None)
     attempt = Attempt(None, _claim_code(claim), asked, "", exchange)
     targets = "".join(sorted(address for address, _ in host.env.claims))
-    return saved_code(node.persisted), saved_code(host.env.disk), attempt, (*request_code(request), targets)
+    return saved_code(node.local.persisted), saved_code(host.env.disk), attempt, (*request_code(request), targets)
 
 
 def _claiming(cluster: Cluster, world: World, i: int, broker: Broker, attempt: Attempt) -> Iterator[Step]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from ha.claims import ClaimRequest
-from ha.membership import HaState, InSync, Member
-from ha.status import State
+from ha.model.membership import HaState, InSync, Member
+from ha.model.status import State
+from ha.promotion.claims import ClaimRequest
 
 Set = tuple[int, str, int, str, str]
 """Epoch, leader, version, members, addresses of the brokers (empty: those of the configuration)."""
@@ -37,7 +37,7 @@ class Link(NamedTuple):
 
 
 class PeerState(NamedTuple):
-    """A backup as a primary sees it (`ha.peer.Peer`), and what is on the wire from it."""
+    """A backup as a primary sees it (`ha.primary.peer.Peer`), and what is on the wire from it."""
 
     id: str
     counts: bool

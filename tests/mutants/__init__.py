@@ -12,7 +12,7 @@
     core.yaml       the edits of the Cython core
 
     make mutants                                  the modules that are reviewed (scope.py)
-    make mutants ONLY=ha/claims.py                one module; ha/claims.py:grant one function; ha/claims.py:80 one line
+    make mutants ONLY=ha/promotion/claims.py      one module; with :grant one function of it, with :80 one line
     make mutants ONLY=core                        the Cython core (ten seconds and more for each edit)
     make mutants MUTANTS_OPTIONS=--again          everything anew
 

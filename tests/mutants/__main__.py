@@ -1,7 +1,7 @@
 """Makes small mistakes in the code, one at a time, and says which of them no test notices.
 
 python -m tests.mutants                                   the modules that are reviewed (scope.py)
-python -m tests.mutants ha/claims.py:grant --seeds 0      one function, unit tests only
+python -m tests.mutants ha/promotion/claims.py:grant --seeds 0      one function, unit tests only
 python -m tests.mutants core                              the edits of the Cython core
 """
 

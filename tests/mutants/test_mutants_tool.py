@@ -76,13 +76,13 @@ def test_equal_changes_of_a_function_have_names_of_their_own() -> None:
     ("text", "names"), [("majority", {"Safety.majority"}), ("", {"Safety.majority", "Safety.votes"})]
 )
 def test_selection_by_function(text: str, names: set[str]) -> None:
-    target = Target.of(f"ha/safety.py:Safety.{text}" if text else "ha/safety.py")
+    target = Target.of(f"ha/model/safety.py:Safety.{text}" if text else "ha/model/safety.py")
     assert names <= {mutant.function for mutant in chosen([target])}
 
 
 def test_selection_by_line() -> None:
-    line = chosen([Target.of("ha/safety.py:Safety.majority")])[0].line
-    assert {mutant.line for mutant in chosen([Target.of(f"ha/safety.py:{line}")])} == {line}
+    line = chosen([Target.of("ha/model/safety.py:Safety.majority")])[0].line
+    assert {mutant.line for mutant in chosen([Target.of(f"ha/model/safety.py:{line}")])} == {line}
 
 
 def run(tmp_path: Path, *arguments: str, known: str = "{}") -> tuple[int, dict[str, Any], str]:
@@ -95,31 +95,32 @@ def run(tmp_path: Path, *arguments: str, known: str = "{}") -> tuple[int, dict[s
     return done.returncode, json.loads(result.read_text()), done.stdout
 
 
-NOTICED = "ha/safety.py:Safety.patience: accounted > (1 + len(outcomes)) // 2 -> accounted >= (1 + len(outcomes)) // 2"
-UNSEEN = "ha/position.py:sequence_of: position & SEQUENCE_MASK -> position | SEQUENCE_MASK"
+PATIENCE = "ha/model/safety.py:Safety.patience"
+NOTICED = f"{PATIENCE}: accounted > (1 + len(outcomes)) // 2 -> accounted >= (1 + len(outcomes)) // 2"
+UNSEEN = "ha/model/position.py:sequence_of: position & SEQUENCE_MASK -> position | SEQUENCE_MASK"
 
 
 def test_one_is_noticed_and_one_that_no_test_executes_survives(tmp_path: Path) -> None:
-    code, result, printed = run(tmp_path, "ha/safety.py:Safety.patience", "--match", "accounted >")
+    code, result, printed = run(tmp_path, "ha/model/safety.py:Safety.patience", "--match", "accounted >")
     assert (code, [*result["killed"]]) == (0, [NOTICED]), printed
     assert "test_a_primary_that_may_be_the_one_cut_off_waits" in result["killed"][NOTICED]
-    code, result, printed = run(tmp_path, "ha/position.py:sequence_of")
+    code, result, printed = run(tmp_path, "ha/model/position.py:sequence_of")
     assert (code, result["survived"]) == (1, {UNSEEN: ""}), printed
-    assert f"OPEN     ha/position.py:{line_of(UNSEEN)} {UNSEEN}" in printed
+    assert f"OPEN     ha/model/position.py:{line_of(UNSEEN)} {UNSEEN}" in printed
 
 
 def line_of(name: str) -> int:
-    return next(mutant.line for mutant in chosen([Target.of("ha/position.py")]) if mutant.name == name)
+    return next(mutant.line for mutant in chosen([Target.of("ha/model/position.py")]) if mutant.name == name)
 
 
 def test_a_reason_excuses_a_survivor_and_is_stale_when_it_is_noticed(tmp_path: Path) -> None:
     path, function, what = UNSEEN.split(":", 1)[0], *UNSEEN.split(":", 1)[1].split(": ", 1)
     known = yaml.safe_dump({path: {function: {what: "only for this test"}}})
-    code, result, _ = run(tmp_path, "ha/position.py:sequence_of", known=known)
+    code, result, _ = run(tmp_path, "ha/model/position.py:sequence_of", known=known)
     assert (code, result["survived"]) == (0, {UNSEEN: "only for this test"})
     path, function, what = NOTICED.split(":", 1)[0], *NOTICED.split(":", 1)[1].split(": ", 1)
     known = yaml.safe_dump({path: {function: {what: "wrong"}}})
-    code, result, printed = run(tmp_path, "ha/safety.py:Safety.patience", "--match", "accounted >", known=known)
+    code, result, printed = run(tmp_path, "ha/model/safety.py:Safety.patience", "--match", "accounted >", known=known)
     assert (code, result["stale"]) == (1, [NOTICED]), printed
 
 
@@ -132,8 +133,8 @@ def test_reasons_name_mutants_that_exist() -> None:
 
 
 def test_each_module_is_reviewed_or_left_out_for_a_reason() -> None:
-    found = {path.stem for path in (ROOT / "ha").iterdir() if path.suffix == ".py" and path.stem != "__init__"}
-    found |= {path.parent.name for path in (ROOT / "ha").glob("*/__init__.py")}
+    paths = [path.relative_to(ROOT / "ha") for path in (ROOT / "ha").rglob("*.py") if path.stem != "__init__"]
+    found = {str(path.with_suffix("") if len(path.parts) < 3 else path.parent) for path in paths}
     named = [*REVIEWED, *(name for names in UNREVIEWED.values() for name in names)]
     assert sorted(named) == sorted(found)
     reviewed = {f"ha/{name}.py" for name in REVIEWED}
@@ -141,7 +142,7 @@ def test_each_module_is_reviewed_or_left_out_for_a_reason() -> None:
 
 
 def test_a_verdict_is_kept_until_something_changes_on_which_it_rests(tmp_path: Path) -> None:
-    first, second, *_ = chosen([Target.of("ha/position.py")])
+    first, second, *_ = chosen([Target.of("ha/model/position.py")])
     verdicts = Verdicts(tmp_path / "verdicts", seeds=0)
     assert verdicts.of(first) is None
     verdicts.keep(first, "tests/unit/ha/test_difference.py::test_x")
@@ -149,7 +150,7 @@ def test_a_verdict_is_kept_until_something_changes_on_which_it_rests(tmp_path: P
     again = Verdicts(tmp_path / "verdicts", seeds=0)
     assert (again.of(first), again.of(second)) == ("tests/unit/ha/test_difference.py::test_x", "")
     assert Verdicts(tmp_path / "verdicts", seeds=20).of(second) is None, "it has survived fewer seeds"
-    moved = replace(first, path="ha/safety.py")
+    moved = replace(first, path="ha/model/safety.py")
     text = (tmp_path / "verdicts").read_text().replace(first.name, moved.name)
     (tmp_path / "verdicts").write_text(text)
     assert Verdicts(tmp_path / "verdicts").of(moved) is None, "another module"

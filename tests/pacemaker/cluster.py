@@ -15,7 +15,7 @@ from typing import Any, Final
 import pika
 import pytest
 
-from ha.local_manager import main as qpid_cluster
+from ha.qpid_cluster.main import main as qpid_cluster
 from qpidd_py.amqp.client import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from tests.pacemaker.lab.host import Node

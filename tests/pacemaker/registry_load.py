@@ -8,9 +8,9 @@ import sys
 import time
 from typing import Any
 
-from ha.membership import HaState, InSync
-from ha.registry_pacemaker import PacemakerRegistry
-from ha.registry_worker import RegistryError
+from ha.model.membership import HaState, InSync
+from ha.registry.pacemaker import PacemakerRegistry
+from ha.registry.worker import RegistryError
 
 
 def exchange(registry: PacemakerRegistry, id: str, number: int, timeout: float) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ha.cluster_file import parse
-from ha.render.kinds import render
+from ha.qpid_cluster.cluster_file import parse
+from ha.qpid_cluster.render.kinds import render
 from tests.pacemaker.lab.host import Node
 from tests.pacemaker.lab.lab import Lab
 from tests.pacemaker.lab.names import PROJECT, SUBNET, VIRTUAL_ADDRESS, node_names

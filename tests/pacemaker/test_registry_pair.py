@@ -14,9 +14,9 @@ from typing import Final
 import pika
 import pytest
 
-from ha.membership import HaState
-from ha.registry_view import decode, encode, parse, query
-from ha.registry_worker import newest
+from ha.model.membership import HaState
+from ha.registry.view import decode, encode, parse, query
+from ha.registry.worker import newest
 from tests.pacemaker.cluster import LOGIN, PORT, Cluster, Setup, running
 from tests.support.wait import wait_for
 

@@ -1,7 +1,7 @@
 """Brokers, links, clients, disks and resource managers as pure code under one seeded scheduler.
 
 Real: the core with its compaction, the broker (sessions, virtual host, management), the HA node, the state file's
-codec; in some scenarios also `ha.asker.Asker` (on the loop of `loop.py`) and `ha.registry_file.FileRegistry`.
+codec; in some scenarios also `ha.shell.asker.Asker` (on the loop of `loop.py`) and `ha.registry.file.FileRegistry`.
 Simulated: time and clocks, the network (`network.py`), processes with their crashes and pauses (`process.py`,
 `environment.py`) and disks (`disk.py`), clients that speak AMQP octets (`clients.py`, `producers.py`, `consumers.py`,
 `architects.py`), resource managers (`manager.py`, `score_manager.py`; what they may do: `rules.py`), their registry

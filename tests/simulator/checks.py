@@ -11,7 +11,7 @@ from tests.simulator.records import Contents
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
-    from ha.membership import InSync
+    from ha.model.membership import InSync
     from tests.simulator.process import BrokerProcess
 
 
@@ -85,5 +85,5 @@ def first_difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 
 def usurped(process: BrokerProcess, in_sync: InSync) -> bool:
     """Has another broker with the same identity been listed in its place?"""
-    member = in_sync.member(process.node.id)
+    member = in_sync.member(process.node.local.id)
     return member is not None and member.instance.partition(".")[0] not in ("", process.name)

@@ -145,7 +145,7 @@ class Client:
 
     def _open(self) -> None:
         self.opened = True
-        self.ballot = self.broker.node.persisted.ballot
+        self.ballot = self.broker.node.local.persisted.ballot
         self.scheduler.log(self.name, f"connected to {self.broker.name}")
         self.simulation.tap.opened(self)
         self._to_send = deque(self.greeting())

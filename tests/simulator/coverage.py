@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ha.backup import Backup
+from ha.backup.backup import Backup
+from ha.model.protocol import Kind
 from ha.node import Node
-from ha.primary import Primary
-from ha.protocol import Kind
-from ha.requests import Reply
+from ha.primary.primary import Primary
 
 Pair = tuple[str, str]
 RARE: Final = 2
@@ -35,13 +34,13 @@ class CoveredNode(Node):
         if isinstance(role, Backup):
             flags += [role.step.value] if role.step is not None else []
             flags += ["doubt"] if role.doubt else []
-            flags += ["whole"] if self.whole else []
+            flags += ["whole"] if self.local.whole else []
         elif isinstance(role, Primary):
             flags += ["frozen"] if role.frozen else []
             flags += ["removing"] if role.roster.removing else []
             flags += ["recording"] if not role.roster.record.idle else []
             flags += ["relocating"] if self.relocation is not None else []
-        return " ".join([self.state.value, *flags])
+        return " ".join([self.local.state.value, *flags])
 
     def link_frame(self, link: Any, kind: int, position: int, body: bytes) -> None:
         self.note(f"frame {KINDS.get(kind, kind)}")
@@ -55,13 +54,15 @@ class CoveredNode(Node):
         self.note("link closed")
         super().link_closed(link, reason)
 
-    def request(self, method: str, arguments: dict[str, Any], reply: Reply, user: str) -> bool:
-        self.note(method)
-        return super().request(method, arguments, reply, user)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        persist = self.local.persist
 
-    def persist(self, **changes: Any) -> None:
-        self.note(f"persists {' '.join(changes)}")
-        super().persist(**changes)
+        def noted(**changes: Any) -> None:
+            self.note(f"persists {' '.join(changes)}")
+            persist(**changes)
+
+        self.local.persist = noted  # type: ignore[method-assign]
 
 
 @dataclass

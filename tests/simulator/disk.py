@@ -1,4 +1,4 @@
-"""A directory that may lose what was not synced: `ha.state_file.Directory` with power failures.
+"""A directory that may lose what was not synced: `ha.model.state_file.Directory` with power failures.
 
 `crash_at` steps from now the process dies in the middle of a write (`Killed`).  Then `settle` decides what is on the
 disk: a file that was not synced may be old, new, cut off, or new in some sectors only; names that were not synced may

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ha.asker import Asker
-from ha.core_link import OutgoingLink
 from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
-from ha.membership import HaState
-from ha.replica import REPLICA
-from ha.salvage import Header, Record
+from ha.model.membership import HaState
+from ha.salvage.selection import Header, Record
+from ha.shell.asker import Asker
+from ha.shell.core_link import OutgoingLink
+from ha.single_queue.follower import REPLICA
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Connection
@@ -282,7 +282,7 @@ class Ports:
     def granted(self, claim: Json) -> None:
         """This broker has granted a claim, and is about to say so."""
         ballot = (claim["epoch"], claim["claimant"]["id"])
-        self.process.check_stored(ballot, self.process.node.persisted.in_sync.key)
+        self.process.check_stored(ballot, self.process.node.local.persisted.in_sync.key)
 
     def requested(self, method: str, arguments: str, back: Callable[[Answer], None]) -> None:
         """Another broker's request has reached our host."""
@@ -310,8 +310,9 @@ class Ports:
 
     def handle(self, method: str, arguments: Json, reply: Callable[[Json], None]) -> None:
         """A management request."""
-        node = self.process.node
-        if not node.request(method, arguments, reply, node.settings.username):
+        process = self.process
+        process.node.note(method)
+        if not process.broker.hooks.request(method, arguments, reply, process.settings.username):
             raise Violation(f"broker {self.name} does not know {method}")
 
     # ---- what is kept ---------------------------------------------------------------------------------------------

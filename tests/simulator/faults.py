@@ -103,7 +103,7 @@ class Faults:
     def target(self, name: str) -> BrokerProcess | None:
         """None when there is none now."""
         primaries = [process for process in self.simulation.brokers if process.is_primary]
-        primary = max(primaries, key=lambda process: process.node.persisted.ballot, default=None)
+        primary = max(primaries, key=lambda process: process.node.local.persisted.ballot, default=None)
         if name == "primary":
             return primary
         if name == "backup":
@@ -213,7 +213,7 @@ class Faults:
         if original is None:
             return
         placed = process.address in history.enrolled
-        stays = placed and process.alive and history.newest.lists(process.node.member)
+        stays = placed and process.alive and history.newest.lists(process.node.local.member)
         leaving = original if stays else process
         process.original = None
         leaving.kill()

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.core_link import IncomingLink, LinkOwner, OutgoingLink
-from ha.difference import normalise
 from ha.environment import Answer, Link
+from ha.model.difference import normalise
 from ha.plugin import standing
-from ha.replica import REPLICA, Replica, Source, Step
-from ha.replica_source import Feed, ReplicaSource
+from ha.shell.core_link import IncomingLink, LinkOwner, OutgoingLink
+from ha.single_queue.follower import REPLICA, Replica, Source, Step
+from ha.single_queue.source import Feed, ReplicaSource
 from qpidd_py.amqp.client import ClientConnection, Login
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Engine, Queue, decode_ids

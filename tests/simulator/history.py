@@ -47,10 +47,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ha.backup import Backup
-from ha.joining import Step
-from ha.membership import HaState, InSync
-from ha.position import epoch_of
+from ha.backup.backup import Backup
+from ha.backup.joining import Step
+from ha.model.membership import HaState, InSync
+from ha.model.position import epoch_of
 from qpidd_py.core import Batch
 from tests.simulator.checks import (
     check_queues,
@@ -169,7 +169,9 @@ class History:
 
     def _appended(self, ballot: Ballot) -> int:
         """The end of this primary's log, with what it was deposed too early to send; 0 if that is gone."""
-        process = next((each for each in self.simulation.brokers if each.alive and each.node.id == ballot[1]), None)
+        process = next(
+            (each for each in self.simulation.brokers if each.alive and each.node.local.id == ballot[1]), None
+        )
         position = process.engine.position if process is not None else 0
         return position if epoch_of(position) == ballot[0] else 0
 
@@ -252,9 +254,9 @@ class History:
     def sealed(self, process: BrokerProcess, batch: Batch) -> None:
         """A primary has sealed a batch; of several that are sealed together only the last one shows a state."""
         check_queues(process)
-        self.ledger.append(process.node.id, batch, self._now())
+        self.ledger.append(process.node.local.id, batch, self._now())
         if batch.last == process.engine.position:
-            self.ends[process.node.id, batch.last] = held_ids(process)
+            self.ends[process.node.local.id, batch.last] = held_ids(process)
 
     def applied(self, process: BrokerProcess) -> None:
         """A backup has applied batches.  I3."""
@@ -274,7 +276,7 @@ class History:
         """I1, I4, I6, I7, I12, I13 on the new primary, before it does anything."""
         self.counts["promotions"] += 1
         check_queues(process)
-        ballot = process.node.persisted.ballot
+        ballot = process.node.local.persisted.ballot
         log = self._begun_log(process, ballot)
         promotion = Promotion(ballot, process.name, contents(process), objects(process), log, process.life)
         self.promotions.append(promotion)
@@ -282,7 +284,7 @@ class History:
             self.judge.promoted(promotion)
 
     def _begun_log(self, process: BrokerProcess, ballot: Ballot) -> Log:
-        lineage = process.node.lineage
+        lineage = process.node.local.lineage
         base = lineage[ballot[0]].base
         held = lineage.get(epoch_of(base))
         chapter = self.ledger.open(ballot, held.leader if held is not None else "", base)
@@ -321,4 +323,6 @@ class History:
         alive = [process for process in candidates if process.alive]
         if not self.newest.version:
             return alive
-        return [process for process in alive if process.node.whole and self.newest.lists(process.node.member)]
+        return [
+            process for process in alive if process.node.local.whole and self.newest.lists(process.node.local.member)
+        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ha.position import epoch_of
+from ha.model.position import epoch_of
 from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, usurped
 from tests.simulator.ledger import Log
@@ -38,20 +38,20 @@ class Judge:
     def safe_moved(self, process: BrokerProcess) -> None:
         """A broker has decided that more is safe, and so may confirm it.  I9, I10."""
         node, safe = process.node, process.engine.safe
-        if not node.state.is_primary:
+        if not node.local.state.is_primary:
             return
         for other in self._relied_upon(process, safe):
             self._check_backup(process, other, safe)
-        above = self.rivals(node.persisted.ballot)
+        above = self.rivals(node.local.persisted.ballot)
         if above and not self.history.gambles:
             self.history.counts["safe below another"] += 1
             self._check_rivals(process, safe, above)
 
     def _check_backup(self, process: BrokerProcess, other: BrokerProcess, safe: int) -> None:
         """I10.  One that has gone over to a newer primary is compared with that one's log (I9, I3)."""
-        ballot = process.node.persisted.ballot
+        ballot = process.node.local.persisted.ballot
         gone_over = epoch_of(other.engine.position) > ballot[0]
-        if not other.node.whole or gone_over:
+        if not other.node.local.whole or gone_over:
             return
         if lacking := self.shadow.lacks(other, ballot, safe):
             raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {lacking}")
@@ -70,17 +70,17 @@ class Judge:
 
     def _relied_upon(self, process: BrokerProcess, safe: int) -> list[BrokerProcess]:
         """Who may be promoted after this one, for all that the members of its set know."""
-        in_sync = process.node.persisted.in_sync
+        in_sync = process.node.local.persisted.in_sync
         ids = set(in_sync.ids)
         living = [other for other in self.simulation.brokers if other.alive and not usurped(other, in_sync)]
-        if process.node.safety.probes and epoch_of(safe) == in_sync.epoch:
+        if process.node.local.safety.probes and epoch_of(safe) == in_sync.epoch:
             for other in living:
-                if other.node.id in in_sync and other.node.persisted.in_sync.key < in_sync.key:
-                    ids |= other.node.persisted.in_sync.ids
-        return [other for other in living if other is not process and other.node.id in ids]
+                if other.node.local.id in in_sync and other.node.local.persisted.in_sync.key < in_sync.key:
+                    ids |= other.node.local.persisted.in_sync.ids
+        return [other for other in living if other is not process and other.node.local.id in ids]
 
     def _check_rivals(self, process: BrokerProcess, safe: int, above: list[Promotion]) -> None:
-        own = self.history.ledger.log_of(process.node.persisted.ballot)
+        own = self.history.ledger.log_of(process.node.local.persisted.ballot)
         for queue, names in contents(process, safe).items():
             for name in names:
                 copy = self.history.copies.get(name)
@@ -114,9 +114,11 @@ class Judge:
 
     def _check_patience(self, process: BrokerProcess, name: str, seconds: float) -> None:
         self.history.counts["ticks with a slow backup"] += 1
-        timeout, in_sync = process.settings.slow_backup_timeout, process.node.persisted.in_sync
+        timeout, in_sync = process.settings.slow_backup_timeout, process.node.local.persisted.in_sync
         voters = in_sync.brokers or process.settings.brokers
-        rest = {member.address for member in in_sync.members if member.id != self.simulation.by_name[name].node.id}
+        rest = {
+            member.address for member in in_sync.members if member.id != self.simulation.by_name[name].node.local.id
+        }
         enough = self.simulation.scenario.mode != "quorum" or 2 * len(rest.intersection(voters)) > len(voters)
         if timeout and enough and seconds > timeout + LATE:
             raise Violation(f"I19: too much waits for {name} for {seconds:.1f} s, and {process.name} does not drop it")
@@ -252,7 +254,7 @@ class Judge:
         """Faults are over, everything was drained: nothing may be missing, and all brokers are equal."""
         for process in self.simulation.members:
             check_queues(process)
-        ballot = primary.node.persisted.ballot
+        ballot = primary.node.local.persisted.ballot
         log = self.history.ledger.log_of(ballot)
         promotion = Promotion(ballot, primary.name, contents(primary), objects(primary), log)
         self._check_alien(promotion)

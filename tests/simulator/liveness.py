@@ -33,7 +33,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.status import State
+from ha.model.status import State
 from tests.simulator.clients import Client
 from tests.simulator.network import Pairs
 from tests.simulator.scenario import Fields
@@ -208,8 +208,8 @@ class Liveness:
 
     def _missing(self) -> str:
         living = [each for each in self.simulation.brokers if each.alive]
-        states = ", ".join(f"{each.name} {each.node.state.value}" for each in living)
-        if not any(each.node.state is State.ACTIVE for each in living):
+        states = ", ".join(f"{each.name} {each.node.local.state.value}" for each in living)
+        if not any(each.node.local.state is State.ACTIVE for each in living):
             return f"nobody is active: {states}"
         for client in self._probes():
             if not client.finished:

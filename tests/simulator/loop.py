@@ -1,4 +1,4 @@
-"""As much of an asyncio event loop as `ha.asker.Asker` needs, in a simulated process: so the real one runs in it.
+"""As much of an asyncio event loop as `ha.shell.asker.Asker` needs, in a simulated process: so the real one runs in it.
 
 It connects as asyncio does: the protocol hears of its connection first, and whoever waits for it in a later turn.
 """

@@ -74,7 +74,9 @@ class Manager:
         self._turn += 1
         if self.rng.random() < 0.3 or self._turn % 5 == 0:
             return self.rng.choice(running)
-        best = [process for process in running if process.node.whole and not self.rules.cut_off(process)] or running
+        best = [
+            process for process in running if process.node.local.whole and not self.rules.cut_off(process)
+        ] or running
         return max(best, key=lambda process: (process.node.role.position, process.name))
 
     def promote(self, process: BrokerProcess) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ha.asker import _Conversation
+from ha.shell.asker import _Conversation
 from tests.simulator.mistakes_safety import patched
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from math import inf
 
-from ha.protocol import Kind
-from ha.replica import Replica
-from ha.replica_source import Feed, ReplicaSource
+from ha.model.protocol import Kind
+from ha.single_queue.follower import Replica
+from ha.single_queue.source import Feed, ReplicaSource
 from tests.simulator.mistakes_safety import patched
 
 

@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from ha import promotion
-from ha.claims import fell_silent
 from ha.environment import Answer
-from ha.failing import FailingLinks
-from ha.losses import Losses
-from ha.promoter import Promoter
-from ha.view import View
+from ha.model.view import View
+from ha.primary.failing import FailingLinks
+from ha.primary.losses import Losses
+from ha.promotion import promotion
+from ha.promotion.claims import fell_silent
+from ha.promotion.promoter import Promoter
 from tests.simulator.mistakes_safety import patched
 
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
-from ha import arrivals, state_file
-from ha.arrivals import Arrivals
-from ha.backup import Backup
-from ha.catchup import Plan
-from ha.claims import ClaimRequest
-from ha.joining import Joining
-from ha.membership import HaState
+from ha.backup.backup import Backup
+from ha.backup.joining import Joining
+from ha.backup.salvager import Salvager
+from ha.backup.staging import Staging
+from ha.model import state_file
+from ha.model.membership import HaState
+from ha.model.state_file import StateFile, StateFileError
 from ha.node import Node
-from ha.peer import Peer
-from ha.salvager import Salvager
-from ha.staging import Staging
-from ha.state_file import StateFile, StateFileError
+from ha.primary import arrivals
+from ha.primary.arrivals import Arrivals
+from ha.primary.catchup import Plan
+from ha.primary.peer import Peer
+from ha.promotion.claims import ClaimRequest
 from tests.simulator.disk import Disk
 from tests.simulator.environment import SimTransport
 from tests.simulator.mistakes_safety import patched

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ha.core_link import CoreLink, IncomingLink
-from ha.protocol import Kind
+from ha.model.protocol import Kind
+from ha.shell.core_link import CoreLink, IncomingLink
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, records
 from tests.simulator import amqp
@@ -33,7 +33,7 @@ def redelivered_lost() -> Iterator[None]:
         elif peer.reads:
             octets = self.session.connection.take_output()
             peer.octets_left(octets)
-            self.end.send(_unmarked(octets, handed[host, host.life, host.node.persisted.ballot]))
+            self.end.send(_unmarked(octets, handed[host, host.life, host.node.local.persisted.ballot]))
 
     old = SimTransport.output_ready
     handed: defaultdict[Any, set[bytes]] = defaultdict(set)
@@ -73,7 +73,7 @@ def letter_in_two_batches() -> Iterator[None]:
         old_frame(self, Kind.BATCH, records(data[:at])[-1][2], data[:at])
         late[self] = batch.last, data[at:]
         node: Any = self._told
-        node.env.after(LATE, lambda: flush(self))
+        node.local.env.after(LATE, lambda: flush(self))
 
     def send_frame(self: CoreLink, kind: int, position: int, body: bytes) -> None:
         flush(self)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from ha.membership import HaState
-from ha.registry_file import FileRegistry, encode
+from ha.model.membership import HaState
+from ha.registry.file import FileRegistry, encode
 from tests.simulator.mistakes_safety import patched
 
 

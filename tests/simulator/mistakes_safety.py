@@ -7,20 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ha import promoter, settings
-from ha.backup import Backup
-from ha.claims import Claim
+from ha import settings
+from ha.backup.backup import Backup
 from ha.environment import Exchanged
-from ha.losses import Losses
-from ha.membership import HaState, InSync
+from ha.model.membership import HaState, InSync
+from ha.model.safety import Safety
+from ha.model.view import Survey, View
 from ha.node import Node
-from ha.peer import Peer
-from ha.primary import Primary
-from ha.registry import Recorder
-from ha.relocation import Relocation
-from ha.roster import Roster
-from ha.safety import Safety
-from ha.view import Survey, View
+from ha.primary.losses import Losses
+from ha.primary.peer import Peer
+from ha.primary.primary import Primary
+from ha.primary.relocation import Relocation
+from ha.primary.roster import Roster
+from ha.promotion import promoter
+from ha.promotion.claims import Claim
+from ha.registry.recorder import Recorder
 from tests.simulator.registry import Registry
 
 
@@ -102,14 +103,14 @@ def promote_unasked() -> Iterator[None]:
 
 
 def _claimed_blindly(self: Node, claim: Any) -> Any:
-    if claim.ballot > self.persisted.ballot:
+    if claim.ballot > self.local.persisted.ballot:
         if isinstance(self.role, Primary):
             self.depose(claim.ballot, "a claim", claim.claimant.address)
         else:
-            self.persist(epoch=claim.epoch, leader=claim.claimant.id)
+            self.local.persist(epoch=claim.epoch, leader=claim.claimant.id)
             if isinstance(self.role, Backup) and self.promoter is None:
                 self.role.follow(claim.claimant.address)
-    return {"granted": True, "reason": "", "id": self.id, "epoch": self.epoch}
+    return {"granted": True, "reason": "", "id": self.local.id, "epoch": self.local.epoch}
 
 
 def grant_and_follow_on() -> AbstractContextManager[None]:
@@ -143,9 +144,9 @@ def confirm_before_record() -> AbstractContextManager[None]:
         change, self._change = self._change, None
         if change is None or self._stopped:
             return
-        state = HaState(self._node.id, *self._node.persisted.ballot, self._in_sync)
-        self._node.env.exchange(state, self._node.settings.registry_timeout, self._watched)
-        self._node.persist(in_sync=self._in_sync)
+        state = HaState(self._local.id, *self._local.persisted.ballot, self._in_sync)
+        self._local.env.exchange(state, self._local.settings.registry_timeout, self._watched)
+        self._local.persist(in_sync=self._in_sync)
         change.in_force(self._in_sync)
         self._busy = False
         self._next()

@@ -6,10 +6,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ha import candidacy
-from ha.score import COPY, WHOLE, score
-from ha.status import State
-from ha.view import View
+from ha.model.status import State
+from ha.model.view import View
+from ha.promotion import candidacy
+from ha.promotion.score import COPY, WHOLE, score
 from tests.simulator.mistakes_safety import patched
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ha.core_link import CoreLink
-from ha.primary import Primary
-from ha.slow import SlowBackups
+from ha.primary.primary import Primary
+from ha.primary.slow import SlowBackups
+from ha.shell.core_link import CoreLink
 from qpidd_py.core import Batch
 from tests.simulator.mistakes_safety import patched
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from ha.claims import ClaimRequest
 from ha.environment import Answer, Json
-from ha.membership import InSync
+from ha.model.local_member import LocalMember
+from ha.model.membership import InSync
+from ha.model.view import Survey
 from ha.node import Node
-from ha.primary import Primary
-from ha.view import Survey
+from ha.primary.primary import Primary
+from ha.promotion.claims import ClaimRequest
 from tests.simulator.mistakes_safety import patched
 
 
@@ -25,11 +26,11 @@ def trust_own_id() -> Iterator[None]:
     down.  (It was so once.)"""
 
     def claimed(self: Node, claim: ClaimRequest) -> Json:
-        if claim.claimant.id == self.id:
-            return {"granted": True, "reason": "", "id": self.id, "epoch": self.epoch}
+        if claim.claimant.id == self.local.id:
+            return {"granted": True, "reason": "", "id": self.local.id, "epoch": self.local.epoch}
         return old_claimed(self, claim)
 
-    def survey(self: Node, answers: Mapping[str, Answer]) -> Survey:
+    def survey(self: LocalMember, answers: Mapping[str, Answer]) -> Survey:
         for address, answer in answers.items():
             if answer.result.get("id") == self.id:
                 self.set_address(address)
@@ -37,7 +38,7 @@ def trust_own_id() -> Iterator[None]:
         return Survey.of(self.id, others, self.instance)
 
     old_claimed = Node.claimed
-    with patched(Node, claimed=claimed, survey=survey):
+    with patched(Node, claimed=claimed), patched(LocalMember, survey=survey):
         yield
 
 

@@ -7,20 +7,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ha import promoter, registry
-from ha.arrivals import Arrivals
-from ha.backup import Backup
-from ha.claims import Claim, ClaimRequest, decide_claims
+from ha.backup.backup import Backup
+from ha.backup.joining import Joining
 from ha.environment import Answer
-from ha.joining import Joining
-from ha.membership import Member
+from ha.model.membership import Member
+from ha.model.operations import Membership
+from ha.model.protocol import Kind
+from ha.model.safety import Safety
 from ha.node import Node
-from ha.operations import Membership
-from ha.peer import Peer
-from ha.primary import Primary
-from ha.promoter import Promoter
-from ha.protocol import Kind
-from ha.safety import Safety
+from ha.primary.arrivals import Arrivals
+from ha.primary.peer import Peer
+from ha.primary.primary import Primary
+from ha.promotion import promoter
+from ha.promotion.claims import Claim, ClaimRequest, decide_claims
+from ha.promotion.promoter import Promoter
+from ha.registry import recorder as registry
 from tests.simulator.mistakes_safety import patched
 
 # ---- what is written ---------------------------------------------------------------------------------------------
@@ -30,7 +31,7 @@ def grant_unwritten() -> AbstractContextManager[None]:
     """A claim is granted without being written to the disk: who is restarted grants an older one, or follows on."""
 
     def claimed(self: Node, claim: ClaimRequest) -> Any:
-        with patched(type(self.env), persist=lambda self, state: None):
+        with patched(type(self.local.env), persist=lambda self, state: None):
             return old(self, claim)
 
     old = Node.claimed
@@ -41,7 +42,7 @@ def set_unwritten() -> AbstractContextManager[None]:
     """A backup keeps the set that it is told in memory only: a restart brings back an old one."""
 
     def membership(self: Backup, position: int, membership: Membership) -> None:
-        with patched(type(self.env), persist=lambda self, state: None):
+        with patched(type(self.local.env), persist=lambda self, state: None):
             old(self, position, membership)
 
     old = Backup.membership
@@ -52,8 +53,8 @@ def set_unheard() -> AbstractContextManager[None]:
     """A backup takes note of a set only if that concerns itself."""
 
     def membership(self: Backup, position: int, membership: Membership) -> None:
-        known = self.node.persisted.in_sync
-        if membership.added == self.node.id or (self.node.id in known) != (self.node.id in membership.in_sync):
+        known = self.local.persisted.in_sync
+        if membership.added == self.local.id or (self.local.id in known) != (self.local.id in membership.in_sync):
             old(self, position, membership)
 
     old = Backup.membership
@@ -67,10 +68,10 @@ def vote_taken_back() -> AbstractContextManager[None]:
     """Promoted although its vote went to another broker meanwhile."""
 
     def claimed(self: Promoter, claim: Claim, answers: Mapping[str, Answer], exchanged: Any) -> None:
-        node = self._node
-        if not decide_claims(claim, answers, node.member, node.safety):
-            node.persisted = replace(node.persisted, epoch=claim.epoch, leader=node.id)
-            node.env.persist(node.persisted)
+        local = self._local
+        if not decide_claims(claim, answers, local.member, local.safety):
+            local.persisted = replace(local.persisted, epoch=claim.epoch, leader=local.id)
+            local.env.persist(local.persisted)
         old(self, claim, answers, exchanged)  # type: ignore[arg-type]
 
     old = Promoter._claimed
@@ -120,12 +121,12 @@ def ignore_higher_ballots() -> Iterator[None]:
     """A primary that learns of a higher ballot goes on: from a survey, from a backup's hello, from the registry."""
 
     def hello(self: Arrivals, peer: Peer, fields: Any) -> None:
-        mine = self._node.persisted
+        mine = self._local.persisted
         above = (fields["epoch"], fields["leader"]) > mine.ballot
         old(self, peer, {**fields, "epoch": mine.epoch, "leader": mine.leader} if above else fields)
 
     old = Arrivals._hello
-    with patched(Node, learn=lambda self, survey: False), patched(Arrivals, _hello=hello):
+    with patched(Primary, learn=lambda self, survey: False), patched(Arrivals, _hello=hello):
         yield
 
 
@@ -137,7 +138,7 @@ def whole_from_disk() -> AbstractContextManager[None]:
 
     def start(self: Node) -> None:
         old(self)
-        self.whole = self.id in self.persisted.in_sync
+        self.local.whole = self.local.id in self.local.persisted.in_sync
 
     old = Node.start
     return patched(Node, start=start)
@@ -193,7 +194,7 @@ def configuration_kept() -> AbstractContextManager[None]:
     """A backup that joins takes over messages, and not what was declared and deleted meanwhile."""
 
     def snapshot(self: Joining, body: bytes) -> None:
-        if not self._node.configuration.replicated():
+        if not self._local.configuration.replicated():
             old(self, body)
 
     old = Joining._on_snapshot

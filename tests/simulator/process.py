@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ha.cluster_hooks import ClusterHooks
-from ha.membership import HaState
+from ha.model.membership import HaState
+from ha.model.state_file import NAME as STATE_FILE
+from ha.model.state_file import StateFile, StateFileError, newest
+from ha.model.twins import with_new_identity
 from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
-from ha.state_file import NAME as STATE_FILE
-from ha.state_file import StateFile, StateFileError, newest
-from ha.twins import with_new_identity
+from ha.shell.cluster_hooks import ClusterHooks
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Engine
@@ -108,7 +108,7 @@ class BrokerProcess(Ports):
 
     @property
     def is_primary(self) -> bool:
-        return self.alive and self.node.state.is_primary
+        return self.alive and self.node.local.state.is_primary
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
@@ -309,8 +309,8 @@ class BrokerProcess(Ports):
         except Exception as error:
             self.scheduler.log(self.name, f"BROKEN: {type(error).__name__}: {error}")
             raise Violation(f"broker {self.name} breaks: {type(error).__name__}: {error}") from error
-        if self.node.persisted is not self._checked:
-            self._checked = self.node.persisted
+        if self.node.local.persisted is not self._checked:
+            self._checked = self.node.local.persisted
             self.check_stored(self._checked.ballot, self._checked.in_sync.key)
         safe = self.engine.safe
         if safe != self.seen_safe:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Exchanged
-from ha.membership import HaState
-from ha.registry_file import FileRegistry, Lives, decode
-from ha.registry_worker import RegistryError, merged
+from ha.model.membership import HaState
+from ha.registry.file import FileRegistry, Lives, decode
+from ha.registry.worker import RegistryError, merged
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.scheduler import Call, Violation
 

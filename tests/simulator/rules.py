@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ha.membership import InSync
+from ha.model.membership import InSync
 from tests.simulator.checks import usurped
 from tests.simulator.scenario import FORGIVING
 
@@ -131,12 +131,12 @@ class Rules:
 
     def _counts(self, process: BrokerProcess, newest: InSync) -> bool:
         """In the newest set; in a fresh cluster everyone is."""
-        return not newest.version or (process.node.id in newest and not usurped(process, newest))
+        return not newest.version or (process.node.local.id in newest and not usurped(process, newest))
 
     def _reaches(self, one: BrokerProcess, other: BrokerProcess) -> bool:
         if not other.running or not self.network.connected(one.name, other.name):
             return False
-        if other.address not in one.node.others():
+        if other.address not in one.node.local.others():
             return False  # it does not know that there is such a broker
         # A path on which no answer comes within a step of a promotion is none.
         round_trip = self.network.slowness(one.name, other.name) + self.network.slowness(other.name, one.name)
@@ -148,7 +148,7 @@ class Rules:
         if not self.replaced or any(process.is_primary for process in self.simulation.brokers):
             return
         whole = self.history.survivors() or self.simulation.members
-        best = max(whole, key=lambda process: (process.node.whole, process.node.role.position))
+        best = max(whole, key=lambda process: (process.node.local.whole, process.node.role.position))
         if best.node.promoter is None:
             self.history.counts["forced"] += 1
             self.scheduler.log("rm", f"an administrator promotes {best.name} by force")

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ha.environment import Json
-from ha.score import PRIMARY
+from ha.promotion.score import PRIMARY
 from tests.simulator.manager import Manager, may_be_asked
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ScoreManager(Manager):
     def news(self, process: BrokerProcess) -> None:
         """A broker has told its agent; what one agent says arrives in order."""
         node = process.node
-        said = Attribute(process.life, node.state.is_primary, node.candidacy.score)
+        said = Attribute(process.life, node.local.state.is_primary, node.candidacy.score)
         if said != self._attributes.get(process.name) or process.name in self._arrival:
             self._later(process, partial(self._heard, process, said))
 

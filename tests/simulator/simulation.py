@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ha.model.status import State
 from ha.settings import NodeSettings
-from ha.status import State
 from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
 from tests.simulator.clients import Client
@@ -176,10 +176,10 @@ class Simulation:
     def _unfinished_now(self) -> str:
         if any(not process.alive for process in self.members):
             return "a member does not run"
-        states = [process.node.state for process in self.members]
+        states = [process.node.local.state for process in self.members]
         if sorted(state.value for state in states) != sorted(["active"] + ["ready"] * (len(states) - 1)):
             return f"the states are {', '.join(state.value for state in states)}"
-        (primary,) = [process for process in self.members if process.node.state is State.ACTIVE]
+        (primary,) = [process for process in self.members if process.node.local.state is State.ACTIVE]
         for client in self.clients:
             if not client.finished:
                 return f"{client.name} has not finished"

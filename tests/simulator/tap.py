@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.events import row
 from ha.plugin import started
+from ha.shell.events import row
 from qpidd_py.amqp.client import ContentReceived, MethodReceived
 from tests.simulator import amqp
 from tests.simulator.checks import contents, name_of
@@ -123,7 +123,7 @@ class Recorder(Tap):
         common = {"cluster": "", "node": process.name, "source": "broker", "proc": name, "boot_id": process.name}
         now = self._simulation.scheduler.now
         wall, mono = process.wall_clock_us(), round(1e6 * (now + process.clock.offset))
-        found = row(common, self._next(name), wall, mono, kind, process.node.epoch, fields)
+        found = row(common, self._next(name), wall, mono, kind, process.node.local.epoch, fields)
         if found.get("msg_id") in self._fanned:
             found["msg_id"] = _placed(found["msg_id"], found["queue"])
             if "last" in found["attrs"]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 
-from ha.claims import fell_silent
 from ha.environment import Answer, Outcome
-from ha.view import Survey
+from ha.model.view import Survey
+from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_log import half_a_difference

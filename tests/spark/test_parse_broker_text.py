@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ha.status import TRANSITIONS
+from ha.model.status import TRANSITIONS
 from qpidd_py.config import LogSettings
 from qpidd_py.logrules import NOTICE, LineFormatter
 from spark_jobs.parse import broker_text

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import client_lib.events
-import ha.events
+import ha.shell.events
 from client_lib import Connection, Message
 from demo.events import read as read_demo
-from ha.supervision import Note
-from ha.supervisor_events import SupervisorEvents
+from ha.qpid_cluster.events import SupervisorEvents
+from ha.qpid_cluster.supervision import Note
 from spark_jobs import schema
 from spark_jobs.bundle import Bundle
 from spark_jobs.parse import broker_text
@@ -125,14 +125,14 @@ def test_the_schema_has_every_field_of_the_writers_with_their_types() -> None:
     written = {column.name: column.type for column in schema.COLUMNS if column.written}
     types = {str: "string", int: "bigint", bool: "boolean", dict: schema.TEXTS}
     assert {name: types[type_] for name, type_ in client_lib.events.FIELDS.items()} == {**written, "ts_res": "bigint"}
-    assert set(ha.events._FIELDS) <= set(written)
+    assert set(ha.shell.events._FIELDS) <= set(written)
 
 
 # ---- the writers alone --------------------------------------------------------------------------------------------
 
 
 def test_the_brokers_writer(tmp_path: Path) -> None:
-    log = ha.events.EventLog(tmp_path, "node 1", lambda: 7, "prod")
+    log = ha.shell.events.EventLog(tmp_path, "node 1", lambda: 7, "prod")
     for kind in sorted(schema.BROKER_KINDS - {"log_end"}):
         log.write(
             kind, **dict.fromkeys(("peer", "queue", "old", "new", "reason", "result"), "ä\n"), first_pos=1, last_pos=2
@@ -242,7 +242,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def promote(broker: BrokerProcess) -> None:
     words = ["promote", "--cluster-manager", "-b", broker.address]
     done = subprocess.run(
-        [sys.executable, "-m", "ha.cli", *words], cwd=ROOT, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "ha.qpid_ha.main", *words], cwd=ROOT, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 0, done.stderr + broker.log
 

@@ -36,7 +36,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         promote(broker)
         send_everything(broker, directory / "clients")
         dumped = subprocess.run(
-            [sys.executable, "-m", "ha.cli", "dump", "-b", broker.address],
+            [sys.executable, "-m", "ha.qpid_ha.main", "dump", "-b", broker.address],
             cwd=ROOT, capture_output=True, text=True, timeout=30,
         )  # fmt: skip
         assert dumped.stdout == "10 messages in 5 queues\n", dumped.stderr

@@ -71,7 +71,8 @@ class Members:
 
     def tool(self, *words: str, name: str = "a", code: int = 0, login: str = "") -> str:
         """What `qpid-ha` prints, with the cluster's login or another one."""
-        command = [sys.executable, "-m", "ha.cli", *words, "-b", f"{login or self._login}@{self.brokers[name].address}"]
+        url = f"{login or self._login}@{self.brokers[name].address}"
+        command = [sys.executable, "-m", "ha.qpid_ha.main", *words, "-b", url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == code, done
         return done.stdout

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ha.salvage import Header, Record
+from ha.salvage.selection import Header, Record
 from qpidd_py.errors import LinkError
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ha.cluster_file import Watch, load, parse
-from ha.cluster_values import duration
-from ha.processes import config_path, write_config
+from ha.qpid_cluster.cluster_file import Watch, load, parse
+from ha.qpid_cluster.cluster_values import duration
+from ha.qpid_cluster.processes import config_path, write_config
 from qpidd_py.errors import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "cluster.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ha import cluster_file, control
+from ha.qpid_cluster import cluster_file, control
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_ha_broker.py")
@@ -41,7 +41,7 @@ class Cluster:
 
     def run(self, *words, timeout=40):
         return subprocess.run(
-            [sys.executable, "-m", "ha.local_manager", "--config", str(self.file), *words],
+            [sys.executable, "-m", "ha.qpid_cluster.main", "--config", str(self.file), *words],
             cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
 

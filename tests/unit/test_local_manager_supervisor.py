@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.cluster_file import Watch
-from ha.supervision import Ask, Note, Process, Promote, Refused, Relocate, Signal, Start, View, rank, rest
-from ha.supervisor import Supervisor
+from ha.qpid_cluster.cluster_file import Watch
+from ha.qpid_cluster.supervision import Ask, Note, Process, Promote, Refused, Relocate, Signal, Start, View, rank, rest
+from ha.qpid_cluster.supervisor import Supervisor
 
 WATCH = Watch(hang_timeout=1.0, ping_interval=0.1, restart_delay=1.0, gather_timeout=5.0)
 EPOCH = 1 << 48

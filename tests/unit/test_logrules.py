@@ -27,7 +27,7 @@ def wanted(*enabled: str, disabled: tuple[str, ...] = ()) -> RuleFilter:
 
 def test_categories() -> None:
     assert category("qpidd_py.broker.session") == "Broker"
-    assert category("ha.link") == "HA"
+    assert category("ha.shell.environment") == "HA"
     assert category("ha") == "HA"
     assert category("hamster") == "Unspecified"
     assert category("qpidd_py") == "System"

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from ha import cli, cli_parser
-from ha.status import State
+from ha.model.status import State
+from ha.qpid_ha import main as cli
+from ha.qpid_ha import parser as cli_parser
 from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.sasl import password_check
 from qpidd_py.cli import target as cli_target
@@ -429,7 +430,7 @@ class TestProcess:
     """What the shell of an administrator or an agent sees."""
 
     def test_exit_code_and_output(self, server: SocketBroker) -> None:
-        command = [sys.executable, "-m", "ha.cli", "status", "-b", server.address]
+        command = [sys.executable, "-m", "ha.qpid_ha.main", "status", "-b", server.address]
         result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
         assert (result.returncode, result.stdout, result.stderr) == (0, "ready\n", "")
 
@@ -437,7 +438,7 @@ class TestProcess:
         """A resource manager calls it every second: what costs time to import must not come back unnoticed."""
         heavy = ("asyncio", "pamqp", "yaml", "pika", "ssl", "logging", "dataclasses", "subprocess", "threading")
         program = (
-            "import sys; from ha.cli import main; code = main(sys.argv[1:]); "
+            "import sys; from ha.qpid_ha.main import main; code = main(sys.argv[1:]); "
             f"print(code, [name for name in {heavy} if name in sys.modules])"
         )
         command = [sys.executable, "-c", program, "ping", "-b", server.address]
@@ -445,6 +446,6 @@ class TestProcess:
         assert result.stdout == "0 []\n", result.stderr
 
     def test_a_reader_that_has_gone_causes_no_traceback(self, server: SocketBroker) -> None:
-        command = f"{sys.executable} -m ha.cli query -b {server.address} | true"
+        command = f"{sys.executable} -m ha.qpid_ha.main query -b {server.address} | true"
         result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20, check=False)
         assert result.stderr == ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ha import cli
+from ha.qpid_ha import main as cli
 from qpidd_py.cli.client_socket import Deadline
 from tests.support.socket_broker import SocketBroker
 from tests.unit.test_qpid_ha_cli import Reply, Run, no_environment, run, unused_port

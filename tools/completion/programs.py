@@ -5,8 +5,9 @@ from typing import Any
 
 from client_lib.cli import receive, send
 from client_lib.cli.values import LEVELS
-from ha import cli_parser, local_manager
-from ha.status import EXPECTATIONS
+from ha.model.status import EXPECTATIONS
+from ha.qpid_cluster import main as local_manager
+from ha.qpid_ha import parser as cli_parser
 from qpidd_py.cli import qpid_config
 from qpidd_py.config import GROUPS
 from qpidd_py.options import command_line

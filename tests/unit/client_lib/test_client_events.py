@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ha.events
+import ha.shell.events
 from client_lib import event_runs, event_sink, events
 from client_lib.event_runs import Runs, split_id
 from client_lib.events import ALWAYS, FIELDS, KINDS, EventLog, Where
@@ -70,14 +70,14 @@ def test_columns_are_those_of_the_incident_analysis() -> None:
 
 
 def test_broker_and_client_use_the_same_columns(tmp_path: Path) -> None:
-    log = ha.events.EventLog(tmp_path, "node1", lambda: 7, "lab")
+    log = ha.shell.events.EventLog(tmp_path, "node1", lambda: 7, "lab")
     every = dict.fromkeys(("peer", "queue", "old", "new", "reason", "result"), "x")
     log.write("state", **every, first_pos=1, last_pos=2, attrs={"a": 1})
     log.close()
     for event in lines(tmp_path):
         assert {name: type(value) for name, value in event.items()}.items() <= COLUMNS.items()
         assert event.keys() >= ALWAYS - {"client_id"}
-    assert set(ha.events._FIELDS) <= FIELDS.keys()
+    assert set(ha.shell.events._FIELDS) <= FIELDS.keys()
     assert lines(tmp_path)[0]["boot_id"] == events.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text()[:-1]
 
 

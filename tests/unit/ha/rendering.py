@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from ha.cluster_file import ClusterSpec, parse
+from ha.qpid_cluster.cluster_file import ClusterSpec, parse
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"

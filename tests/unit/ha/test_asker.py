@@ -9,8 +9,8 @@ from typing import Any
 import pika
 import pytest
 
-from ha.asker import Asker
 from ha.environment import Answer, Outcome
+from ha.shell.asker import Asker
 from qpidd_py.amqp.client import Login
 
 RESET = struct.pack("ii", 1, 0)

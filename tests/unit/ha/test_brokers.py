@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ha.brokers import changed
-from ha.membership import InSync, Member
-from ha.safety import Safety, fragile
+from ha.model.membership import InSync, Member
+from ha.model.safety import Safety, fragile
+from ha.model.status import State
+from ha.primary.brokers import changed
 from ha.settings import HaSettings, NodeSettings
-from ha.status import State
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, LinkError
 from tests.unit.ha.test_ha_cluster import filled
@@ -34,7 +34,7 @@ def member(world: World, action: str, address: str = "", of: str = "a") -> dict[
     """Ask a broker and wait for its answer."""
     replies: list[dict[str, Any]] = []
     arguments = {"action": action, "address": address}
-    assert world[of].node.request("ha.member", arguments, replies.append, "")
+    assert world[of].requests.request("ha.member", arguments, replies.append, "")
     world.until(lambda: bool(replies))
     return replies[0]
 
@@ -152,7 +152,7 @@ def test_a_removed_broker_leaves_the_set_is_sent_away_and_cannot_be_promoted() -
     client.publish("q", b"m20")
     world.until(lambda: client.confirmed == 21)
     world.run(3.0)
-    assert not world["c"].node.whole
+    assert not world["c"].node.local.whole
     assert b"m20" not in world["c"].contents("q")
     world["a"].kill()
     world.run(0.1)
@@ -191,7 +191,7 @@ def test_a_second_change_waits_until_the_first_is_safe() -> None:
     world = cluster("abcd", "abc")
     world.pause("b")
     replies: list[dict[str, Any]] = []
-    world["a"].node.request("ha.member", {"action": "add", "address": "d:1"}, replies.append, "")
+    world["a"].requests.request("ha.member", {"action": "add", "address": "d:1"}, replies.append, "")
     assert "not safe yet" in member(world, "remove", "c:1")["error"]
     assert replies == []
     world.resume("b")
@@ -204,7 +204,7 @@ def test_whoever_asked_for_a_change_hears_of_the_end_of_the_primary() -> None:
     world = cluster("abcd", "abc", registry=True)
     world.registry_lost = {"a"}
     replies: list[dict[str, Any]] = []
-    world["a"].node.request("ha.member", {"action": "add", "address": "d:1"}, replies.append, "")
+    world["a"].requests.request("ha.member", {"action": "add", "address": "d:1"}, replies.append, "")
     world.run(3.0)
     assert replies == []
     world.cut("a", "b", "c")
@@ -235,7 +235,7 @@ def test_a_broker_that_was_away_while_all_others_were_replaced_finds_the_new_one
     world = cluster("abc", "ab")
     member(world, "remove", "b:1")
     world.run(0.1)
-    assert world["b"].node.others() == ["a:1"]
+    assert world["b"].node.local.others() == ["a:1"]
     world["b"].kill()
     world["c"].settings = replace(world["c"].settings, brokers=("a:1", "c:1"))
     member(world, "add", "c:1")

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from ha import catchup
-from ha.catchup import LONG_SET, TURN, WINDOW, Plan
-from ha.protocol import Kind, decode_drop, decode_merge
+from ha.model.protocol import Kind, decode_drop, decode_merge
+from ha.primary import catchup
+from ha.primary.catchup import LONG_SET, TURN, WINDOW, Plan
 from qpidd_py.core import Queue, decode_ids, encode_ids
 from tests.unit.ha.world import FakeConfiguration, Publisher
 

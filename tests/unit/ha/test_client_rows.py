@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ha.client_rows import ClientRows, carried, described
+from ha.shell.client_rows import ClientRows, carried, described
 
 
 class Rows:

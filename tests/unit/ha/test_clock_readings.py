@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ha.clock_readings import EVERY, LATEST, ClockReadings, decode, encode
-from ha.protocol import Kind
+from ha.model.clock_readings import EVERY, LATEST, ClockReadings, decode, encode
+from ha.model.protocol import Kind
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import LATENCY, Host, World
 

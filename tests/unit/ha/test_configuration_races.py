@@ -28,7 +28,7 @@ def client(world: BrokerWorld) -> Client:
 
 def until_dropped(world: BrokerWorld) -> None:
     """Broker b counts no more."""
-    world.until(lambda: "b" not in {member.name for member in world["a"].node.persisted.in_sync.members})
+    world.until(lambda: "b" not in {member.name for member in world["a"].node.local.persisted.in_sync.members})
 
 
 def copying(world: BrokerWorld) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ha import difference, position, staging
-from ha.difference import Lineage, Origin, Outside, Ranges, outside
-from ha.position import LAST_EPOCH, SEQUENCE_MASK, make
-from ha.staging import BITE, CALL, Mode, Staging
+from ha.backup import staging
+from ha.backup.staging import BITE, CALL, Mode, Staging
+from ha.model import difference, position
+from ha.model.difference import Lineage, Origin, Outside, Ranges, outside
+from ha.model.position import LAST_EPOCH, SEQUENCE_MASK, make
 from qpidd_py.errors import InvariantError, LinkError
 
 # ---- positions ---------------------------------------------------------------------------------------------------

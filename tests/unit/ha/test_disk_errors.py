@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.stall import StallWatch
-from ha.status import State
+from ha.model.status import State
+from ha.primary.stall import StallWatch
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.test_stall import flows, stalled, status
 from tests.unit.ha.world import World
@@ -40,7 +40,7 @@ def test_a_broker_that_cannot_store_its_vote_denies_a_claim_and_nothing_has_chan
     fail(world, "c")
     assert f"c cannot store its vote: {FULL}" in world.refused("b")
     world.run(1.0)
-    assert world["c"].node.epoch == world["c"].disk.epoch == 1
+    assert world["c"].node.local.epoch == world["c"].disk.epoch == 1
     assert world["c"].contents("q") == world["b"].contents("q") == bodies(0, 20)
     repair(world, "c")
     world.promote("b")
@@ -52,10 +52,14 @@ def test_a_primary_that_cannot_store_its_vote_denies_a_claim_and_stays_primary()
     world = three()
     client = filled(world)
     fail(world, "a")
-    request = {"epoch": 2, "claimant": world["b"].node.member.to_json(), "position": world["b"].node.role.position}
+    request = {
+        "epoch": 2,
+        "claimant": world["b"].node.local.member.to_json(),
+        "position": world["b"].node.role.position,
+    }
     request |= {"base": world["a"].disk.in_sync.to_json(), "whole": True, "force": False, "behind": True}
     replies: list[dict[str, object]] = []
-    assert world["a"].node.request("ha.claim", request, replies.append, world["a"].settings.username)
+    assert world["a"].requests.request("ha.claim", request, replies.append, world["a"].settings.username)
     assert "cannot store its vote" in str(replies)
     assert world["a"].state is State.ACTIVE
     client.publish("q", b"m20")
@@ -107,7 +111,7 @@ def test_a_primary_that_cannot_store_a_smaller_set_freezes_and_thaws() -> None:
     world.run(10.0)
     assert client.confirmed == 20
     assert world["a"].state is State.ACTIVE
-    assert "id-b" in world["a"].node.persisted.in_sync, "memory does not run ahead of the disk"
+    assert "id-b" in world["a"].node.local.persisted.in_sync, "memory does not run ahead of the disk"
     tries = sum("cannot be stored" in line for line in world.lines)
     assert tries == 1, "it is said once"
     repair(world, "a")
@@ -160,7 +164,7 @@ def test_a_deposed_primary_stops_confirming_whatever_its_disk_does() -> None:
     world.heal()
     world.until(lambda: not world["a"].state.is_primary, 5.0)
     assert client.confirmed == 20
-    assert world["a"].node.persisted.ballot == (1, "id-a")
+    assert world["a"].node.local.persisted.ballot == (1, "id-a")
     world.run(3.0)
     assert world["a"].state is State.JOINING
     repair(world, "a")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ha.claims import Claim
-from ha.difference import Origin
-from ha.membership import InSync, Member
-from ha.position import make
-from ha.roster import Roster
+from ha.model.difference import Origin
+from ha.model.membership import InSync, Member
+from ha.model.position import make
+from ha.primary.roster import Roster
+from ha.promotion.claims import Claim
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_position_counts_only_in_our_own_log(position: int, acked: int) -> Non
         env=SimpleNamespace(now=lambda: 0.0), lineage={1: Origin("id-b"), 4: Origin("id-b", make(1, 0x3C))}
     )
     roster = Roster.__new__(Roster)
-    roster._node, roster.counting = node, []
+    roster._local, roster.counting = node, []
     roster.expected = {"id-c": Member("id-c", "c", "c:5672")}
     roster.record = SimpleNamespace(want=lambda change: None)  # type: ignore[assignment]
     roster.begin(Claim(2, InSync(), (), positions={"id-c": position}), make(1, 0x3C))

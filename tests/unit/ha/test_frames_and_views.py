@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from ha import disk, protocol
-from ha.disk import DiskWatch
 from ha.environment import Answer, Outcome, StateNotStored
-from ha.membership import HaState, InSync, Member
-from ha.operations import Membership
-from ha.peer import Peer, Phase, Pulse
-from ha.position import make
-from ha.protocol import Kind
-from ha.status import TRANSITIONS, State, check_transition
-from ha.view import Survey, View
+from ha.model import disk, protocol
+from ha.model.disk import DiskWatch
+from ha.model.membership import HaState, InSync, Member
+from ha.model.operations import Membership
+from ha.model.position import make
+from ha.model.protocol import Kind
+from ha.model.status import TRANSITIONS, State, check_transition
+from ha.model.view import Survey, View
+from ha.primary.peer import Peer, Phase, Pulse
 from qpidd_py.errors import InvariantError, LinkError
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1", f"life-{name}") for name in "abc")
@@ -328,8 +328,7 @@ class Disk:
         self.lines: list[str] = []
         self.looks = 0
         env = SimpleNamespace(now=lambda: self.time, persist=self._persist, log=self._log, event=self._event)
-        candidacy = SimpleNamespace(look=self._look)
-        self.watch = DiskWatch(cast(Any, SimpleNamespace(env=env, candidacy=candidacy, persisted=HaState("x"))))
+        self.watch = DiskWatch(cast(Any, env), self._look)
 
     def _persist(self, state: HaState) -> None:
         self.tried += 1
@@ -354,8 +353,8 @@ class Disk:
 
 def test_a_disk_that_works_is_not_tried_for_nothing() -> None:
     found = Disk()
-    assert found.watch.error == "" and found.watch.works()
-    found.watch.tick()
+    assert found.watch.error == "" and found.watch.works(HaState("x"))
+    found.watch.tick(HaState("x"))
     assert found.tried == 0
     found.watch.store(HaState("y"))
     assert (found.tried, found.events, found.lines, found.looks) == (1, [], [], 0)
@@ -365,10 +364,10 @@ def test_a_failure_is_said_once_and_its_end_too() -> None:
     found = Disk()
     found.fail()
     found.fail("broken")
-    assert found.watch.error == "broken" and not found.watch.works()
+    assert found.watch.error == "broken" and not found.watch.works(HaState("x"))
     assert (found.events, found.looks, len(found.lines)) == (["failed full"], 1, 1)
     found.error = ""
-    assert found.watch.works() and found.watch.error == ""
+    assert found.watch.works(HaState("x")) and found.watch.error == ""
     assert (found.events, found.looks, len(found.lines)) == (["failed full", "ended"], 2, 2)
     found.fail()
     assert found.events[-1] == "failed full" and found.looks == 3
@@ -383,8 +382,8 @@ def test_a_disk_that_fails_is_tried_again_and_not_for_most_of_the_time(seconds: 
     found.seconds, failed = 0.0, found.time
     for after, tried in ((0.0, 1), (wait - 0.125, 1), (wait, 2)):
         found.time = failed + after
-        found.watch.tick()
+        found.watch.tick(HaState("x"))
         assert found.tried == tried
     found.error, found.time = "", failed + 60.0
-    found.watch.tick()
+    found.watch.tick(HaState("x"))
     assert found.watch.error == "" and found.tried == 3

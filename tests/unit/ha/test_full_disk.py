@@ -9,14 +9,14 @@ from typing import IO, Any
 
 import pytest
 
-from ha import salvage_files
-from ha.events import EventLog
-from ha.living import Living
-from ha.membership import HaState
-from ha.registry_file import FileRegistry
-from ha.salvage import Header
-from ha.salvage_files import SalvageFiles, WrittenSalvage
-from ha.state_file import FileDirectory
+from ha.model.membership import HaState
+from ha.model.state_file import FileDirectory
+from ha.registry.file import FileRegistry
+from ha.registry.living import Living
+from ha.salvage import files as salvage_files
+from ha.salvage.files import SalvageFiles, WrittenSalvage
+from ha.salvage.selection import Header
+from ha.shell.events import EventLog
 from qpidd_py.errors import ConfigError, LinkError
 from qpidd_py.process import PidFile
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ha.backup import Backup
-from ha.difference import Origin
-from ha.status import State
+from ha.backup.backup import Backup
+from ha.model.difference import Origin
+from ha.model.status import State
 from tests.unit.ha.world import Publisher, World
 
 
@@ -420,7 +420,7 @@ def test_set_on_record_at_the_manager_counts() -> None:
     recorded = world["a"].disk.in_sync.shrink(["id-b"])
     world["a"].kill()
     replies: list[dict[str, object]] = []
-    world["b"].node.request("ha.promote", {"in_sync": recorded.to_json()}, replies.append, "")
+    world["b"].requests.request("ha.promote", {"in_sync": recorded.to_json()}, replies.append, "")
     world.until(lambda: bool(replies))
     assert "not in the in-sync set (a, c)" in str(replies[0]["error"])
     world.promote("c")
@@ -449,17 +449,17 @@ def test_two_histories_of_one_epoch_are_not_mixed() -> None:
     world.run(0.01)
     # c has written under its own claim of epoch 2, which b claims as well
     world["a"].kill()
-    loser.lineage[2] = Origin("id-c")
-    loser.engine.begin_epoch(2)
+    loser.local.lineage[2] = Origin("id-c")
+    loser.local.engine.begin_epoch(2)
     client = Publisher(world["c"])
     for number in range(20, 25):
         client.publish("q", b"other%d" % number)
-    loser.engine.flush()
+    loser.local.engine.flush()
     world.promote("b")
     right = Publisher(world["b"])
     for number in range(20, 30):
         right.publish("q", b"m%d" % number)
-    loser.role = role = Backup(loser)
+    loser.role = role = Backup(loser.local, loser.end)
     role.follow("b:1")
     world.until(lambda: world["c"].contents("q") == bodies(0, 30))
 

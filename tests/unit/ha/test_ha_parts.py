@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha import difference, position, protocol
-from ha.events import EventLog
-from ha.membership import HaState, InSync, Member
-from ha.operations import Membership
+from ha.model import difference, position, protocol
+from ha.model.membership import HaState, InSync, Member
+from ha.model.operations import Membership
+from ha.model.state_file import NAME as STATE_FILE
+from ha.model.status import EXPECTATIONS, TRANSITIONS, State, check_transition
 from ha.plugin import load_state, needed_directory, own_address
-from ha.state_file import NAME as STATE_FILE
-from ha.status import EXPECTATIONS, TRANSITIONS, State, check_transition
+from ha.shell.events import EventLog
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, InvariantError, LinkError
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ha.membership import HaState
-from ha.status import State
+from ha.model.membership import HaState
+from ha.model.status import State
 from tests.unit.ha.world import Host, Publisher, World
 
 
@@ -94,7 +94,7 @@ class Storm:
         recorded = [HaState.from_json(json.loads(entry)) for entry in self.world.registry.values()]
         states = [*(host.disk for host in self.hosts if host.alive), *recorded]
         newest = max((state.in_sync for state in states), key=lambda i: i.key, default=None)
-        if victim.alive and newest and any(host.node.whole and host.node.id in newest for host in others):
+        if victim.alive and newest and any(host.node.local.whole and host.node.local.id in newest for host in others):
             self.collect()
             victim.kill()
 
@@ -134,12 +134,12 @@ class Storm:
         for host in self.primaries():
             if not host.paused:
                 to = self.rng.choice(["", *self.names])
-                host.node.request("ha.relocate", {"to": to}, lambda reply: None, "")
+                host.requests.request("ha.relocate", {"to": to}, lambda reply: None, "")
 
     def demote(self) -> None:
         for host in self.primaries():
             if not host.paused and self.rng.random() < 0.3:
-                host.node.request("ha.demote", {}, lambda reply: None, "")
+                host.requests.request("ha.demote", {}, lambda reply: None, "")
 
     def cut(self) -> None:
         one = self.rng.choice(self.names)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Basic, Tx
 
-from ha.backup import Backup
-from ha.staging import Staging
+from ha.backup.backup import Backup
+from ha.backup.staging import Staging
 from tests.unit.ha.broker_world import BrokerWorld
 
 Held = tuple[int, int, int]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha import lag
-from ha.catchup import Plan
-from ha.lag import LogHistory, Progress, progress_text
-from ha.protocol import Kind, encode_control
-from ha.status import State
+from ha.model.protocol import Kind, encode_control
+from ha.model.status import State
+from ha.primary import lag
+from ha.primary.catchup import Plan
+from ha.primary.lag import LogHistory, Progress, progress_text
 from qpidd_py.core import encode_ids
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import FakeConfiguration, FakeLink, Publisher, World

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ha.environment import Answer, Json
-from ha.status import State
+from ha.model.status import State
 from tests.unit.ha.world import Host, Publisher, World
 
 Way = tuple[str, str, str]
@@ -68,7 +68,7 @@ def test_a_ballot_that_was_only_heard_of_is_no_grant() -> None:
     world.held.pop(("b", "a", "ha.ask"))
     c.kill()
     world.until(lambda: b.state is State.JOINING)
-    assert b.node.persisted.ballot == a.node.persisted.ballot == (3, "id-a")
+    assert b.node.local.persisted.ballot == a.node.local.persisted.ballot == (3, "id-a")
     world.let_go(("a", "b", "ha.claim"))
     world.until(lambda: bool(a_promoted))
     assert not a_promoted[0]["ok"], "a is primary and lacks what b has confirmed"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.environment import Exchanged
-from ha.membership import HaState
-from ha.peer import Phase
-from ha.primary import Primary
-from ha.status import State
+from ha.model.membership import HaState
+from ha.model.status import State
+from ha.primary.peer import Phase
+from ha.primary.primary import Primary
 from tests.unit.ha.world import Host, Publisher, World
 
 
@@ -54,9 +54,9 @@ def test_a_backup_that_does_not_know_of_its_removal_is_not_listed_again() -> Non
     a.held = None
     world.run(0.01)
     assert publisher.confirmed == 1
-    assert b.node.whole
+    assert b.node.local.whole
     assert "cannot be promoted" in world.refused("b")
     # It is listed as soon as it has heard of its removal, and holds everything then.
     world.heal()
-    world.until(lambda: b.state is State.READY and b.node.id in a.node.persisted.in_sync)
+    world.until(lambda: b.state is State.READY and b.node.local.id in a.node.local.persisted.in_sync)
     assert b.contents("q") == [b"kept"]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ha.living import Living
+from ha.registry.living import Living
 from tests.support.wait import wait_for
 
 HOLD = """
 import sys
 from pathlib import Path
-from ha.living import Living
+from ha.registry.living import Living
 living = Living(Path(sys.argv[1]), sys.argv[2])
 print("held", flush=True)
 sys.stdin.read()

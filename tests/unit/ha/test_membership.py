@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ha.membership import HaState, InSync, Member
+from ha.model.membership import HaState, InSync, Member
 from qpidd_py.errors import InvariantError, LinkError
 
 A = Member("id-a", "a", "a:1", "life-1")

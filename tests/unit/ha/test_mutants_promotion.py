@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ha.claims import Claim
 from ha.environment import Answer, Exchanged, Outcome
-from ha.membership import HaState, InSync, Member
-from ha.position import LAST_EPOCH, make
-from ha.promotion import Record, Refuse, decide
-from ha.safety import Safety
-from ha.status import State
-from ha.view import Survey, View
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import LAST_EPOCH, make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey, View
+from ha.promotion.claims import Claim
+from ha.promotion.promotion import Record, Refuse, decide
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 BROKERS = ("a:1", "b:1", "c:1")

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, grant
 from ha.environment import Answer, Exchanged, Outcome
-from ha.membership import HaState, InSync, Member
-from ha.position import make
-from ha.promotion import Record, Refuse, decide
-from ha.safety import Safety
-from ha.status import State
-from ha.view import Survey, View
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey, View
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, grant
+from ha.promotion.promotion import Record, Refuse, decide
 
 NAMES = "abc"
 MEMBERS = {name: Member(f"id-{name}", name, f"{name}:1") for name in NAMES}

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ha.connection_guard import BACKUP, admit
-from ha.public_url import public_address
-from ha.replica import REPLICA
+from ha.model.public_url import public_address
+from ha.shell.connection_guard import BACKUP, admit
+from ha.single_queue.follower import REPLICA
 from tests.unit.ha.world import World
 
 BROKERS = ("a:1", "b:1", "c:1")
@@ -41,8 +41,8 @@ def test_clients_are_told_the_public_address_and_brokers_their_own() -> None:
 
     assert told({}) == told({"product": "pika"}) == "x:5"
     assert told({BACKUP: {"id": "id-c"}}) == told({REPLICA: {"queue": "q"}}) == "a:1"
-    assert backup.refusal_text().endswith("the primary is a:1")
-    backup.settings = replace(backup.settings, public_url="moves:5672")
+    assert backup.role.refusal_text().endswith("the primary is a:1")
+    backup.local.settings = replace(backup.local.settings, public_url="moves:5672")
     assert told({}) == "a:1"
 
 

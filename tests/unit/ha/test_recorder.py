@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ha.environment import Exchanged, StateNotStored
-from ha.membership import HaState, InSync, Member
-from ha.registry import FIRST_DELAY, LAST_DELAY, Change, Recorder, overtaken
+from ha.model.membership import HaState, InSync, Member
+from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Change, Recorder, overtaken
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")
 SET = InSync(2, "id-a", 3, (A, B, C))
@@ -29,7 +29,7 @@ class Node:
         self.asked: list[tuple[HaState | None, float, Callable[[Exchanged], None]]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.env = SimpleNamespace(now=lambda: self.time, log=self._log, exchange=self._exchange, after=self._after)
-        self.recorder = Recorder(cast(Any, self))
+        self.recorder = Recorder(cast(Any, self), self.depose)
 
     def _log(self, level: str, text: str) -> None:
         self.lines.append(f"{level}: {text}")

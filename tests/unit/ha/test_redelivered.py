@@ -11,7 +11,7 @@ def test_a_backup_that_joins_late_hears_what_was_handed_out() -> None:
     world = BrokerWorld("abc", heartbeat=1.0)
     world.cluster()
     world["c"].kill()
-    world.until(lambda: len(world["a"].node.persisted.in_sync.members) == 2)
+    world.until(lambda: len(world["a"].node.local.persisted.in_sync.members) == 2)
     client = world["a"].client()
     client.queue("q", b"one", b"two")
     client.do(Basic.Qos(prefetch_count=1), Basic.Consume(queue="q"))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ha.claims import Claim, contradicted
 from ha.environment import Exchanged, StateNotStored
-from ha.membership import HaState, InSync, Member
-from ha.registry import FIRST_DELAY, LAST_DELAY, Change, Recorder
+from ha.model.membership import HaState, InSync, Member
+from ha.promotion.claims import Claim, contradicted
+from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Change, Recorder
 from ha.settings import NodeSettings
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")
@@ -62,7 +62,7 @@ class Actor:
         self.lines: list[str] = []
         self.delays: list[float] = []
         self.disk_error = ""
-        self.recorder = Recorder(self)  # type: ignore[arg-type]
+        self.recorder = Recorder(self, self.depose)  # type: ignore[arg-type]
 
     def now(self) -> float:
         return 0.0

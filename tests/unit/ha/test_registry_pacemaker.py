@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ha.membership import HaState, InSync, Member
-from ha.registry_attributes import AttributeRegistry
-from ha.registry_pacemaker import PacemakerRegistry
-from ha.registry_worker import RegistryError
+from ha.model.membership import HaState, InSync, Member
+from ha.registry.attributes import AttributeRegistry
+from ha.registry.pacemaker import PacemakerRegistry
+from ha.registry.worker import RegistryError
 from qpidd_py.errors import ConfigError
 from tests.support.wait import wait_for
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ha.membership import HaState
-from ha.registry_attributes import AttributeRegistry
-from ha.registry_view import ClusterNode, View, decode, encode, parse, query
-from ha.registry_worker import RegistryError
+from ha.model.membership import HaState
+from ha.registry.attributes import AttributeRegistry
+from ha.registry.view import ClusterNode, View, decode, encode, parse, query
+from ha.registry.worker import RegistryError
 
 ANSWER = """<xpath-query>
   <cib crm_feature_set="3.16.1" validate-with="pacemaker-3.9" epoch="11" num_updates="8" have-quorum="1"/>

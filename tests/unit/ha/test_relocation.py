@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ha.backup import Backup
+from ha.backup.backup import Backup
 from ha.environment import Json
-from ha.relocation import ANSWER_LIMIT, PAUSE_LIMIT, Step
-from ha.status import State
+from ha.model.status import State
+from ha.primary.relocation import ANSWER_LIMIT, PAUSE_LIMIT, Step
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -25,7 +25,7 @@ def world() -> World:
 def ask(host: Host, to: str = "", method: str = "ha.relocate", **arguments: Any) -> list[Json]:
     """The replies, as they come."""
     replies: list[Json] = []
-    assert host.node.request(method, {"to": to, **arguments}, replies.append, "")
+    assert host.requests.request(method, {"to": to, **arguments}, replies.append, "")
     return replies
 
 
@@ -46,7 +46,7 @@ def failed(world: World, to: str = "b") -> str:
 def still_primary(world: World) -> None:
     """As if nothing had happened: the same epoch, clients read and not asked to pause, and messages are confirmed."""
     host = world["a"]
-    assert (host.state, host.node.epoch, host.node.relocation) == (State.ACTIVE, 1, None)
+    assert (host.state, host.node.local.epoch, host.node.relocation) == (State.ACTIVE, 1, None)
     assert (host.configuration.paused, host.engine.throttled, host.closed_clients) == ("", False, [])
     client = Publisher(host)
     client.publish("q", b"after")
@@ -79,8 +79,8 @@ def test_the_one_that_steps_down_keeps_everything_in_place(world: World) -> None
     world.cut("a", "c")
     world["a"].node.demote("a test", "b:1")
     node = world["a"].node
-    assert (node.state, node.whole, node.view().doubt) == (State.JOINING, True, False)
-    assert node.persisted.ballot == (1, "id-a")
+    assert (node.local.state, node.local.whole, node.view().doubt) == (State.JOINING, True, False)
+    assert node.local.persisted.ballot == (1, "id-a")
     assert world["a"].contents("q") == bodies(0, 20)
     assert isinstance(node.role, Backup)
 
@@ -152,7 +152,7 @@ def test_and_back_again(world: World) -> None:
 def test_no_client_is_disturbed_for_a_backup_that_hangs(world: World) -> None:
     """Whether it is the target or another one that confirms wait for."""
     filled(world)
-    world["a"].node.settings = _impatient(world["a"])
+    world["a"].node.local.settings = _impatient(world["a"])
     for hanging in "bc":
         world.pause(hanging)
         began = world.clock
@@ -169,7 +169,7 @@ def test_no_client_is_disturbed_for_a_backup_that_hangs(world: World) -> None:
 
 def test_a_drain_that_takes_too_long_is_given_up(world: World) -> None:
     client = filled(world)
-    world["a"].node.settings = _impatient(world["a"])
+    world["a"].node.local.settings = _impatient(world["a"])
     replies = ask(world["a"], "b")
     world.until(lambda: bool(world["a"].configuration.paused))
     world.cut("a", "c")
@@ -186,7 +186,7 @@ def test_a_drain_that_takes_too_long_is_given_up(world: World) -> None:
 
 
 def _impatient(host: Host) -> Any:
-    return replace(host.node.settings, relocate_timeout=0.05)
+    return replace(host.node.local.settings, relocate_timeout=0.05)
 
 
 def test_a_target_that_is_lost_meanwhile(world: World) -> None:
@@ -202,11 +202,11 @@ def test_a_target_that_is_lost_meanwhile(world: World) -> None:
 
 def test_a_target_that_refuses_makes_us_primary_again(world: World) -> None:
     filled(world)
-    world["b"].node.request = _refusing(world["b"])  # type: ignore[method-assign]
+    world["b"].requests.request = _refusing(world["b"])  # type: ignore[method-assign]
     error = failed(world)
     assert error == "relocation to b failed: not today; a is primary"
     assert world["a"].state.is_primary
-    assert world["a"].node.epoch == 2
+    assert world["a"].node.local.epoch == 2
     assert world["a"].contents("q") == bodies(0, 20)
     assert world["a"].configuration.paused == ""
     world.until(lambda: world["a"].state is State.ACTIVE)
@@ -216,7 +216,7 @@ def test_a_target_that_refuses_makes_us_primary_again(world: World) -> None:
 
 
 def _refusing(host: Host) -> Any:
-    real = host.node.request
+    real = host.requests.request
 
     def request(method: str, arguments: Json, reply: Any, user: str) -> bool:
         if method != "ha.promote":
@@ -257,7 +257,7 @@ def test_deposed_in_the_middle(world: World) -> None:
 def test_another_broker_promoted_while_we_hand_over(world: World) -> None:
     """Two claims meet; one of the two wins, and nothing is lost."""
     filled(world)
-    world["b"].node.request = _refusing(world["b"])  # type: ignore[method-assign]
+    world["b"].requests.request = _refusing(world["b"])  # type: ignore[method-assign]
     replies = ask(world["a"], "b")
     world.until(lambda: world["a"].state is State.JOINING)
     world.promote("c")
@@ -319,7 +319,7 @@ def test_ha_demote_steps_down_in_place(world: World) -> None:
     replies = ask(world["a"], method="ha.demote")
     world.until(lambda: bool(replies))
     assert replies == [{"ok": True, "result": {}}]
-    assert (world["a"].state, world["a"].node.whole) == (State.JOINING, True)
+    assert (world["a"].state, world["a"].node.local.whole) == (State.JOINING, True)
     world.promote("c")
     world.until(lambda: world["a"].state is State.READY)
     assert world["c"].contents("q") == bodies(0, 20)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ha import queue_dump
-from ha.queue_dump import dump, dump_on_request
-from ha.removals import GATHERED, Removals, joined
+from ha.primary.removals import GATHERED, Removals, joined
+from ha.shell import queue_dump
+from ha.shell.queue_dump import dump, dump_on_request
 from qpidd_py.core import Engine
 from qpidd_py.errors import LinkError
 from tests.support.memory import MemoryClient

@@ -5,9 +5,9 @@ import stat
 
 import pytest
 
-from ha.local_manager import RENDERED, main
-from ha.render.kinds import KINDS
-from ha.render.writer import WriteError, write
+from ha.qpid_cluster.main import RENDERED, main
+from ha.qpid_cluster.render.kinds import KINDS
+from ha.qpid_cluster.render.writer import WriteError, write
 from tests.unit.ha.rendering import cluster
 
 
@@ -81,7 +81,7 @@ def test_the_old_file_stands_until_the_new_one_is_complete(tmp_path, monkeypatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ha.render.writer.os.open", full)
+    monkeypatch.setattr("ha.qpid_cluster.render.writer.os.open", full)
     with pytest.raises(WriteError, match="No space left"):
         write(tmp_path, {"a.conf": "new"}, force=True)
     assert (tmp_path / "a.conf").read_text() == "old"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ha.render.kinds import render
+from ha.qpid_cluster.render.kinds import render
 from tests.unit.ha.rendering import fenced, unfenced
 from tests.unit.ha.scheduler import MISSING, Simulated, plain
 

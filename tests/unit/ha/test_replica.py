@@ -9,9 +9,9 @@ import random
 import pytest
 
 from ha.environment import Answer, Outcome
-from ha.protocol import Kind, encode_control, encode_held, encode_merge
-from ha.replica import REPLICA, Replica, Source, Step, renumbered
-from ha.replica_source import ReplicaSource, Standing
+from ha.model.protocol import Kind, encode_control, encode_held, encode_merge
+from ha.single_queue.follower import REPLICA, Replica, Source, Step, renumbered
+from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Connection, Engine, Route
 from qpidd_py.errors import LinkError

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ha.environment import Json
+from ha.model.status import State
 from ha.requests import RequestTable, steers
-from ha.standalone import Standalone
-from ha.status import State
+from ha.shell.standalone import Standalone
 from qpidd_py.errors import LinkError
 from tests.unit.ha.world import Host, World
 
@@ -95,7 +95,7 @@ def guarded() -> World:
 
 @pytest.mark.parametrize("method", ["ha.promote", "ha.demote", "ha.relocate"])
 def test_a_stranger_changes_nothing(guarded: World, method: str) -> None:
-    (reply,) = ask(guarded["a"].node, method, {"to": "b"}, "guest")
+    (reply,) = ask(guarded["a"].requests, method, {"to": "b"}, "guest")
     assert reply["error"].startswith("ACCESS_REFUSED - user 'guest'")
     guarded.run(0.1)
     assert [host.state for host in guarded.hosts.values()] == [State.ACTIVE, State.READY, State.READY]
@@ -103,15 +103,15 @@ def test_a_stranger_changes_nothing(guarded: World, method: str) -> None:
 
 def test_a_stranger_cannot_depose_by_a_question(guarded: World) -> None:
     question = {"id": "evil", "epoch": 99, "leader": "evil"}
-    (reply,) = ask(guarded["a"].node, "ha.ask", question, "guest")
+    (reply,) = ask(guarded["a"].requests, "ha.ask", question, "guest")
     assert (reply["ok"], guarded["a"].state) == (True, State.ACTIVE)
-    ask(guarded["a"].node, "ha.ask", question, "qpid-ha")
+    ask(guarded["a"].requests, "ha.ask", question, "qpid-ha")
     assert guarded["a"].state is State.JOINING
 
 
 def test_a_cluster_with_a_steerer_works(guarded: World) -> None:
     host: Host = guarded["a"]
-    replies = ask(host.node, "ha.relocate", {"to": "b"}, "qpid-ha")
+    replies = ask(host.requests, "ha.relocate", {"to": "b"}, "qpid-ha")
     guarded.until(lambda: bool(replies))
     assert replies[0]["ok"]
     assert guarded["b"].state.is_primary

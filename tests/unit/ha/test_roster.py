@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ha.primary import Primary
-from ha.status import State
+from ha.model.status import State
+from ha.primary.primary import Primary
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.world import Host, Publisher, World
 

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from ha.claims import Claim
 from ha.environment import Json
-from ha.lag import Lags
-from ha.membership import HaState, InSync, Member
-from ha.operations import Membership
-from ha.peer import Peer, Phase, Pulse
-from ha.position import make
-from ha.registry import Change
-from ha.roster import Roster
-from ha.safety import Safety
+from ha.model.membership import HaState, InSync, Member
+from ha.model.operations import Membership
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.primary.lag import Lags
+from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.roster import Roster
+from ha.promotion.claims import Claim
+from ha.registry.recorder import Change
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 BROKERS = ("a:1", "b:1", "c:1")
@@ -113,8 +113,8 @@ class World:
     def __init__(self, *expected: Member, members: tuple[Member, ...] = (A,), mode: str = "quorum") -> None:
         self.node = Node(InSync(2, "id-a", 3, members), mode)
         self.primary = Primary(self.node)
-        self.roster = Roster(cast(Any, SimpleNamespace(node=self._real())), expected)
-        self.roster._primary, self.roster._node = cast(Any, self.primary), cast(Any, self.node)
+        self.roster = Roster(cast(Any, SimpleNamespace(local=self._real(), depose=None)), expected)
+        self.roster._primary, self.roster._local = cast(Any, self.primary), cast(Any, self.node)
         self.record = Record(self.node)
         self.roster.record = cast(Any, self.record)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ha.environment import Outcome
-from ha.membership import InSync, Member
-from ha.safety import Safety
-from ha.view import Survey
+from ha.model.membership import InSync, Member
+from ha.model.safety import Safety
+from ha.model.view import Survey
 
 ANSWERED, REFUSED, SILENT = Outcome.ANSWERED, Outcome.REFUSED, Outcome.SILENT
 

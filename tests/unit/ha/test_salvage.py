@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pamqp.header import ContentHeader
 
-from ha.backup import Backup
-from ha.difference import Lineage, Origin, lineage_from_json, lineage_to_json
-from ha.joining import Step
-from ha.position import make
-from ha.salvage import (
+from ha.backup.backup import Backup
+from ha.backup.joining import Step
+from ha.model.difference import Lineage, Origin, lineage_from_json, lineage_to_json
+from ha.model.position import make
+from ha.model.status import State
+from ha.salvage.files import NoSalvage
+from ha.salvage.selection import (
     Grade,
     Header,
     Promises,
@@ -29,8 +31,6 @@ from ha.salvage import (
     recovered_header,
     suspects,
 )
-from ha.salvage_files import NoSalvage
-from ha.status import State
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.errors import LinkError
 from tests.support.memory import publish_octets
@@ -121,7 +121,7 @@ class Brokers:
 
 
 def chosen(broker: Model, primary: Model) -> set[int]:
-    """What `ha.salvager` puts aside in this model."""
+    """What `ha.backup.salvager` puts aside in this model."""
     promises = Promises(frozenset(broker.led), broker.safe, broker.acknowledged)
     found = suspects(broker.lineage, primary.lineage, broker.position >> 48, promises)
     ids = {id for id in broker.held for low, high, _ in found if low <= id <= high}
@@ -289,7 +289,7 @@ def overtaken(slice_size: int = 1 << 17) -> World:
         client.publish("q", b"m%d" % number)
     world.until(lambda: client.confirmed == 5)
     world.cut("a", "b", "c")
-    world.until(lambda: len(world["a"].node.persisted.in_sync.members) == 1)
+    world.until(lambda: len(world["a"].node.local.persisted.in_sync.members) == 1)
     for number in range(5, 10):
         client.publish("q", b"m%d" % number)
     client.publish("other", b"too")
@@ -312,7 +312,7 @@ def backup(host: Host) -> Backup:
 
 def joined(world: World, name: str = "a", primary: str = "") -> None:
     def done() -> bool:
-        if not follows(host, Step.FOLLOWING) or host.state is not State.READY or not host.node.whole:
+        if not follows(host, Step.FOLLOWING) or host.state is not State.READY or not host.node.local.whole:
             return False
         return primary in ("", str(backup(host).leader))
 
@@ -466,13 +466,13 @@ def test_what_the_gambler_holds_after_all_is_not_put_aside() -> None:
     world.run(0.1)
     world.cut("c", "a", "b")
     world["a"].kill()
-    world["b"].node.whole = False
+    world["b"].node.local.whole = False
     world.promote("b", force=True)
     world.heal()
     joined(world, "c", "b")
     assert world["c"].salvaged == []
     assert len(world["c"].contents("q")) == 10
-    assert world["b"].node.lineage[2] == Origin("id-b", 0)
+    assert world["b"].node.local.lineage[2] == Origin("id-b", 0)
 
 
 def test_a_rival_of_the_same_epoch_keeps_what_it_has_confirmed() -> None:
@@ -485,19 +485,19 @@ def test_a_rival_of_the_same_epoch_keeps_what_it_has_confirmed() -> None:
     loser.role.stop()
     world.run(0.01)
     world["a"].kill()
-    loser.lineage[2] = Origin("id-c", loser.role.position)
-    loser.led.add(2)
-    loser.engine.begin_epoch(2)
+    loser.local.lineage[2] = Origin("id-c", loser.role.position)
+    loser.local.led.add(2)
+    loser.local.engine.begin_epoch(2)
     client = Publisher(world["c"])
     for number in range(5):
         client.publish("q", b"other%d" % number)
-    loser.engine.advance_safe(loser.engine.flush() - 2)
+    loser.local.engine.advance_safe(loser.local.engine.flush() - 2)
     world.promote("b")
     right = Publisher(world["b"])
     for number in range(5):
         right.publish("q", b"m%d" % number)
     world.run(0.01)
-    loser.role = Backup(loser)
+    loser.role = Backup(loser.local, loser.end)
     loser.role.start()
     joined(world, "c", "b")
     assert kept(world["c"]) == [("q", b"other%d" % number, "confirmed") for number in range(3)]
@@ -527,4 +527,4 @@ def test_a_primary_knows_whom_it_followed() -> None:
     position = world["b"].node.role.position
     world["a"].kill()
     world.promote("b")
-    assert world["b"].node.lineage == {1: Origin("id-a"), 2: Origin("id-b", position)}
+    assert world["b"].node.local.lineage == {1: Origin("id-a"), 2: Origin("id-b", position)}

@@ -14,16 +14,16 @@ from typing import IO, Any
 
 import pytest
 
-from ha import salvage_files
-from ha.cli import main
 from ha.environment import Answer, Json
 from ha.environment import Outcome as Reached
-from ha.position import make
-from ha.salvage import Grade, Header, Record, SalvageError
-from ha.salvage_copies import Copies, keys_from_json
-from ha.salvage_door import Peers, SalvageDoor
-from ha.salvage_files import SalvageFiles
-from ha.salvage_publisher import Outcome, Publisher
+from ha.model.position import make
+from ha.qpid_ha.main import main
+from ha.salvage import files as salvage_files
+from ha.salvage.copies import Copies, keys_from_json
+from ha.salvage.door import Peers, SalvageDoor
+from ha.salvage.files import SalvageFiles
+from ha.salvage.publisher import Outcome, Publisher
+from ha.salvage.selection import Grade, Header, Record, SalvageError
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Queue
 from qpidd_py.errors import LinkError
@@ -353,7 +353,7 @@ def test_a_long_restore_answers_in_time_and_says_where_to_go_on(
 ) -> None:
     orders = declare(primary, "orders")
     written(files, [record(number) for number in range(600)])
-    monkeypatch.setattr("ha.salvage_door.TURN", 0.0)
+    monkeypatch.setattr("ha.salvage.door.TURN", 0.0)
     requests = [{"action": "restore", "file": NAME, "after": after} for after in (0, 256, 512)]
     results = [answer["result"] for answer in asked(files, primary.address, *requests)]
     assert [result["next"] for result in results] == [256, 512, 600]

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.claims import Claim
 from ha.environment import Answer, Exchanged, Outcome
-from ha.membership import HaState, InSync, Member
-from ha.position import make
-from ha.promotion import Record, Refuse, decide
-from ha.safety import Safety
-from ha.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
-from ha.status import State
-from ha.view import Survey, View
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey, View
+from ha.promotion.claims import Claim
+from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
 from tests.unit.ha.world import Host, Publisher, World
 
 NAMES = "abc"
@@ -353,7 +353,7 @@ def test_who_was_dropped_hears_it_from_the_registry() -> None:
     world = World("ab", registry=True, isolation_wait=0.2)
     world.cluster()
     world.cut("a", "b")
-    world.until(lambda: "id-b" not in world["a"].node.persisted.in_sync)
+    world.until(lambda: "id-b" not in world["a"].node.local.persisted.in_sync)
     world.run(3.0)
     assert scores(world)["b"] is None
 
@@ -388,7 +388,7 @@ def test_status_says_the_score() -> None:
     world.cluster()
     replies: list[dict[str, dict[str, object]]] = []
     for name in "ab":
-        assert world[name].node.request("ha.status", {}, replies.append, "")
+        assert world[name].requests.request("ha.status", {}, replies.append, "")
     assert [reply["result"]["score"] for reply in replies] == [PRIMARY, WHOLE]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.shutdown import may_stop, would_lose
+from ha.shell.shutdown import may_stop, would_lose
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ha.connection_guard import BACKUP, admit
-from ha.status import State
+from ha.model.status import State
+from ha.shell.connection_guard import BACKUP, admit
 from qpidd_py.errors import ReplyCode
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Publisher, World
@@ -16,13 +16,13 @@ from tests.unit.ha.world import Publisher, World
 
 def query(world: World, name: str = "a") -> dict[str, Any]:
     replies: list[dict[str, Any]] = []
-    assert world[name].node.request("ha.query", {}, replies.append, "")
+    assert world[name].requests.request("ha.query", {}, replies.append, "")
     return dict(replies[0]["result"])
 
 
 def status(world: World, name: str = "a") -> dict[str, Any]:
     replies: list[dict[str, Any]] = []
-    assert world[name].node.request("ha.status", {}, replies.append, "")
+    assert world[name].requests.request("ha.status", {}, replies.append, "")
     return dict(replies[0]["result"])
 
 
@@ -90,7 +90,7 @@ def test_under_quorum_a_new_primary_may_have_too_few() -> None:
     world = World(safety="quorum")
     world.run(0.01)
     world.pause("c")
-    world["b"].node.settings = replace(world["b"].node.settings, replicate="none")  # it will be refused
+    world["b"].node.local.settings = replace(world["b"].node.local.settings, replicate="none")  # it will be refused
     world.promote("a")
     stalled(world, "the in-sync set has 1 of 3 brokers, 2 needed", "more backups are ready")
     world.resume("c")

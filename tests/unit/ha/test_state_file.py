@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from ha.membership import HaState, InSync, Member
-from ha.state_file import NAME, SLOT, TEMPORARY, FileDirectory, StateFile, StateFileError, decode, encode, newest
+from ha.model.membership import HaState, InSync, Member
+from ha.model.state_file import NAME, SLOT, TEMPORARY, FileDirectory, StateFile, StateFileError, decode, encode, newest
 from tests.simulator.disk import FAULTS, Disk, Killed
 
 OLD = HaState("me", 3, "you", InSync(2, "you", 5, (Member("me"),)))

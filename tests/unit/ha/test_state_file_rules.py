@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ha import state_file
-from ha.membership import HaState
-from ha.state_file import NAME, SLOT, TEMPORARY, FileDirectory, StateFile, StateFileError, decode, encode, newest
+from ha.model import state_file
+from ha.model.membership import HaState
+from ha.model.state_file import NAME, SLOT, TEMPORARY, FileDirectory, StateFile, StateFileError, decode, encode, newest
 
 OLD, NEW = HaState("id-a", 1, "id-a"), HaState("id-a", 2, "id-b")
 

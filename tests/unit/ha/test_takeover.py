@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ha.status import State
+from ha.model.status import State
 from tests.unit.ha.world import Publisher, World
 
 

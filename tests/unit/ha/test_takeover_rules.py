@@ -9,17 +9,16 @@ from typing import Any, cast
 import pytest
 
 from ha.environment import Answer, Json, Outcome
-from ha.membership import Member
-from ha.promoter import Wish
-from ha.relocation import RETURN_LIMIT
+from ha.model.membership import Member
+from ha.model.status import State
+from ha.model.view import View
+from ha.primary.relocation import RETURN_LIMIT
+from ha.promotion.promoter import Wish
+from ha.promotion.takeover import Takeover
 from ha.settings import NodeSettings
-from ha.status import State
-from ha.takeover import Takeover
-from ha.view import View
 
 PRIMARY = View("id-a", "a", "a:1", State.ACTIVE, 1, "id-a", 9, True)
 WISH = Wish(takeover=True)
-NOTHING = object()
 
 
 class Node:
@@ -32,20 +31,27 @@ class Node:
         self.state = State.READY
         self.stopped = False
         self.promoter: object | None = None
-        self.role = SimpleNamespace(outlook=SimpleNamespace(follows=True))
+        self.follows = True
         self.requests: list[tuple[Any, ...]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.promoted: list[tuple[Any, Any]] = []
         self.replies: list[Json] = []
         self.env = SimpleNamespace(log=lambda *_: None, request=self._request, after=self._after)
-        self.takeover: object | None = NOTHING
-        self.attempt = Takeover(cast(Any, self), PRIMARY, WISH, [self.replies.append, self.replies.append])
+        self.ended = False
+        self.attempt = Takeover(cast(Any, self), self, PRIMARY, WISH, [self.replies.append, self.replies.append])
 
     def _request(self, *arguments: Any) -> None:
         self.requests.append(arguments)
 
     def _after(self, seconds: float, call: Callable[[], None]) -> None:
         self.later.append((seconds, call))
+
+    @property
+    def may_follow(self) -> bool:
+        return self.promoter is not None or self.follows
+
+    def takeover_ended(self) -> None:
+        self.ended = True
 
     def promote(self, reply: Any, wish: Any) -> None:
         self.promoted.append((reply, wish))
@@ -65,7 +71,7 @@ class Node:
 
     @property
     def over(self) -> bool:
-        return self.takeover is None
+        return self.ended
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_a_registry_that_is_not_used_takes_no_time(timeout: float) -> None:
 @pytest.mark.parametrize(("promoter", "follows"), [(None, True), (object(), False), (object(), True)])
 def test_it_goes_on_for_as_long_as_it_follows_or_is_being_promoted(promoter: object | None, follows: bool) -> None:
     node = Node().begun()
-    node.promoter, node.role.outlook.follows = promoter, follows
+    node.promoter, node.follows = promoter, follows
     for _ in range(3):
         node.look()
     assert not node.over and node.promoted == [] and len(node.later) == 1
@@ -98,7 +104,7 @@ def test_it_goes_on_for_as_long_as_it_follows_or_is_being_promoted(promoter: obj
 @pytest.mark.parametrize("state", [State.READY, State.ACTIVE])
 def test_one_that_does_not_follow_any_more_and_was_not_asked_tries_by_itself(state: State) -> None:
     node = Node().begun()
-    node.state, node.role.outlook.follows = state, state is not State.READY
+    node.state, node.follows = state, state is not State.READY
     node.look()
     assert node.over and node.promoted == [(node.attempt.replies[0], WISH)] * 2 and node.later == []
     node.answer()
@@ -141,7 +147,7 @@ def test_everybody_who_asked_is_told_why_not(outcome: Outcome, error: str, why: 
 def test_a_broker_that_is_stopped_says_and_does_nothing_more() -> None:
     node = Node().begun()
     node.stopped = True
-    node.role.outlook.follows = False
+    node.follows = False
     node.answer()
     node.look()
     assert not node.over and (node.replies, node.promoted, node.later) == ([], [], [])

@@ -1,4 +1,4 @@
-"""Two living brokers with one identity: a copied data directory (`ha/twins.py`)."""
+"""Two living brokers with one identity: a copied data directory (`ha/model/twins.py`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from ha.claims import Claim, decide_claims
 from ha.environment import Answer, Outcome
-from ha.membership import HaState, InSync, Member
+from ha.model.membership import HaState, InSync, Member
+from ha.model.protocol import Kind, encode_control
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
+from ha.model.view import Survey, View
 from ha.plugin import load_state
-from ha.promotion import Refuse, decide
-from ha.protocol import Kind, encode_control
-from ha.safety import Safety
+from ha.promotion.claims import Claim, decide_claims
+from ha.promotion.promotion import Refuse, decide
 from ha.settings import HaSettings
-from ha.status import State
-from ha.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
-from ha.view import Survey, View
 from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -62,7 +62,7 @@ class TestAClone:
         client.publish("q", b"m20")
         world.until(lambda: client.confirmed == 21, 1)
         assert len(complaints(world, "a")) == 1
-        (shown,) = world["a"].node.sightings.shown()
+        (shown,) = world["a"].node.local.sightings.shown()
         assert shown["name"] == "x" and shown["other"] == "b (b:1)"
         assert [kind for kind, _ in world["a"].events].count("twin") == 1
 
@@ -86,7 +86,7 @@ class TestAClone:
         world.until(lambda: bool(clone.ended), 5)
         world.run(3)
         assert world["a"].state is State.ACTIVE and changes(world) == before
-        assert clone.node.settings.address == "", "it has taken the primary's address for its own"
+        assert clone.node.local.settings.address == "", "it has taken the primary's address for its own"
         assert complaints(world, "a")
 
     def test_that_comes_again_and_again_is_complained_of_once_a_minute(self) -> None:
@@ -98,7 +98,7 @@ class TestAClone:
             world.run(0.01)
             clone.boot()
         assert len(complaints(world, "a")) == 1
-        assert world["a"].node.sightings.shown()[0]["count"] >= 20
+        assert world["a"].node.local.sightings.shown()[0]["count"] >= 20
 
     def test_with_a_new_identity_is_let_in(self) -> None:
         world = World()
@@ -121,7 +121,7 @@ class TestARestartedBroker:
         old.alive = False  # no link is closed: nobody is told
         new = copied(world, "b")
         world.run(0.3)
-        assert new.node.state is not State.READY and not new.ended
+        assert new.node.local.state is not State.READY and not new.ended
         took = 0.3 + world.until(lambda: new.state is State.READY, 5)
         assert took < old.settings.dead_after + 0.5
         assert not new.ended and not complaints(world, "a")
@@ -168,7 +168,9 @@ class TestARestartedBroker:
         assert len(complaints(world, "a")) == 1
         assert len([line for line in world.lines if " b notice: the link to" in line]) == 1
         clone.kill()
-        world.until(lambda: not world["b"].node.advice() and world["b"].node.member.instance in instances(world), 5)
+        world.until(
+            lambda: not world["b"].node.advice() and world["b"].node.local.member.instance in instances(world), 5
+        )
 
 
 class TestTheVote:
@@ -189,7 +191,7 @@ class TestTheVote:
         confirmed = client.confirmed
         world["b"].promote()
         world.until(lambda: world["b"].state.is_primary, 3)
-        assert clone.node.settings.address == ""
+        assert clone.node.local.settings.address == ""
         assert not confirmed, "a majority by the word of a copy"
 
     def test_a_twins_claim_is_denied(self) -> None:
@@ -332,8 +334,6 @@ def _view(
 
 
 def _request(host: Host) -> Any:
-    from ha.claims import ClaimRequest
+    from ha.promotion.claims import ClaimRequest
 
-    return ClaimRequest(9, host.node.member, host.node.role.position, host.disk.in_sync)
-
-
+    return ClaimRequest(9, host.node.local.member, host.node.role.position, host.disk.in_sync)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from ha.backup import Backup
-from ha.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent, grant
+from ha.backup.backup import Backup
 from ha.environment import Answer, Exchanged, Json, Outcome
-from ha.membership import InSync, Member
-from ha.position import make
-from ha.primary import Primary
-from ha.safety import Safety
-from ha.status import State
-from ha.view import Survey
+from ha.model.membership import InSync, Member
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey
+from ha.primary.primary import Primary
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent, grant
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import World
 
@@ -28,7 +28,7 @@ def cluster() -> World:
 
 def claim_of(world: World, name: str, epoch: int) -> ClaimRequest:
     node = world[name].node
-    return ClaimRequest(epoch, node.member, make(epoch, 0), node.persisted.in_sync)
+    return ClaimRequest(epoch, node.local.member, make(epoch, 0), node.local.persisted.in_sync)
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
@@ -119,12 +119,12 @@ def test_a_claim_that_is_denied_leaves_the_vote() -> None:
     world = cluster()
     before = world["b"].disk
     assert not world["b"].node.claimed(claim_of(world, "c", 0))["granted"]
-    assert world["b"].disk == before and world["b"].node.persisted == before
+    assert world["b"].disk == before and world["b"].node.local.persisted == before
 
 
 def test_a_set_is_on_the_disk_of_every_backup() -> None:
     world = cluster()
-    assert {world[name].disk.in_sync for name in "abc"} == {world["a"].node.persisted.in_sync}
+    assert {world[name].disk.in_sync for name in "abc"} == {world["a"].node.local.persisted.in_sync}
     assert len(world["b"].disk.in_sync.members) == 3
 
 
@@ -134,11 +134,11 @@ def test_who_votes_for_another_meanwhile_is_not_promoted() -> None:
     replies: list[Json] = []
     node = world["b"].node
     node.promote(replies.append)
-    world.until(lambda: node.persisted.ballot == (2, "id-b"), 1.0)
+    world.until(lambda: node.local.persisted.ballot == (2, "id-b"), 1.0)
     assert node.claimed(claim_of(world, "c", 3))["granted"] and not replies
     world.until(lambda: bool(replies), 1.0)
     assert replies[0]["error"] == "b cannot be promoted: epoch 3 was granted to another broker meanwhile"
-    assert not node.state.is_primary and world["b"].disk.ballot == (3, "id-c")
+    assert not node.local.state.is_primary and world["b"].disk.ballot == (3, "id-c")
 
 
 def test_who_comes_back_with_less_than_it_has_acknowledged_loses_its_place() -> None:
@@ -148,7 +148,7 @@ def test_who_comes_back_with_less_than_it_has_acknowledged_loses_its_place() -> 
     role, backup = world["a"].node.role, world["b"].node
     assert isinstance(role, Primary) and isinstance(backup.role, Backup)
     link = backup.role.link
-    assert link is not None and backup.whole
+    assert link is not None and backup.local.whole
     backup.role._position = make(1, 1)
     link.close()
     backup.link_closed(link, "broken")

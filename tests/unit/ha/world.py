@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ha.core_link import CoreLink
 from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
-from ha.membership import HaState
+from ha.model.membership import HaState
+from ha.model.status import State
 from ha.node import Node
-from ha.promoter import Wish
-from ha.salvage import Header
+from ha.promotion.promoter import Wish
+from ha.requests import NodeRequests
+from ha.salvage.selection import Header
 from ha.settings import NodeSettings
-from ha.status import State
+from ha.shell.core_link import CoreLink
 from qpidd_py.core import Connection, Engine, Queue, Route
 from tests.support.salvage import MemorySalvage
 
@@ -248,6 +249,7 @@ class Host:
         self.configure()
         instance = f"{self.name}-{self.life}"
         self.node = Node(self.settings, self.engine, self.configuration, self, self.disk, instance)
+        self.requests = NodeRequests(self.node)
         self.engine.on_batch = self.node.batch
         self.engine.on_membership = self.node.membership
         life = self.life
@@ -261,7 +263,7 @@ class Host:
 
     @property
     def state(self) -> State:
-        return self.node.state
+        return self.node.local.state
 
     def kill(self) -> None:
         self.alive = False
@@ -304,8 +306,8 @@ class Host:
         def arrive() -> None:
             if not peer.alive:
                 answer(Answer(Outcome.REFUSED))
-            elif not peer.node.state.is_primary:
-                answer(Answer(Outcome.ANSWERED, error=peer.node.refusal_text()))
+            elif not peer.node.local.state.is_primary:
+                answer(Answer(Outcome.ANSWERED, error=peer.node.role.refusal_text()))
             else:
                 mine, theirs = FakeLink(self, peer, True), FakeLink(peer, self, False)
                 mine.other, theirs.other = theirs, mine
@@ -334,7 +336,7 @@ class Host:
             if not peer.alive:
                 answer(Answer(Outcome.REFUSED))
             else:
-                assert peer.node.request(method, json.loads(json.dumps(arguments)), reply, self.settings.username)
+                assert peer.requests.request(method, json.loads(json.dumps(arguments)), reply, self.settings.username)
                 peer.engine.end_turn()
 
         self.world.between(self, peer, arrive, guard=False)

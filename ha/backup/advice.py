@@ -1,0 +1,47 @@
+"""What an administrator should know about a cluster without a primary, in one sentence.  Pure.
+
+A broker that looks for a primary asks all others again and again; this is made of the last answers.  It promises
+nothing: promotion asks for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ha.environment import Outcome
+from ha.model.view import Survey, View
+
+
+def advise(me: View, survey: Survey) -> str:
+    """Empty when a primary answers."""
+    views = [me, *survey.views]
+    newest = max((view.in_sync for view in views), key=lambda in_sync: in_sync.key)
+    if newest.brokers and me.address not in newest.brokers:
+        return f"it is no longer a member of the cluster ({', '.join(newest.brokers)})"
+    if any(view.state.is_primary for view in views):
+        return ""
+    silent = [address for address, outcome in survey.outcomes.items() if outcome is Outcome.SILENT]
+    if not newest.version and not any(view.epoch for view in views):
+        return f"the cluster is new: promote one broker{_unheard(silent)}"
+    whole = [view for view in views if view.whole and newest.lists(view.member)]
+    if whole:
+        best = min(whole, key=_rank)
+        return f"no primary answers: promote {best.member}, which holds every confirmed message{_unheard(silent)}"
+    others = [member for member in newest.members if member.id != me.id]
+    missing = [str(member) for member in others if survey.outcome(member) is Outcome.SILENT]
+    restarted = "every member that was heard has restarted, and has lost what it held in memory"
+    if missing:
+        held = f"{', '.join(missing)} does not answer and may hold what was confirmed"
+        return f"{restarted}; {held}: bring it back, or promote one by force without it"
+    best = min(views, key=_rank)
+    return f"{restarted}; promoting one starts the cluster again with what survived (most at {best.member})"
+
+
+def _rank(view: View) -> tuple[int, str]:
+    """All brokers name the same one."""
+    return -view.position, view.name
+
+
+def _unheard(silent: Iterable[str]) -> str:
+    names = ", ".join(silent)
+    return f" ({names} does not answer)" if names else ""

@@ -1,0 +1,364 @@
+"""A backup: follows the primary, and keeps and acknowledges what it sends.
+
+    Finder                     ──link──▶  Joining                                           ──joined──▶  we follow
+    SEARCHING ─▶ CONNECTING               GREETING ─▶ SYNCING ─▶ APPLYING ─▶ FOLLOWING
+        ▲                                                                      │
+        └── the link is lost, or a claim was granted ──────────────────────────┘
+
+`finder.py` finds the primary and opens a link; `joining.py` is the conversation on one link.  Here is what outlives a
+link: how far we are whole, whether we may have been removed without knowing, and when a link is given up.
+
+`position` is how far this broker is *whole*: it stands still from the loss of the link until we have joined again,
+because live batches from the cut on do not help while what lies before the cut has holes.
+
+*Doubt* (`view.View.doubt`) begins when the link was closed, when we stood still, and when we have granted a claim; it
+ends when we have joined, after a pause also when the primary says that we still count.
+
+Invariants: there is a `Joining` exactly while there is a link, and while there is one the finder rests; what is
+acknowledged was applied (or, by a whole member that joins, kept as a whole); frames of an earlier link are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.backup.finder import Finder, Stage
+from ha.backup.joining import Joining, Step
+from ha.backup.salvager import Known
+from ha.environment import Json, Link, Outcome, StateNotStored
+from ha.model.clock_readings import ClockReadings
+from ha.model.local_member import LocalMember
+from ha.model.membership import Member
+from ha.model.operations import Membership
+from ha.model.position import text
+from ha.model.protocol import Kind, decode_control, encode_control
+from ha.model.status import State
+from ha.model.view import Survey
+from ha.primary.peer import Pulse
+from ha.promotion.score import Outlook
+from ha.role import Role
+from qpidd_py.errors import LinkError
+
+
+class Backup(Role):
+    """The role of every broker that is not primary."""
+
+    def __init__(self, local: LocalMember, end: Callable[[str], None], doubt: bool = False) -> None:
+        """`end` ends the process, with the reason."""
+        super().__init__(local)
+        self._end = end
+        now = self.env.now()
+        self.leader: Member | None = None
+        """The primary that we follow or have followed last."""
+        self._finder = Finder(local, self._found, self.view)
+        self._joining: Joining | None = None
+        self._pulse = Pulse(now, now)
+        self._readings = ClockReadings()
+        self._position: int = self.engine.position
+        self._aside: Known = {}
+        self._doubt = doubt
+        self._stood = False
+        """Have we stood still since we were complete the last time?"""
+        self._checks = 0
+        self._hushed = ""
+        """Address of the primary whose link was closed because it said nothing more."""
+        self._not_stored = ""
+        """Why a set that came over this link is not on disk; then nothing that followed it is acknowledged."""
+        self._last_tick = now
+
+    # ---- begin and end --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._finder.search()
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.pause()
+
+    def pause(self) -> None:
+        """Follow nobody: a promotion is under way."""
+        self._drop_link()
+        self._finder.pause()
+
+    def resume(self) -> None:
+        """The promotion has failed."""
+        if not self.stopped:
+            self._finder.resume()
+
+    def follow(self, address: str) -> None:
+        """We have granted a claim: stop listening to the old primary in this instant, go to the new one.  Until we are
+        complete there we are in doubt: it may get tired of waiting for us."""
+        self._doubt = True
+        self._drop_link()
+        self._finder.follow(address)
+
+    def asked_by(self, id: str) -> None:
+        """Who asks, lives: if he did not answer the last time, there is news for our score."""
+        survey = self._finder.survey
+        if survey is not None and survey.view(id) is None:
+            self._finder.search()
+
+    def search_again(self) -> None:
+        """What we know of the others has led to a promotion that was refused: ask them now."""
+        self._finder.search()
+
+    def expect(self, address: str) -> None:
+        """We have stepped down so that this broker can be promoted: clients are told so, and we look there first."""
+        self._finder.expect(address)
+
+    # ---- what others see ------------------------------------------------------------------------------------------
+
+    @property
+    def link(self) -> Link | None:
+        """To the primary."""
+        return self._joining.link if self._joining is not None else None
+
+    @property
+    def step(self) -> Step | None:
+        """How far we have come with the primary; None while there is no link."""
+        return self._joining.step if self._joining is not None else None
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @property
+    def primary_address(self) -> str:
+        finder = self._finder
+        if finder.hint:
+            return finder.hint
+        return self.leader.address if self.leader and finder.stage is not Stage.SEARCHING else ""
+
+    @property
+    def survey(self) -> Survey | None:
+        return self._finder.survey
+
+    @property
+    def hushed(self) -> frozenset[str]:
+        outcomes = self._finder.survey.outcomes if self._finder.survey is not None else {}
+        silent = {address for address, outcome in outcomes.items() if outcome is Outcome.SILENT}
+        return frozenset(silent | ({self._hushed} if self._hushed else set()))
+
+    @property
+    def outlook(self) -> Outlook:
+        finder = self._finder
+        return Outlook(finder.stage is not Stage.SEARCHING, finder.survey, tuple(finder.heard))
+
+    @property
+    def doubt(self) -> bool:
+        return self._doubt or self.stood
+
+    @property
+    def stood(self) -> bool:
+        return self._stood or self.env.now() - self._last_tick > self._noticeable
+
+    @property
+    def _noticeable(self) -> float:
+        """Seconds after which the primary may have given us up: it allows two intervals of silence, and our last word
+        may be up to three quarters of one old when we are stopped."""
+        return 1.25 * self.settings.heartbeat
+
+    def members(self) -> list[Json]:
+        return [member.to_json() for member in self.local.persisted.in_sync.members]
+
+    # ---- what comes over links ------------------------------------------------------------------------------------
+
+    def accepted(self, link: Link, properties: Json) -> None:
+        """Somebody takes us for the primary."""
+        link.send_frame(Kind.CONTROL, 0, encode_control("refused", reason=self.refusal_text()))
+        link.close()
+
+    def _found(self, link: Link) -> None:
+        now = self.env.now()
+        self._pulse, self._readings, self._hushed, self._not_stored = Pulse(now, now), ClockReadings(), "", ""
+        self._joining = Joining(self.local, link, self, self._position, self._aside)
+        self._joining.start()
+
+    def frame(self, link: Link, kind: int, position: int, body: bytes) -> None:
+        """Raises LinkError when the primary broke the protocol."""
+        joining = self._joining
+        if joining is None or link is not joining.link:
+            return
+        if kind == Kind.HEARTBEAT:
+            self._on_heartbeat(joining, position, body)
+        elif kind == Kind.CONTROL:
+            self._on_control(joining, body)
+        else:
+            joining.on_frame(kind, position, body)
+
+    def _on_heartbeat(self, joining: Joining, position: int, body: bytes) -> None:
+        """The primary says up to where it has sent the log; frames keep their order, so we must be there."""
+        if joining.step is Step.FOLLOWING and position > joining.live:
+            raise LinkError(f"the log has a gap: at {text(joining.live)}, the primary has sent {text(position)}")
+        if joining.primary:
+            self.note_clock(joining.primary, self._readings, body)
+
+    def _on_control(self, joining: Joining, body: bytes) -> None:
+        op, fields = decode_control(body)
+        if op == "still-there":
+            self._on_still_there(joining, fields)
+        elif op == "alive":
+            joining.control("alive", number=fields.get("number"))
+        elif op == "refused":
+            self._on_refused(str(fields.get("reason")), bool(fields.get("twin")))
+        else:
+            joining.on_control(op, fields)
+
+    def _on_refused(self, reason: str, twin: bool) -> None:
+        """A copy of a data directory has just been started and holds nothing.  One that holds something may be the
+        original, whose place the copy has taken: it stays, and gets in when the copy was stopped."""
+        if twin and not self.local.ever_whole:
+            self._end(reason)
+            return
+        if twin:
+            self.trouble = reason
+        self._finder.refused(reason)
+        raise LinkError(f"refused: {reason}")
+
+    def batches(self, link: Link, position: int) -> None:
+        """Live batches were applied; say so, once for all that came with one read.  Raises StateNotStored."""
+        joining = self._joining
+        if joining is None or link is not joining.link:
+            return
+        self._need_stored()
+        joining.on_batches(position)
+        if joining.step is Step.FOLLOWING:
+            self._hold_to(position)
+        joining.send(Kind.ACK, b"")
+
+    def holds_all(self, position: int) -> None:
+        """Of what we have logged as primary, sent or not."""
+        self._position = position
+
+    def _hold_to(self, position: int) -> None:
+        """We hold everything up to here, and have thereby had a part in what is confirmed; also when we do not know
+        that we count: the primary may have listed us, and died before that has come."""
+        self._position = self.local.acknowledged = position
+
+    def membership(self, position: int, membership: Membership) -> None:
+        """A new in-sync set, in its place in the log."""
+        if self._joining is None or membership.in_sync.key <= self.local.persisted.in_sync.key:
+            return
+        try:
+            self.local.persist(in_sync=membership.in_sync)
+        except StateNotStored as error:
+            # The link goes as soon as the core has applied what came with this record: `batches`, `joined`.
+            self._not_stored = str(error)
+        if membership.added == self.local.id:
+            if not self._not_stored:
+                self._listed()
+        elif not membership.in_sync.lists(self.local.member):
+            self.not_listed()
+
+    def _listed(self) -> None:
+        self.local.whole = True
+        if self.local.state is not State.READY:
+            self.local.set_state(State.READY, self.position)
+
+    def _need_stored(self) -> None:
+        """Raises StateNotStored.  Who acknowledges a position knows every set before it, also after a restart."""
+        if self._not_stored:
+            raise StateNotStored(self._not_stored)
+
+    # ---- what Joining tells (`joining.Joiner`) --------------------------------------------------------------------
+
+    def welcomed(self, leader: Member) -> None:
+        self.leader = leader
+        self._finder.welcomed()
+        if self.local.state is State.JOINING:
+            self.local.set_state(State.CATCHUP, self.position)
+        self.env.log("notice", f"connected to primary {leader}")
+        if self._joining is not None:
+            self._heartbeat(self._joining)
+
+    def salvaged(self) -> None:
+        self.trouble = ""
+
+    def not_salvaged(self, error: LinkError) -> None:
+        """Rather stay outside than throw the only copy away; the disk may have room later."""
+        trouble = f"it does not join {self.leader}: what only it may hold cannot be written to a salvage file ({error})"
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self.env.log("error", f"{trouble}; those messages are lost if this broker is stopped now")
+            self.env.event("salvage", peer=str(self.leader), result="failed", reason=str(error))
+        self._drop_link()
+        self.lost(str(error))
+
+    def admitted(self) -> None:
+        self._finder.admitted()
+
+    def not_listed(self) -> None:
+        self.local.whole = False
+        if self.local.state is State.READY:
+            self.local.set_state(State.CATCHUP, self.position)
+
+    def joined(self, position: int) -> None:
+        """Raises StateNotStored."""
+        self._need_stored()
+        self._doubt = self._stood = False
+        self._hold_to(position)
+
+    # ---- losing the link ------------------------------------------------------------------------------------------
+
+    def closed(self, link: Link, reason: str) -> None:
+        """The primary, or the way to it, is gone.  What we hold stays; so does our state: promotion asks for facts."""
+        if link is self.link:
+            self.lost(reason)
+
+    def lost(self, reason: str, silent: bool = False) -> None:
+        """`silent`: the primary has not hung up; it was not heard any more."""
+        self._doubt = self._doubt or not silent
+        self._hushed = self.leader.address if silent and self.leader is not None else ""
+        if self._joining is not None and self._joining.primary:  # else it has never let us in
+            self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
+            self.env.event("primary_lost", peer=str(self.leader), reason=reason, last_pos=self.position)
+        self._leave()
+        self._finder.lost()
+
+    def _drop_link(self) -> None:
+        """The finder has to be told."""
+        link = self.link
+        self._leave()
+        if link is not None:
+            link.close()
+
+    def _leave(self) -> None:
+        joining = self._joining
+        if joining is not None and joining.end() and not self._not_stored:
+            self._hold_to(joining.live)
+        self._joining = None
+
+    # ---- silence and pauses ---------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Four times in each heartbeat interval."""
+        now = self.env.now()
+        if now - self._last_tick > self._noticeable:
+            self._stood_still(now - self._last_tick)
+        self._last_tick = now
+        joining = self._joining
+        if joining is None:
+            return
+        silence = self._pulse.look(joining.link, now)
+        if silence > self.settings.dead_after:
+            joining.link.close()
+            self.lost(f"silent for {silence:.3f} s", silent=True)
+        elif self._pulse.must_speak(joining.link, now, self.settings.heartbeat / 2) or self._readings.due(now):
+            self._heartbeat(joining)
+
+    def _heartbeat(self, joining: Joining) -> None:
+        joining.send(Kind.HEARTBEAT, self._readings.say(self.env.now(), self.env.wall()))
+
+    def _stood_still(self, pause: float) -> None:
+        """The primary may have given us up, and it may be we who did not hear it.  Ask whether we still count: it
+        closes a link before it removes a backup, so no answer can follow a removal."""
+        self.env.log("info", f"this process stood still for {pause:.3f} s")
+        self._doubt = self._stood = True
+        self._checks += 1
+        self._pulse.forgive(self.env.now())
+        if self._joining is not None:
+            self._joining.control("still-there", number=self._checks)
+
+    def _on_still_there(self, joining: Joining, fields: Json) -> None:
+        if joining.step is Step.FOLLOWING and fields.get("number") == self._checks:
+            self._doubt = self._stood = False

@@ -1,0 +1,343 @@
+"""A backup joins a primary: the conversation on one link, from hello until it has taken over everything.
+
+    GREETING ──cut──▶ SYNCING ──caught-up──▶ APPLYING ──all applied──▶ FOLLOWING
+
+    GREETING    hello, welcome; then what only we may have is put aside (`salvager.py`); then what we hold is listed
+    SYNCING     live batches from the cut on, and between them the difference: what lies before the cut
+    APPLYING    a whole member takes the difference over as a whole or not at all (`staging.py`); for others this takes
+                no time
+    FOLLOWING   joined: we hold everything up to `live`
+
+The frames are listed in `protocol.py`; `arrivals.py` is the primary's side.
+
+Invariants: a primary whose ballot is below ours is not answered; ballot and in-sync set are on disk before anything
+that depends on them is sent; nothing is dropped before what nobody else may have is on disk; the node's lineage is the
+primary's only when everything is taken over, and until then has our own epochs too; after `end` nothing is sent and
+nothing takes effect.
+Who may call: the backup that owns it; a LinkError that a frame raises costs the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol
+
+from ha.backup.salvager import Known, Salvager
+from ha.backup.staging import Mode, Staging
+from ha.environment import Json, Link, StateNotStored
+from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, subtract
+from ha.model.local_member import LocalMember
+from ha.model.membership import InSync, Member
+from ha.model.position import epoch_of
+from ha.model.protocol import (
+    VERSION,
+    Kind,
+    decode_drop,
+    decode_held,
+    decode_merge,
+    decode_snapshot,
+    encode_control,
+    encode_held,
+    need,
+)
+from ha.model.view import View
+from ha.salvage.selection import Promises, suspects
+from qpidd_py.core import decode_ids, encode_ids
+from qpidd_py.errors import LinkError
+
+
+class Step(Enum):
+    """How far the conversation has come."""
+
+    GREETING = "greeting"
+    SYNCING = "syncing"
+    APPLYING = "applying"
+    FOLLOWING = "following"
+
+
+class Joiner(Protocol):
+    """Whom it tells: the backup."""
+
+    def view(self) -> View:
+        """What it says of itself."""
+        ...
+
+    def welcomed(self, leader: Member) -> None:
+        """This primary takes us; its ballot is on disk."""
+        ...
+
+    def salvaged(self) -> None:
+        """Whatever is dropped from here on, somebody has it."""
+        ...
+
+    def not_salvaged(self, error: LinkError) -> None:
+        """The disk does not take what only we may have.  The link has to go."""
+        ...
+
+    def admitted(self) -> None:
+        """The cut is fixed, the log comes."""
+        ...
+
+    def not_listed(self) -> None:
+        """The primary goes on without us: from now on what we hold has holes."""
+        ...
+
+    def joined(self, position: int) -> None:
+        """We hold everything up to here.  Raises StateNotStored when we may not say so."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The link was closed from here."""
+        ...
+
+
+class Joining:
+    """One link to a primary, and what has come over it."""
+
+    def __init__(self, local: LocalMember, link: Link, joiner: Joiner, position: int, aside: Known) -> None:
+        """`position`: up to where we were whole; `aside`: what was put aside in earlier attempts and is still here."""
+        self._local = local
+        self._env = local.env
+        self._engine = local.engine
+        self._joiner = joiner
+        self._position = position
+        self._aside = aside
+        self.link = link
+        self.step = Step.GREETING
+        self.live = 0
+        """The last position up to which live batches have come."""
+        self.primary = ""
+        """Its name, once it has welcomed us."""
+        self._lineage: Lineage = {}
+        """Of the primary."""
+        self._cut = 0
+        self._slices = 0
+        self._started = self._env.now()
+        self._salvager: Salvager | None = None
+        self._staging = Staging()
+        self._over = False
+        self._handlers: dict[int, Callable[[bytes], None]] = {
+            Kind.SNAPSHOT: self._on_snapshot,
+            Kind.SLICE: self._on_slice,
+            Kind.DROP: self._on_drop,
+            Kind.MERGE: self._on_merge,
+            Kind.LACK: self._on_lack,
+        }
+
+    # ---- what the backup calls ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        view = self._joiner.view()
+        hello = {**view.to_json(), "version": VERSION, "replicate": self._local.settings.replicate}
+        del hello["in_sync"], hello["primary"]
+        self.control("hello", **hello)
+
+    def on_control(self, op: str, fields: Json) -> None:
+        """Raises LinkError when the primary broke the protocol, as all handlers here."""
+        if op == "welcome" and self.step is Step.GREETING:
+            self._welcome(fields)
+        elif op == "cut" and self.step is Step.GREETING:
+            self._on_cut(fields)
+        elif op == "caught-up" and self.step is Step.SYNCING:
+            self._caught_up()
+        else:
+            raise LinkError(f"control {op} in step {self.step.value}")
+
+    def on_frame(self, kind: int, position: int, body: bytes) -> None:
+        handler = self._handlers.get(kind)
+        if kind == Kind.BATCH:
+            self._on_held_batch(position, body)
+        elif handler is None:
+            raise LinkError(f"frame of kind {kind} from a primary")
+        else:
+            handler(body)
+
+    def on_batches(self, position: int) -> None:
+        """Live batches were applied as they came; they are acknowledged by the backup."""
+        if self.step not in (Step.SYNCING, Step.FOLLOWING):
+            raise LinkError(f"batch in step {self.step.value}")
+        self.live = position
+
+    def end(self) -> bool:
+        """The link goes: what is complete takes effect, what is not has not happened.  True when we have joined in
+        this instant."""
+        taken = self._staging.mode is Mode.COMPLETE and self._take_rest()
+        self._staging.forget()
+        if self._salvager is not None:
+            self._salvager.cancel()
+        self._over = True
+        return taken
+
+    def send(self, kind: int, body: bytes) -> None:
+        if not self._over:
+            self.link.send_frame(kind, self.live, body)
+
+    def control(self, op: str, **fields: Any) -> None:
+        self.send(Kind.CONTROL, encode_control(op, **fields))
+
+    # ---- greeting -------------------------------------------------------------------------------------------------
+
+    def _welcome(self, fields: Json) -> None:
+        local = self._local
+        leader = Member.from_json(fields)
+        ballot = need(fields, "epoch", int), leader.id
+        if ballot < local.persisted.ballot:
+            raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {local.epoch}")
+        self._lineage = lineage_from_json(fields.get("lineage"))
+        local.persist(epoch=ballot[0], leader=ballot[1])
+        self.primary = str(leader)
+        self._joiner.welcomed(leader)
+        self._salvage(leader)
+
+    def _salvage(self, leader: Member) -> None:
+        """Put aside what only we may have, before anything is dropped."""
+        local, joiner = self._local, self._joiner
+        promises = Promises(frozenset(local.led), self._engine.safe, local.acknowledged)
+        found = suspects(local.lineage, self._lineage, epoch_of(self._position), promises)
+        self._salvager = Salvager(local, promises, leader, self._aside, self._salvaged, joiner.not_salvaged)
+        self._salvager.start(found, self.send)
+
+    def _on_lack(self, body: bytes) -> None:
+        if self._salvager is None:
+            raise LinkError(f"an answer in step {self.step.value} that was not asked for")
+        self._salvager.answer(*decode_held(body))
+
+    def _salvaged(self) -> None:
+        self._salvager = None
+        self._joiner.salvaged()
+        if self._local.whole:
+            self._staging.keep()
+            self.link.hold_batches(True)
+        foreign, lineage = foreign_epochs(self._local.lineage, self._lineage), self._lineage
+        self._staging.add(lambda: self._prune(foreign, lineage))
+        self._send_held(foreign)
+
+    def _prune(self, epochs: set[int], lineage: Lineage) -> None:
+        """Drop messages whose ids mean something else at the primary."""
+        # Until we are complete we may hold something of both histories.
+        self._local.lineage = {**self._local.lineage, **lineage}
+        for queue, _ in self._local.configuration.replicated() if epochs else ():
+            ids = of_epochs(normalise(decode_ids(queue.held())), epochs)
+            if ids:
+                self._engine.drop(queue.number, encode_ids(ids))
+
+    def _send_held(self, foreign: set[int]) -> None:
+        for queue, uid in self._local.configuration.replicated():
+            # What an unfinished difference has left, and the places of messages that are gone, must not be in the way
+            # of the next one: a deposed primary may be sent again what it had dequeued on its own.
+            self._engine.merge(queue.number)
+            held = queue.held()
+            if foreign and held:
+                ids = normalise(decode_ids(held))
+                held = encode_ids(subtract(ids, of_epochs(ids, foreign)))
+            if held:
+                self.send(Kind.HELD, encode_held(queue.number, uid, held))
+        self.control("held-end")
+
+    # ---- syncing --------------------------------------------------------------------------------------------------
+
+    def _on_cut(self, fields: Json) -> None:
+        """From here on live batches arrive, while what lies before the cut is made complete."""
+        local = self._local
+        cut = self._cut = need(fields, "cut", int)
+        in_sync = InSync.from_json(fields.get("in_sync"))
+        if in_sync.key < local.persisted.in_sync.key:
+            raise LinkError(f"in-sync set {in_sync.key} of the primary is older than ours")
+        local.persist(in_sync=in_sync)
+        self.step, self.live = Step.SYNCING, cut
+        self._joiner.admitted()
+        if not in_sync.lists(local.member):
+            self._joiner.not_listed()
+            self._staging.all()
+            self.link.hold_batches(False)
+        self._staging.add(lambda: self._engine.set_position(cut))
+        self._env.event("catchup_begin", peer=self.primary, last_pos=cut)
+
+    def _on_snapshot(self, body: bytes) -> None:
+        self._need_syncing()
+        records = decode_snapshot(body)
+        self._staging.add(lambda: self._local.configuration.adopt(records), len(body))
+
+    def _on_slice(self, body: bytes) -> None:
+        self._need_syncing()
+        self._slices += 1
+        self._staging.add(lambda: self._engine.apply_slice(body), len(body))
+        self.send(Kind.CREDIT, b"")
+
+    def _on_drop(self, body: bytes) -> None:
+        self._need_syncing()
+        number, ids = decode_drop(body)
+        self._staging.add(lambda: self._engine.drop(number, ids))
+
+    def _on_merge(self, body: bytes) -> None:
+        self._need_syncing()
+        number = decode_merge(body)
+        self._staging.add(lambda: self._engine.merge(number))
+
+    def _need_syncing(self) -> None:
+        if self.step is not Step.SYNCING:
+            raise LinkError(f"catch-up frame in step {self.step.value}")
+
+    def _on_held_batch(self, position: int, body: bytes) -> None:
+        if self.step not in (Step.SYNCING, Step.APPLYING):
+            raise LinkError(f"batch in step {self.step.value}")
+        self._staging.add(lambda: self._engine.apply_held(position, body), len(body))
+        self.live = position
+        self.send(Kind.ACK, b"")
+
+    # ---- taking it over -------------------------------------------------------------------------------------------
+
+    def _caught_up(self) -> None:
+        self.step = Step.APPLYING
+        self._staging.complete()
+        self._apply()
+
+    def _apply(self) -> None:
+        """In bites: a broker that does not answer for long is taken for dead."""
+        if self._over:
+            return
+        try:
+            done = self._staging.some()
+        except LinkError as error:
+            self._spoiled(error)
+            self.link.close()
+            self._joiner.lost(str(error))
+            return
+        if done:
+            self._complete()
+        else:
+            self._env.after(0.0, self._apply)
+
+    def _complete(self) -> None:
+        self.link.hold_batches(False)
+        self.step = Step.FOLLOWING
+        self._taken_over()
+        try:
+            self._joiner.joined(self.live)
+        except StateNotStored as error:
+            self.link.close()
+            self._joiner.lost(str(error))
+            return
+        self.control("complete")
+        attrs = {"slices": self._slices, "seconds": round(self._env.now() - self._started, 6)}
+        self._env.event("catchup_end", peer=self.primary, last_pos=self._cut, attrs=attrs)
+
+    def _take_rest(self) -> bool:
+        try:
+            self._staging.all()
+        except LinkError as error:
+            self._spoiled(error)
+            return False
+        self._taken_over()
+        return True
+
+    def _taken_over(self) -> None:
+        self._local.lineage = self._lineage
+        self._aside.clear()
+
+    def _spoiled(self, error: LinkError) -> None:
+        """Half of something was applied."""
+        self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
+        self._staging.forget()
+        self._joiner.not_listed()

@@ -1,0 +1,156 @@
+"""Sets of replication ids as sorted, disjoint, closed ranges: what a joining backup holds and lacks.
+
+The core has the same sets in C for the data path (`encode_ids`, `decode_ids`); these are for the cold decisions, where
+a range set has few ranges: pruning another history and reporting progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ha.model.position import SEQUENCE_MASK, epoch_of, make
+from qpidd_py.errors import LinkError
+
+Ranges = list[tuple[int, int]]
+
+
+def normalise(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Sorted, disjoint and not touching."""
+    result: Ranges = []
+    for low, high in sorted(ranges):
+        if high < low:
+            continue
+        if result and low <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(high, result[-1][1]))
+        else:
+            result.append((low, high))
+    return result
+
+
+def intersect(one: Ranges, other: Ranges) -> Ranges:
+    """Of two normalised sets."""
+    result: Ranges = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        low, high = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if low <= high:
+            result.append((low, high))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return result
+
+
+def subtract(one: Ranges, other: Ranges) -> Ranges:
+    """What is in `one` and not in `other`, both normalised."""
+    result: Ranges = []
+    j = 0
+    for low, high in one:
+        while j < len(other) and other[j][1] < low:
+            j += 1
+        k = j
+        while k < len(other) and other[k][0] <= high:
+            if low < other[k][0]:
+                result.append((low, other[k][0] - 1))
+            low = other[k][1] + 1
+            k += 1
+        if low <= high:
+            result.append((low, high))
+    return result
+
+
+def count(ranges: Ranges) -> int:
+    return sum(high - low + 1 for low, high in ranges)
+
+
+def of_epochs(ranges: Ranges, epochs: Iterable[int]) -> Ranges:
+    """The ids that were given out in these epochs."""
+    whole = normalise((make(epoch, 0), make(epoch, SEQUENCE_MASK)) for epoch in epochs)
+    return intersect(ranges, whole)
+
+
+class Origin(NamedTuple):
+    """How an epoch began."""
+
+    leader: str
+    """Id of the broker that claimed it."""
+    base: int = 0
+    """Up to this position the leader held the whole log when it took over; 0 when it may have had holes."""
+
+
+Lineage = dict[int, Origin]
+"""Epoch -> under whom our content of that epoch was written."""
+
+
+def lineage_to_json(lineage: Lineage) -> list[list[object]]:
+    return [[epoch, origin.leader, origin.base] for epoch, origin in lineage.items()]
+
+
+def lineage_from_json(value: object) -> Lineage:
+    """Raises LinkError when a peer sent something else."""
+    lineage: Lineage = {}
+    for entry in value if isinstance(value, list) else [value]:
+        match entry:
+            case [int(epoch), str(leader), int(base)]:
+                lineage[epoch] = Origin(leader, base)
+            case _:
+                raise LinkError(f"not an epoch, its leader and its base: {entry!r:.80}")
+    return lineage
+
+
+def foreign_epochs(mine: Lineage, primary: Lineage) -> set[int]:
+    """Epochs whose ids mean other messages at the primary than here: both of us know the epoch, by another leader.
+
+    Two brokers that were promoted at one moment may have claimed one epoch; then one id names two messages, and what
+    was written under the losing claim must go before sets of ids are compared.  (Ids of epochs that the primary does
+    not know at all need no care: the comparison itself drops them.)
+    """
+    return {epoch for epoch, origin in mine.items() if primary.get(epoch, origin).leader != origin.leader}
+
+
+class Outside(NamedTuple):
+    """Ids that were given out in one epoch and that the primary's log has never held, as far as can be told."""
+
+    epoch: int
+    low: int
+    high: int
+    foreign: bool
+    """The primary does not share the epoch: whatever it holds under such an id is another message."""
+    gamble: bool
+    """The primary, or one before it, took over without the whole log: nobody can tell what it lacked."""
+
+
+def outside(mine: Lineage, primary: Lineage, complete: int) -> list[Outside]:
+    """Which of the ids that we may hold are outside the primary's history.
+
+    `complete` is the epoch of the last primary with which we have been complete (our own epoch, if we were primary
+    since): what we hold of that epoch and of those before it was in that primary's log.
+
+    An id is in the history if we share its epoch, and if it lies below the base of every later epoch of theirs which
+    we were not complete with.  Such a message was in the log of whoever leads now; if it is not there any more, then
+    it was consumed.
+    """
+    news = {e: origin for e, origin in primary.items() if e > complete or _leader(mine, e) != origin.leader}
+    return [found for epoch in sorted(mine) if (found := _outside(epoch, mine, primary, news)) is not None]
+
+
+def _outside(epoch: int, mine: Lineage, primary: Lineage, news: Lineage) -> Outside | None:
+    foreign = _leader(primary, epoch) != mine[epoch].leader
+    bases = [origin.base for later, origin in news.items() if later > epoch or (later == epoch and foreign)]
+    if not foreign and not bases:
+        return None
+    limit = min(bases, default=0)
+    low = make(epoch, 0) if foreign else max(make(epoch, 0), limit + 1)
+    high = make(epoch, SEQUENCE_MASK)
+    return Outside(epoch, low, high, foreign, limit == 0) if low <= high else None
+
+
+def _leader(lineage: Lineage, epoch: int) -> str:
+    origin = lineage.get(epoch)
+    return origin.leader if origin is not None else ""
+
+
+def epochs_of(ranges: Ranges) -> set[int]:
+    return {int(epoch) for low, high in ranges for epoch in (epoch_of(low), epoch_of(high))}

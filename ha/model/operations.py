@@ -1,0 +1,34 @@
+"""What HA itself puts into the log: the MEMBERSHIP operation (all others are written by the broker and the core)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from ha.model.membership import InSync
+from qpidd_py.errors import LinkError
+
+
+@dataclass(frozen=True)
+class Membership:
+    """From this position on this set counts."""
+
+    in_sync: InSync
+    added: str = ""
+    """Id of the backup that the primary has just found complete; it may call itself ready when it has applied this
+    operation, because then it holds everything before it."""
+
+    def encode(self) -> bytes:
+        value = {"op": "membership", "added": self.added, "in_sync": self.in_sync.to_json()}
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Membership:
+        """Raises LinkError when it is not one."""
+        try:
+            value = json.loads(payload)
+        except ValueError as error:
+            raise LinkError(f"membership operation: {error}") from error
+        if not isinstance(value, dict) or value.get("op") != "membership":
+            raise LinkError(f"not a membership operation: {payload[:80]!r}")
+        return cls(InSync.from_json(value.get("in_sync")), str(value.get("added", "")))

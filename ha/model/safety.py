@@ -1,0 +1,99 @@
+"""`ha-safety`: what must be known and recorded before a lost backup stops to count.
+
+manager       probe the others first (one of them may have been promoted); the record is the manager's registry
+              (`recorder.py`), or, if it has none, the log of the remaining members; a primary that cannot account for a
+              majority waits `ha-isolation-wait` for its manager to stop it
+availability  forget it at once and go on; what the original does
+quorum        as manager, but the set never shrinks below a majority of the brokers: confirms wait instead
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ha.environment import Outcome
+from ha.model.membership import InSync, Member
+
+if TYPE_CHECKING:
+    from ha.model.view import Survey
+
+FEWEST_VOTERS: Final = 2
+"""Brokers that `quorum` needs.  A list of one could not be left again: of two brokers one in sync is no majority.  Two
+are a step on the way: of three brokers one is lost for ever, and has to be removed before another one is added, since
+two in sync are no majority of four."""
+USEFUL_VOTERS: Final = 3
+"""Brokers with which `quorum` survives the loss of one.  Two are as safe, but confirm nothing when either is lost."""
+
+
+def too_few(mode: str, brokers: Collection[object]) -> str:
+    """Why these cannot be the brokers of a cluster of that mode; empty when they can.  At start and at each change."""
+    count = len(set(brokers))
+    if mode != "quorum" or count >= FEWEST_VOTERS:
+        return ""
+    return f"found quorum with {count} broker{'s'[count == 1 :]}, wanted {FEWEST_VOTERS} or more"
+
+
+def fragile(mode: str, brokers: Collection[object]) -> str:
+    """What an administrator should know of that list of brokers; empty when there is nothing."""
+    count = len(set(brokers))
+    if mode != "quorum" or count >= USEFUL_VOTERS:
+        return ""
+    return (
+        f"quorum with {count} brokers, wanted {USEFUL_VOTERS} or more: nothing is confirmed while one of them is lost; "
+        "add another one"
+    )
+
+
+@dataclass(frozen=True)
+class Safety:
+    """One mode with the sizes that it needs."""
+
+    mode: str
+    brokers: tuple[str, ...]
+    """ha-brokers-url; the newest in-sync set may have another list."""
+    isolation_wait: float
+    """Seconds."""
+
+    def voters(self, in_sync: InSync) -> tuple[str, ...]:
+        """Addresses of the brokers whose majority counts."""
+        return in_sync.brokers or self.brokers
+
+    def majority(self, in_sync: InSync) -> int:
+        return len(self.voters(in_sync)) // 2 + 1
+
+    def votes(self, in_sync: InSync, without: Iterable[str] = ()) -> int:
+        """Brokers on the list that are in the set: who confirms with us without being listed does not make a majority,
+        since the listed ones can go on without it."""
+        gone, voters = frozenset(without), self.voters(in_sync)
+        return len({member.address for member in in_sync.members if member.id not in gone} & set(voters))
+
+    @property
+    def probes(self) -> bool:
+        """Ask the others before a lost backup is dropped?"""
+        return self.mode != "availability"
+
+    def may_shrink(self, in_sync: InSync, lost: Iterable[str]) -> bool:
+        """Is the smaller set allowed at all?"""
+        return self.mode != "quorum" or self.votes(in_sync, lost) >= self.majority(in_sync)
+
+    def may_confirm(self, in_sync: InSync) -> bool:
+        """Is the set large enough for a confirm?  A new primary may begin with fewer than it needs."""
+        return self.mode != "quorum" or self.votes(in_sync) >= self.majority(in_sync)
+
+    def patience(self, survey: Survey, others: Iterable[Member]) -> float:
+        """Seconds to wait before a shrink after this survey.
+
+        A broker that answers, or whose host says that it is gone, is accounted for. A primary that cannot account for a
+        majority (of two: for the other one) is probably the one that is cut off.  A host without a broker is accounted
+        for, but it is no witness: it cannot tell of a promotion, so while one is silent another must have answered.
+        """
+        if self.mode == "availability":
+            return 0.0
+        outcomes = list(survey.outcomes.values()) or [survey.outcome(member) for member in others]
+        silent = outcomes.count(Outcome.SILENT)
+        accounted = 1 + len(outcomes) - silent
+        majority = accounted > (1 + len(outcomes)) // 2
+        isolated = silent > 0 and not (majority and Outcome.ANSWERED in outcomes)
+        return self.isolation_wait if isolated else 0.0

@@ -1,0 +1,197 @@
+"""A backup arrives: the conversation from its hello until it holds everything (listed in `protocol.py`).
+
+    HELLO ──hello──▶ HELD ──held-end──▶ COPYING ──work list empty──▶ CLOSING ──complete──▶ COMPLETE
+
+What is decided here costs at most the link; who counts is decided by `roster.py`, once the primary hears of it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ha.environment import Json
+from ha.model.difference import lineage_to_json
+from ha.model.membership import Member
+from ha.model.protocol import (
+    VERSION,
+    Kind,
+    decode_control,
+    decode_held,
+    encode_control,
+    encode_held,
+    encode_snapshot,
+    need,
+)
+from ha.model.twins import REMEDY, Meetings, place
+from ha.primary.catchup import Plan
+from ha.primary.peer import Peer, Phase
+from qpidd_py.core import Catchup
+from qpidd_py.errors import LinkError
+
+if TYPE_CHECKING:
+    from ha.primary.primary import Primary
+
+
+class Arrivals:
+    """The primary's side of the conversation."""
+
+    def __init__(self, primary: Primary) -> None:
+        self._primary = primary
+        self._local = primary.local
+        self._env = primary.local.env
+        self._meetings = Meetings(lambda peer, number: self.control(peer, "alive", number=number), self._refuse_twin)
+
+    def on_control(self, peer: Peer, position: int, body: bytes) -> None:
+        """Raises LinkError when the backup broke the protocol, as all handlers here."""
+        op, fields = decode_control(body)
+        if op == "hello" and peer.phase is Phase.HELLO:
+            self._hello(peer, fields)
+        elif op == "held-end" and peer.phase is Phase.HELD:
+            self.begin(peer)
+        elif op == "complete" and peer.phase is Phase.CLOSING:
+            self._completed(peer)
+        elif op == "alive":
+            self._meetings.answered(peer, fields.get("number"))
+        elif op == "still-there":
+            self.control(peer, "still-there", number=fields.get("number"))
+        elif op == "refused":
+            raise LinkError(f"{peer.member} refuses us: {fields.get('reason')}")
+        else:
+            raise LinkError(f"control {op} in phase {peer.phase.value}")
+
+    def _hello(self, peer: Peer, fields: Json) -> None:
+        local = self._local
+        member = Member.from_json(fields)
+        ballot = need(fields, "epoch", int), need(fields, "leader", str)
+        if ballot > local.persisted.ballot:
+            self._primary.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
+        elif member.id == local.id and not member.same_life(local.member):
+            self._refuse(peer, member, local.member)
+        elif first := self._primary.elsewhere(peer, member):
+            # Another life has that link.  Until one of the two is known to be dead, or both to live, nobody loses it.
+            self._meetings.begin(first, peer, fields)
+        else:
+            peer.member = member
+            self._welcome(peer, fields)
+
+    def left(self, peer: Peer) -> None:
+        """This link has ended: whoever has waited for its place says hello again."""
+        for second, hello in self._meetings.left(peer):
+            self._env.after(0.0, partial(self._hello_again, second, hello))
+
+    def _hello_again(self, peer: Peer, fields: Json) -> None:
+        link = peer.link
+        if self._primary.stopped or link is None or peer.phase is not Phase.HELLO:
+            return
+        try:
+            self._hello(peer, fields)
+        except LinkError as error:
+            self._primary.break_link(link, error)
+
+    def _refuse_twin(self, first: Peer, second: Peer, fields: Json) -> None:
+        self._refuse(second, Member.from_json(fields), first.member)
+
+    def _refuse(self, peer: Peer, twin: Member, other: Member) -> None:
+        """Its broker ends itself; this link would come again and again."""
+        self._local.sightings.seen(twin, other, "it is refused")
+        reason = f"{self._local.member} has a link to {place(other)}, which lives and has our identity {twin.id[:8]}"
+        self.control(peer, "refused", reason=f"{reason}; {REMEDY}", twin=True)
+        self._primary.send_away(peer)
+
+    def _welcome(self, peer: Peer, fields: Json) -> None:
+        local = self._local
+        self._check_hello(peer, fields)
+        peer.whole, peer.state = need(fields, "whole", bool), str(fields.get("state", ""))
+        self._primary.take_place(peer, need(fields, "position", int))
+        peer.phase = Phase.HELD
+        lineage = lineage_to_json(local.lineage)
+        welcome = {**local.member.to_json(), "epoch": local.epoch, "version": VERSION, "lineage": lineage}
+        self.control(peer, "welcome", **welcome)
+        if peer.link is not None:
+            self._primary.heartbeat(peer.link, peer)
+        self._env.event("backup_connected", peer=str(peer.member), old=peer.state, attrs={"whole": peer.whole})
+
+    def _check_hello(self, peer: Peer, fields: Json) -> None:
+        """Raises LinkError after telling the backup why, when it is not one of us."""
+        local, replicate = self._local, self._primary.settings.replicate
+        reason = ""
+        if fields.get("version") != VERSION:
+            reason = f"link protocol {fields.get('version')}, {local.member} has {VERSION}"
+        elif fields.get("replicate") != replicate:
+            reason = f"ha-replicate is {fields.get('replicate')}, at the primary {local.member} it is {replicate}"
+        elif peer.id == local.id:
+            reason = f"{local.member} has connected to itself"
+        elif not local.is_broker(peer.member.address):
+            found = peer.member.address or "its address is not known"
+            reason = f"no member of the cluster: {found}, expected one of {', '.join(local.brokers)}"
+        else:
+            reason = self._primary.refusal(peer)
+        if reason:
+            self.control(peer, "refused", reason=reason)
+            raise LinkError(f"{peer.member}: {reason}")
+
+    def on_held(self, peer: Peer, position: int, body: bytes) -> None:
+        if peer.phase is not Phase.HELD:
+            raise LinkError(f"held frame in phase {peer.phase.value}")
+        number, uid, ids = decode_held(body)
+        peer.held[number, uid] = ids
+
+    def on_lack(self, peer: Peer, position: int, body: bytes) -> None:
+        """Which of these messages do we lack?  The backup may have the only copies (`salvager.py`)."""
+        if peer.phase is not Phase.HELD or peer.link is None:
+            raise LinkError(f"question about messages in phase {peer.phase.value}")
+        number, uid, ids = decode_held(body)
+        queues = self._local.configuration.replicated()
+        queue = next((q for q, u in queues if (q.number, u) == (number, uid)), None)
+        end = self._primary.position
+        lacking = ids if queue is None else Catchup(queue, ids, end).drops()
+        peer.link.send_frame(Kind.LACK, end, encode_held(number, uid, lacking))
+
+    # ---- the difference -------------------------------------------------------------------------------------------
+
+    def begin(self, peer: Peer) -> None:
+        """Fix the cut: everything after it goes live, what lies before it goes in slices."""
+        link, configuration = peer.link, self._local.configuration
+        assert link is not None
+        cut = self._primary.go_live(link)
+        peer.received = cut
+        peer.plan = Plan(configuration, peer.held, cut, self._primary.settings.slice_size)
+        peer.phase = Phase.COPYING
+        self.control(peer, "cut", cut=cut, in_sync=self._local.persisted.in_sync.to_json())
+        link.send_frame(Kind.SNAPSHOT, cut, encode_snapshot(configuration.snapshot()))
+        self._local.engine.repeat_delivered()
+        self._env.event("catchup_begin", peer=str(peer.member), last_pos=cut, attrs={"queues": peer.plan.queues})
+        self.pump(peer)
+
+    def on_credit(self, peer: Peer, position: int, body: bytes) -> None:
+        if peer.plan is None or peer.plan.under_way == 0:
+            raise LinkError("credit for a slice that was not sent")
+        peer.plan.under_way -= 1
+        self.pump(peer)
+
+    def pump(self, peer: Peer) -> None:
+        """Send what may be sent now of what it lacks."""
+        plan, link = peer.plan, peer.link
+        if self._primary.stopped or plan is None or link is None or peer.phase is not Phase.COPYING:
+            return
+        if plan.step(link):
+            self._env.after(0.0, lambda: self.pump(peer))
+        elif plan.done and plan.under_way == 0:
+            peer.phase = Phase.CLOSING
+            self.control(peer, "caught-up", cut=plan.cut)
+
+    def _completed(self, peer: Peer) -> None:
+        plan = peer.plan
+        assert plan is not None
+        peer.phase, peer.plan = Phase.COMPLETE, None
+        peer.target = self._primary.seal()
+        self._primary.completed(peer)
+        seconds = self._env.now() - peer.started
+        attrs = {"slices": plan.slices, "octets": plan.octets, "seconds": round(seconds, 6)}
+        self._env.event("catchup_end", peer=str(peer.member), last_pos=plan.cut, attrs=attrs)
+        self._primary.complete_to(peer, peer.received)
+
+    def control(self, peer: Peer, op: str, **fields: Any) -> None:
+        assert peer.link is not None
+        peer.link.send_frame(Kind.CONTROL, self._primary.position, encode_control(op, **fields))

@@ -1,0 +1,138 @@
+"""The primary's work list for one joining backup: bounded slices between live batches.
+
+The cut is the end of the log when the backup's list of ids was complete.  Everything after it reaches the backup live;
+this plan sends what lies before it and is missing, per queue: ids to drop, messages in slices, then a MERGE that puts
+them into their places.  Queues are compared when their turn comes, so whatever was consumed meanwhile is not sent.
+
+Formulas: sent + unsent = (messages of the primary up to the cut) - held;  under_way <= WINDOW slices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from ha.environment import Configuration, Link
+from ha.model.difference import count
+from ha.model.protocol import Kind, encode_drop, encode_merge
+from qpidd_py.core import Catchup, Queue, decode_ids
+
+WINDOW: Final = 4
+"""Slices under way: enough to keep the pipe full, few enough that live batches never wait long behind them."""
+LONG_SET: Final = 4096
+"""Octets of an encoded id set."""
+TURN: Final = 64
+"""Most frames sent by one call, so that ten thousand queues with a word to drop do not hold up the broker."""
+
+
+class Plan:
+    """What one backup lacks; `step` sends as much of it as may go now."""
+
+    def __init__(self, configuration: Configuration, held: dict[tuple[int, int], bytes], cut: int, limit: int) -> None:
+        """`limit`: octets of a slice, about."""
+        self._held = held
+        self._limit = limit
+        self._queues: deque[tuple[Queue, int]] = deque(configuration.replicated())
+        self._work: Catchup | None = None
+        self._merge = False
+        self._finished = 0
+        self._work_held = 0
+        self.cut = cut
+        self.under_way = 0
+        self.queues = len(self._queues)
+        self.slices = 0
+        self.octets = 0
+
+    @property
+    def queues_left(self) -> int:
+        return len(self._queues) + (self._work is not None)
+
+    @property
+    def messages(self) -> int:
+        """Sent so far."""
+        return self._finished + (self._work.messages if self._work else 0)
+
+    @property
+    def done(self) -> bool:
+        return self._work is None and not self._queues
+
+    def remaining(self) -> tuple[int, int]:
+        """Messages and octets that are still to be sent, about.  Looks at every queue that is left, so it is for people
+        who ask, not for every tick."""
+        messages = octets = 0
+        if self._work is not None:
+            present = _present(self._work.queue)
+            left = min(self._work.left, present - self._work_held - self._work.messages)
+            messages, octets = _sizes(self._work.queue, left)
+        for queue, uid in self._queues:
+            left = _present(queue) - _count_of(self._held.get((queue.number, uid), b""))
+            more_messages, more_octets = _sizes(queue, left)
+            messages, octets = messages + more_messages, octets + more_octets
+        return messages, octets
+
+    def step(self, link: Link) -> bool:
+        """Send what may be sent now.  True when the call stopped only for its own bound: call again next turn."""
+        frames = 0
+        while not self.done and self.under_way < WINDOW:
+            if frames >= TURN:
+                return True
+            frames += self._advance(link)
+        return False
+
+    def _advance(self, link: Link) -> int:
+        work = self._work
+        if work is None:
+            return self._next_queue(link)
+        if work.queue.deleted:
+            # The deletion travels live, and nothing of this queue may follow it.
+            self._finish_queue(work)
+            return 0
+        return self._slice(work, link)
+
+    def _next_queue(self, link: Link) -> int:
+        queue, uid = self._queues.popleft()
+        if queue.deleted:
+            return 0
+        self._merge = False
+        held = self._held.pop((queue.number, uid), b"")
+        self._work, self._work_held = Catchup(queue, held, self.cut), _count_of(held)
+        drops = self._work.drops()
+        if not drops:
+            return 0
+        link.send_frame(Kind.DROP, self.cut, encode_drop(queue.number, drops))
+        return 1
+
+    def _slice(self, work: Catchup, link: Link) -> int:
+        records = work.slice(self._limit)
+        if records:
+            self.under_way += 1
+            self.slices += 1
+            self.octets += len(records)
+            self._merge = True
+            link.send_frame(Kind.SLICE, self.cut, records)
+            return 1
+        self._finish_queue(work)
+        if not self._merge:
+            return 0
+        link.send_frame(Kind.MERGE, self.cut, encode_merge(work.queue.number))
+        return 1
+
+    def _finish_queue(self, work: Catchup) -> None:
+        self._work = None
+        self._finished += work.messages
+
+
+def _present(queue: Queue) -> int:
+    return queue.ready + queue.unacked
+
+
+def _sizes(queue: Queue, messages: int) -> tuple[int, int]:
+    """So many messages of a queue, and their octets at its average size."""
+    present = _present(queue)
+    messages = max(0, min(messages, present))
+    return messages, queue.bytes * messages // present if present else 0
+
+
+def _count_of(held: bytes) -> int:
+    """Ids in a set.  A long one is not decoded for an estimate: most of its runs are one id in two octets."""
+    return count(decode_ids(held)) if len(held) <= LONG_SET else len(held) // 2

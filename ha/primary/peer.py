@@ -1,0 +1,110 @@
+"""A backup as the primary sees it.
+
+    HELLO ──hello──▶ HELD ──held-end──▶ COPYING ──work list empty──▶ CLOSING ──complete──▶ COMPLETE
+
+Only a COMPLETE backup's ACK says "I hold everything up to here"; before that an ACK says only that the live batches
+from the cut on have been applied, and what lies before the cut may have holes.
+
+A backup *counts* while it is in the in-sync set, and after its removal from the set until every remaining member has
+acknowledged the removal.  `acked` is the position up to which it is known to hold everything; while a counting backup
+is away or catches up, `acked` stands still, and so do the confirms.
+
+Formulas: safe <= acked of every counting peer;  COMPLETE implies cut <= received.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ha.environment import Link
+from ha.model.clock_readings import ClockReadings
+from ha.model.membership import Member
+from ha.primary.catchup import Plan
+
+if TYPE_CHECKING:
+    from ha.primary.lag import Progress
+
+
+class Phase(Enum):
+    """How far the conversation with a backup has come."""
+
+    AWAY = "away"
+    HELLO = "hello"
+    HELD = "held"
+    COPYING = "copying"
+    CLOSING = "closing"
+    COMPLETE = "complete"
+
+
+@dataclass(eq=False)
+class Pulse:
+    """Signs of life of one link, read at every tick; shared by both ends."""
+
+    heard: float
+    spoken: float
+    received: int = 0
+    sent: int = 0
+
+    def look(self, link: Link, now: float) -> float:
+        """Seconds of silence."""
+        received = link.received
+        if received != self.received:
+            self.received, self.heard = received, now
+        return now - self.heard
+
+    def must_speak(self, link: Link, now: float, interval: float) -> bool:
+        """Has nothing been sent for an interval?"""
+        sent = link.sent
+        if sent != self.sent:
+            self.sent, self.spoken = sent, now
+        return now - self.spoken >= interval
+
+    def forgive(self, now: float) -> None:
+        """We were paused ourselves: silence so far means nothing."""
+        self.heard = now
+
+
+@dataclass(eq=False)
+class Peer:
+    """One backup, connected or counting."""
+
+    member: Member
+    pulse: Pulse
+    readings: ClockReadings = field(default_factory=ClockReadings)
+    link: Link | None = None
+    phase: Phase = Phase.HELLO
+    state: str = ""
+    """Its own word at hello."""
+    whole: bool = False
+    acked: int = 0
+    received: int = 0
+    """Cumulative position of its ACK frames."""
+    target: int = 0
+    """End of the log when it became COMPLETE; it is listed when it has acknowledged that."""
+    reported: bool = False
+    """Has `acked` come from the peer itself?  (Not so for one that a new primary expects.)"""
+    held: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    plan: Plan | None = None
+    progress: Progress | None = None
+    """How fast the plan goes."""
+    slow_since: float | None = None
+    """Since when more waits for it than may wait (`slow.py`)."""
+    dropped: bool = False
+    """It was too slow and has to go from the set, even if it is whole when it comes back."""
+    lost_at: float = 0.0
+    started: float = 0.0
+    removal: int = 0
+    """Position of the operation that removes it; 0 while it is a member."""
+
+    @property
+    def id(self) -> str:
+        return self.member.id
+
+    @property
+    def shown(self) -> str:
+        """As in the members list of a query."""
+        if self.link is None:
+            return "away"
+        return "ready" if self.phase is Phase.COMPLETE else "catchup"

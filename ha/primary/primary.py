@@ -1,0 +1,398 @@
+"""The primary: feeds the backups, decides who is ready, and says how far the log is safe.
+
+    recovering   promoted; the expected backups (whole members of the set before) are not all back
+    active       every expected backup is complete again or has been removed by the shrink rule
+
+`safe` is the lowest position acknowledged by the backups that count (`peer.py` says which), our own end of the log
+when there is none.  Invariants:
+
+    safe <= acked of every counting backup
+    members of the in-sync set - self  is a subset of  counting        (so nothing is confirmed without a member)
+    frozen => safe does not move                                        (paused or deposed: learn first, confirm later)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ha.environment import Json, Link
+from ha.model.local_member import LocalMember
+from ha.model.membership import Member
+from ha.model.position import epoch_of, text
+from ha.model.protocol import Kind
+from ha.model.status import State
+from ha.model.view import Survey
+from ha.primary.arrivals import Arrivals
+from ha.primary.failing import FailingLinks
+from ha.primary.lag import Lags
+from ha.primary.losses import Losses
+from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.removals import Removals
+from ha.primary.roster import Roster
+from ha.primary.slow import SlowBackups
+from ha.primary.stall import Observer
+from ha.promotion.claims import Claim
+from ha.role import Role
+from qpidd_py.core import Batch
+from qpidd_py.errors import InvariantError, LinkError
+
+Depose = Callable[[tuple[int, str], str, str], None]
+"""(ballot, reason, address): a higher ballot was seen; the broker steps down and goes there."""
+
+
+class Primary(Role):
+    """The role of a broker that has been promoted."""
+
+    def __init__(self, local: LocalMember, claim: Claim, depose: Depose) -> None:
+        """`claim` stands."""
+        super().__init__(local)
+        self.depose = depose
+        self._claim = claim
+        now = self.env.now()
+        self.frozen = False
+        self._throttled = ""  # why publishers are not read; empty while they are
+        self.roster = Roster(self, (member for member in claim.members if member.id != local.id))
+        self._arrivals = Arrivals(self)
+        self._links: dict[Link, Peer] = {}
+        self._live: list[Link] = []
+        self._losses = Losses(local, self.roster.remove, self)
+        self._lags = Lags(self.env, self.engine)
+        self._observer = Observer(self)
+        self._removals = Removals(self.env, self.engine)
+        self._failing = FailingLinks(local)
+        self._slow = SlowBackups(local, self._drop_slow)
+        self._looked = now
+        self._last_tick = now
+        self._base = self._sealed = self.engine.position
+        """Last position in the log that was sent; messages of local queues take positions, too, but are never sent."""
+        self._handlers: dict[int, Callable[[Peer, int, bytes], None]] = {
+            Kind.CONTROL: self._arrivals.on_control,
+            Kind.ACK: self._on_ack,
+            Kind.CREDIT: self._arrivals.on_credit,
+            Kind.HELD: self._arrivals.on_held,
+            Kind.LACK: self._arrivals.on_lack,
+            Kind.HEARTBEAT: self._on_heartbeat,
+        }
+
+    # ---- begin and end --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Put the first in-sync set of our epoch into the log and wait for the expected backups."""
+        expected = dict(self.roster.expected)
+        self.roster.begin(self._claim, self._base)
+        if expected:
+            self.env.after(self.settings.backup_timeout, self._backup_timeout)
+            names = ", ".join(str(member) for member in expected.values())
+            self.env.log("notice", f"recovering backups: {names}")
+
+    def stop(self) -> None:
+        self.frozen = self.stopped = True
+        self.roster.stop()
+        self._losses.stop()
+        self._removals.stop()
+        if self._throttled:
+            self._throttle("")
+        for link in list(self._links):
+            link.close()
+        self._links.clear()
+        self._live.clear()
+
+    @property
+    def position(self) -> int:
+        return self.engine.position
+
+    # ---- the hot part: once for each turn -------------------------------------------------------------------------
+
+    def batch(self, batch: Batch) -> None:
+        """The core has sealed a batch: send it to every backup, live."""
+        now = self.env.now()
+        if now - self._last_tick > self.settings.dead_after:
+            self._resumed()
+        self._sealed = batch.last
+        self._lags.sealed(now, batch)
+        for link in self._live:
+            link.send_batch(batch)
+            if not self._throttled and link.backlog > self.settings.backlog_high:
+                member = self._links[link].member
+                self._throttle(f"backup {member} is slow: {link.backlog >> 20} MiB wait for it")
+        self.update_safe()
+
+    def update_safe(self) -> None:
+        """Recompute how far the log is safe and tell the core."""
+        if self._throttled and all(link.backlog < self.settings.backlog_low for link in self._live):
+            self._throttle("")
+        roster = self.roster
+        if self.frozen or not roster.may_confirm:
+            return
+        low = self.engine.position
+        for peer in roster.counting:
+            if peer.acked < low:
+                low = peer.acked
+        if low > self.engine.safe:
+            self.engine.advance_safe(low)
+
+    def _throttle(self, reason: str) -> None:
+        """Publishers are read no more, and told why; with an empty reason they are read again."""
+        self._throttled = reason
+        self.engine.throttle(bool(reason))
+        self.local.configuration.on_throttle(reason)
+        self.env.log("info", f"publishers wait: {reason}" if reason else "publishers go on")
+
+    def _on_ack(self, peer: Peer, position: int, body: bytes) -> None:
+        if position > self.engine.position or position < peer.received:
+            known = f"{text(peer.received)} to {text(self.engine.position)}"
+            raise LinkError(f"{peer.member} acknowledges {text(position)}, expected {known}")
+        peer.received = position
+        if peer.phase is Phase.COMPLETE:
+            self.complete_to(peer, position)
+
+    def _on_heartbeat(self, peer: Peer, position: int, body: bytes) -> None:
+        if peer.phase is not Phase.HELLO:
+            self.note_clock(str(peer.member), peer.readings, body)
+
+    def complete_to(self, peer: Peer, position: int) -> None:
+        peer.acked = max(peer.acked, position)
+        peer.reported = True
+        if peer.target and position >= peer.target:
+            self.roster.enlist(peer)
+        if self.roster.removing:
+            self.roster.release()
+        self.update_safe()
+
+    # ---- a backup arrives -----------------------------------------------------------------------------------------
+
+    def accepted(self, link: Link, properties: Json) -> None:
+        """A link has been opened by a backup; the conversation begins with its hello."""
+        now = self.env.now()
+        peer = Peer(Member(""), Pulse(now, now), link=link, started=now)
+        self._links[link] = peer
+
+    def frame(self, link: Link, kind: int, position: int, body: bytes) -> None:
+        """Raises LinkError when the peer broke the protocol."""
+        peer = self._links.get(link)
+        if peer is None:
+            return
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise LinkError(f"frame of kind {kind} from a backup")
+        handler(peer, position, body)
+
+    def refusal(self, peer: Peer) -> str:
+        """Why this backup may not connect yet; empty if it may."""
+        now = self.env.now()
+        return self._slow.refusal(peer.id, now) or self._failing.refusal(peer.id, now)
+
+    def completed(self, peer: Peer) -> None:
+        """It has taken over everything up to the cut."""
+        self._failing.completed(peer.id)
+
+    def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
+        """Another life of this broker that has a link."""
+        linked = (other for other in self._links.values() if other is not peer and other.id == member.id)
+        return next((other for other in linked if not other.member.same_life(member)), None)
+
+    def send_away(self, peer: Peer) -> None:
+        """It was told why."""
+        if peer.link is not None:
+            peer.link.close()
+        self._forget_link(peer)
+
+    def take_place(self, peer: Peer, position: int) -> None:
+        """What we knew of this broker from before: an old link, a place in the set."""
+        for link, other in list(self._links.items()):
+            if other is not peer and other.id == peer.id:
+                link.close()
+                self._forget_link(other)
+        old = self.roster.find(peer.id)
+        if old is None:
+            return
+        self._losses.back(peer.id)
+        if not peer.member.same_life(old.member) or (old.reported and position < old.acked):
+            peer.whole = False
+        if peer.whole:
+            self.roster.keep_place(peer, old)
+        elif self.local.safety.may_shrink(self.local.persisted.in_sync, [peer.id]):
+            self.roster.remove([old])
+        # Else its place stays as it is, `acked` included, until it is complete: the set must not get smaller.
+
+    def go_live(self, link: Link) -> int:
+        """The cut: everything that follows it in the log goes to this link."""
+        cut = self.engine.flush()
+        self._live.append(link)
+        return cut
+
+    def seal(self) -> int:
+        """Last position of the log that backups can acknowledge, now that all of it was sent."""
+        self.engine.flush()
+        return self._sealed
+
+    def listed(self, peer: Peer) -> None:
+        """It has been made a member of the set; it may have been lost while that was recorded."""
+        if peer.link is None:
+            self._losses.lost(peer)
+
+    # ---- a backup is lost -----------------------------------------------------------------------------------------
+
+    def closed(self, link: Link, reason: str, silent: bool = False) -> None:
+        """The peer of a link went away, or was silent for too long."""
+        peer = self._links.get(link)
+        if peer is None:
+            return
+        now = self.env.now()
+        self._failing.broke(peer, now)
+        self._forget_link(peer)
+        if peer.id:
+            self.env.log("warning", f"backup {peer.member} is lost: {reason}")
+            self.env.event("backup_lost", peer=str(peer.member), reason=reason, last_pos=peer.acked)
+        held = self.roster.find(peer.id)
+        if held is not None and held.link is None:
+            held.dropped = held.dropped or self._failing.is_due(held, now)
+            self._losses.lost(held, silent)
+
+    def _drop_slow(self, peer: Peer, reason: str) -> None:
+        """See `slow.py`."""
+        link = peer.link
+        assert link is not None
+        link.close()
+        self.closed(link, reason)
+
+    def dismiss_strangers(self, counting: set[str]) -> None:
+        """Who is no member of the cluster any more, and whose removal is safe, is sent away."""
+        for peer in list(self._links.values()):
+            if peer.id and peer.id not in counting and not self.local.is_broker(peer.member.address):
+                self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
+                self.send_away(peer)
+
+    def _forget_link(self, peer: Peer) -> None:
+        link = peer.link
+        if link is not None:
+            self._links.pop(link, None)
+            if link in self._live:
+                self._live.remove(link)
+        peer.link, peer.plan, peer.phase = None, None, Phase.AWAY
+        peer.lost_at = self.env.now()
+        self._arrivals.left(peer)
+
+    def _backup_timeout(self) -> None:
+        """Expected backups that have not even connected are treated as lost."""
+        if self.stopped:
+            return
+        missing = [peer for peer in self.roster.counting if peer.id in self.roster.expected and peer.link is None]
+        for peer in missing:
+            self.env.log("error", f"expected backup {peer.member} has not come back in time")
+            self._losses.lost(peer)
+
+    def check_active(self) -> None:
+        """Called when somebody has come back or was given up."""
+        if self.roster.recovered and self.local.state is State.RECOVERING:
+            self.local.set_state(State.ACTIVE, self.position)
+
+    # ---- time -----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Four times in each heartbeat interval."""
+        now = self.env.now()
+        if now - self._last_tick > self.settings.dead_after:
+            self._resumed()
+        self._last_tick = now
+        self._lags.tick(now, self._links.values())
+        self._slow.look([self._links[link] for link in self._live], now)
+        self._check_invariants()
+        for link, peer in list(self._links.items()):
+            self._tick_link(link, peer, now)
+        if now - self._looked >= self.settings.maintenance:
+            # A rival may have been promoted without telling us: look for it even when nothing is amiss.
+            self._looked = now
+            self._losses.watch()
+            self.roster.record.watch()
+        self.update_safe()
+        self._observer.look(now)
+        self._removals.tick(now)
+
+    def _tick_link(self, link: Link, peer: Peer, now: float) -> None:
+        silence = peer.pulse.look(link, now)
+        interval = self.settings.heartbeat
+        if silence > self.settings.dead_after:
+            link.close()
+            self.closed(link, f"silent for {silence:.3f} s", silent=True)
+            return
+        if silence > interval and peer in self.roster.counting:
+            self._losses.suspect(peer)
+        if peer.pulse.must_speak(link, now, interval / 2) or peer.readings.due(now):
+            self.heartbeat(link, peer)
+        self._arrivals.pump(peer)
+
+    def heartbeat(self, link: Link, peer: Peer) -> None:
+        body = peer.readings.say(self.env.now(), self.env.wall())
+        link.send_frame(Kind.HEARTBEAT, self._sealed if link in self._live else 0, body)
+
+    def _resumed(self) -> None:
+        """We did not run for longer than a link may be silent: others may have gone on without us.  Confirm nothing
+        before a survey has shown that nobody was promoted meanwhile."""
+        now = self.env.now()
+        pause, self._last_tick = now - self._last_tick, now
+        self.env.log("warning", f"this process stood still for {pause:.3f} s")
+        self.frozen = True
+        for peer in self._links.values():
+            peer.pulse.forgive(now)
+        self._losses.resumed()
+
+    def learn(self, survey: Survey) -> bool:
+        """Have we been overtaken?  Then this role ends here."""
+        highest = max(survey.views, key=lambda view: view.ballot, default=None)
+        if highest is None or highest.ballot <= self.local.persisted.ballot:
+            return False
+        address = highest.address if highest.state.is_primary else highest.primary
+        self.depose(highest.ballot, f"{highest.member} has seen epoch {highest.epoch}", address)
+        return True
+
+    def unfreeze(self) -> None:
+        """A survey has found no rival."""
+        if self.frozen and not self.stopped:
+            self.frozen = False
+            self.update_safe()
+
+    def _check_invariants(self) -> None:
+        if not self.local.state.is_primary:
+            raise InvariantError(f"primary role in state {self.local.state.value}")
+        if epoch_of(self.engine.position) != self.local.epoch:
+            raise InvariantError(f"log in epoch {epoch_of(self.engine.position)}, voted for {self.local.epoch}")
+        missing = self.local.persisted.in_sync.ids - {self.local.id} - {peer.id for peer in self.roster.counting}
+        if missing:
+            raise InvariantError(f"in-sync but not counted: {sorted(missing)}")
+
+    # ---- what others see ------------------------------------------------------------------------------------------
+
+    def ready(self) -> list[Peer]:
+        """Backups in sync."""
+        return self.roster.ready()
+
+    @property
+    def sealed(self) -> int:
+        """Last position of the log that backups can acknowledge."""
+        return self._sealed
+
+    @property
+    def throttled(self) -> bool:
+        """Are publishers not read, because a backup is slow?"""
+        return bool(self._throttled)
+
+    def linked(self, brokers: Iterable[str]) -> int:
+        """How many of these have said hello and are connected, by links that do not break all the time."""
+        found = [peer for peer in self._links.values() if peer.phase is not Phase.HELLO]
+        return sum(peer.member.address in brokers and not self._failing.fails(peer.id) for peer in found)
+
+    @property
+    def isolation(self) -> str:
+        return self._observer.isolation.reason
+
+    def stall(self) -> Json | None:
+        return self._observer.stall.shown(self.env.now())
+
+    def members(self) -> list[Json]:
+        """For `qpid-ha query` and the management pages."""
+        return self.roster.shown(self._links.values(), self._lags)
+
+    @property
+    def primary_address(self) -> str:
+        return self.settings.address

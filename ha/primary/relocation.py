@@ -1,0 +1,268 @@
+"""Planned switch-over: the primary hands its role to a backup, and no client has to send anything twice.
+
+    PREPARING ──▶ PAUSING ──▶ DRAINING ──▶ HANDING_OVER ──promoted──▶ DONE
+        │            │            │              └────────refused───▶ RETURNING ──▶ FAILED
+        └────────────┴────────────┴── time is up, or the target is lost ──────────────▲
+
+PREPARING     the set in force is put into the log once more; everybody who counts must acknowledge it.  So no client is
+              disturbed for a backup that hangs.
+PAUSING       publishers were asked to pause, consumers get nothing new; what is on its way is taken and confirmed.
+              It ends when nobody has anything under way, at the latest after `CALM` seconds in which nothing came, or
+              `PAUSE_LIMIT` seconds: not every client listens.
+DRAINING      publishers are not read.  What was published becomes safe, confirms and acknowledgements go out.
+HANDING_OVER  we have stepped down in place: whole, with the same vote.  Clients were closed with the target's address.
+              The target was asked to become primary, under the rules for every promotion.
+RETURNING     the target did not; we are asked, under the same rules.
+
+Invariants:  until HANDING_OVER nothing was given up that could not be taken back, and any end lets the clients go on;
+             we step down only when the log is safe to its end, the target holds it to its end, and no confirm waits.
+Whoever is promoted holds every confirmed message, whether this works or not: that is what promotion checks; this
+module only adds that no message is in doubt.  When we are deposed meanwhile, there is nothing left to do.
+
+`start` is called once, by the node; everything after that comes from `env.after` and the answers to its requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from ha.environment import Answer, Json, Outcome
+from ha.model.membership import Member
+from ha.model.operations import Membership
+from ha.model.status import State
+from ha.primary.primary import Primary
+from ha.role import Role
+
+LOOK: Final = 0.002
+"""Seconds between two looks at what we wait for."""
+CALM: Final = 0.01
+"""Seconds without a publish or an acknowledgement after which clients that cannot say so are taken to have paused."""
+PAUSE_LIMIT: Final = 0.05
+"""Seconds for clients that go on although they were asked to pause."""
+ANSWER_LIMIT: Final = 1.0
+"""Seconds for clients that say when they have paused; what they have sent before that needs not be sent again."""
+RETURN_LIMIT: Final = 5.0
+"""Seconds in which we try to be promoted again."""
+
+
+class Step(Enum):
+    PREPARING = "waiting for the backups"
+    PAUSING = "pausing the clients"
+    DRAINING = "draining"
+    HANDING_OVER = "handing over"
+    RETURNING = "returning"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Predecessor(Protocol):
+    """Of which broker."""
+
+    @property
+    def role(self) -> Role: ...
+
+    def demote(self, reason: str, address: str) -> None: ...
+
+    def promote(self, reply: Callable[[Json], None]) -> None: ...
+
+    def relocation_ended(self) -> None: ...
+
+
+class Relocation:
+    """One switch-over."""
+
+    def __init__(self, role: Primary, predecessor: Predecessor, target: Member, reply: Callable[[Json], None]) -> None:
+        """`role` is active.  `reply` is told the end, as for any management request."""
+        local = role.local
+        self._local = local
+        self._role = role
+        self._predecessor = predecessor
+        self._target = target
+        self._reply = reply
+        self._began = self._changed = local.env.now()
+        self._seen: tuple[int, ...] = ()
+        self._paused = self._stepped_down = 0.0
+        self._mark = 0
+        self.step = Step.PREPARING
+
+    def __str__(self) -> str:
+        return f"to {self._target}, {self.step.value}"
+
+    def start(self) -> None:
+        local = self._local
+        local.env.log("notice", f"relocation to {self._target} begins")
+        local.env.event("relocate", peer=str(self._target), result="begin", last_pos=local.engine.position)
+        self._mark = local.engine.log_membership(Membership(local.persisted.in_sync).encode())
+        local.engine.flush()
+        local.env.after(LOOK, self._look)
+
+    # ---- as primary -----------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        obstacle = self._obstacle()
+        if obstacle:
+            self._end(obstacle)
+            return
+        if self.step is Step.PREPARING and self._holds(self._mark):
+            self._pause()
+        elif self.step is Step.PAUSING and self._quiet():
+            self.step = Step.DRAINING
+            self._local.engine.throttle(True)
+        if self.step is Step.DRAINING and self._drained():
+            self._hand_over()
+            return
+        self._local.env.after(LOOK, self._look)
+
+    def _obstacle(self) -> str:
+        """Why this cannot go on; empty while it can."""
+        local, settings = self._local, self._local.settings
+        if local.stopped or self._predecessor.role is not self._role:
+            return f"{local.member} is no longer primary ({local.state.value})"
+        if self._peer() is None:
+            return f"{self._target} was lost while {self.step.value}"
+        waited = local.env.now() - self._began
+        if waited > settings.relocate_timeout:
+            return f"not done within {settings.relocate_timeout:g} s, given up while {self.step.value}{self._lacks()}"
+        return ""
+
+    def _peer(self) -> int | None:
+        """What the target has acknowledged; None when it is no backup in sync any more."""
+        return next((peer.acked for peer in self._role.ready() if peer.id == self._target.id), None)
+
+    def _lacks(self) -> str:
+        engine = self._local.engine
+        missing = self._role.sealed - min(engine.safe, self._peer() or 0)
+        return f": {missing} operations are not safe yet" if self.step is Step.DRAINING and missing > 0 else ""
+
+    def _pause(self) -> None:
+        local = self._local
+        self.step, self._paused = Step.PAUSING, local.env.now()
+        local.configuration.pause_clients(f"the primary moves to {self._target}")
+
+    def _quiet(self) -> bool:
+        local = self._local
+        now = local.env.now()
+        unanswered, unacknowledged = local.configuration.still_busy()
+        seen = (local.engine.position, local.engine.published, unanswered, unacknowledged)
+        if seen != self._seen:
+            self._seen, self._changed = seen, now
+        if unanswered:
+            return now - self._paused >= ANSWER_LIMIT
+        return now - self._changed >= CALM or now - self._paused >= PAUSE_LIMIT
+
+    def _drained(self) -> bool:
+        """Everything is safe, said, and at the target."""
+        engine = self._local.engine
+        engine.flush()
+        self._role.update_safe()
+        # Confirms of what has just become safe are written at the end of a turn, so there is one more look.
+        return self._holds(self._role.sealed) and not engine.waiting_confirms
+
+    def _holds(self, position: int) -> bool:
+        """Has everybody who counts acknowledged it, and the target among them?"""
+        return min(self._local.engine.safe, self._peer() or 0) >= position
+
+    # ---- not primary any more -------------------------------------------------------------------------------------
+
+    def _hand_over(self) -> None:
+        local, target = self._local, self._target
+        self.step = Step.HANDING_OVER
+        self._stepped_down = local.env.now()
+        self._predecessor.demote(f"relocation to {target}", target.address)
+        self._release()
+        # It asks every broker and the registry twice, and waits for the silent ones each time.
+        settings = local.settings
+        step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
+        local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, self._answered)
+
+    def _answered(self, answer: Answer) -> None:
+        if answer.outcome is Outcome.ANSWERED and not answer.error:
+            self._end("")
+            return
+        self.step = Step.RETURNING
+        reason = answer.error or f"{self._target} does not answer"
+        self._local.env.log("warning", f"relocation: not promoted: {reason}")
+        self._return(reason)
+
+    def _return(self, reason: str) -> None:
+        if self._local.stopped or self._followed():
+            self._end(reason)
+        else:
+            self._predecessor.promote(lambda result: self._returned(reason, result))
+
+    def _followed(self) -> bool:
+        """Has another broker become primary after all?"""
+        local = self._local
+        return (
+            local.state.is_backup
+            and self._predecessor.role.primary_address != ""
+            and local.persisted.leader != local.id
+        )
+
+    def _returned(self, reason: str, result: Json) -> None:
+        if result["ok"] or self._local.env.now() - self._stepped_down > RETURN_LIMIT:
+            self._end(reason)
+        else:
+            self._local.env.after(self._local.settings.heartbeat / 2, lambda: self._return(reason))
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Clients may go on, and are read again unless a backup is slow."""
+        self._local.configuration.resume_clients()
+        self._local.engine.throttle(self._role.throttled)
+
+    def _end(self, failure: str) -> None:
+        local = self._local
+        if self.step in (Step.PREPARING, Step.PAUSING, Step.DRAINING):
+            self._release()
+        self.step = Step.FAILED if failure else Step.DONE
+        self._predecessor.relocation_ended()
+        now = local.env.now()
+        took = {"seconds": round(now - self._began, 6)}
+        if self._stepped_down:
+            took["without_primary"] = round(now - self._stepped_down, 6)
+        text = f"relocation to {self._target} failed: {failure}{self._outcome()}" if failure else ""
+        local.env.log("warning" if failure else "notice", text or f"relocated to {self._target}")
+        result = "failed" if failure else "done"
+        local.env.event("relocate", peer=str(self._target), result=result, reason=failure, attrs=took)
+        primary = {"primary": str(self._target), "address": self._target.address}
+        self._reply({"ok": False, "error": text} if failure else {"ok": True, "result": {**primary, **took}})
+
+    def _outcome(self) -> str:
+        """Who is primary now, for the one who asked for the switch-over."""
+        local = self._local
+        if local.state.is_primary:
+            return f"; {local.member} is primary"
+        address = self._predecessor.role.primary_address
+        return f"; the primary is {address}" if address else "; there is no primary"
+
+
+def choose(role: Role, wanted: str) -> Member | str:
+    """The backup to relocate to, by name, id or address (empty: the one that has acknowledged most); or why not."""
+    local = role.local
+    if not isinstance(role, Primary):
+        where = f"; the primary is {role.primary_address}" if role.primary_address else ""
+        return f"{local.member} is not primary ({local.state.value}){where}"
+    if local.state is not State.ACTIVE:
+        return f"{local.member} is {local.state.value}, wanted active: its backups are not all back"
+    ready = role.ready()
+    if not wanted:
+        best = max(ready, key=lambda peer: peer.acked, default=None)
+        return best.member if best is not None else f"no backup is in sync; {_known(role)}"
+    fits = [peer.member for peer in ready if wanted in (peer.member.name, peer.id, peer.member.address)]
+    if len(fits) == 1:
+        return fits[0]
+    if len(fits) > 1:
+        return f"{wanted!r} may be {' or '.join(member.address for member in fits)}; an address is wanted"
+    known = [member for member in role.members() if wanted in (member["name"], member["id"], member["address"])]
+    if known:
+        return f"{wanted} is {known[0]['state']}, wanted a backup in sync"
+    return f"no member {wanted!r}; {_known(role)}"
+
+
+def _known(role: Role) -> str:
+    shown = [f"{member['name']} ({member['address']}, {member['state']})" for member in role.members()]
+    return f"known are {', '.join(shown)}" if shown else "no backup is known"

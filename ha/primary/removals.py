@@ -1,0 +1,114 @@
+"""Events about messages that nobody consumed: dropped, expired, dead-lettered, purged (pure; times in seconds).
+
+A row is a run of ids, as their publisher gave them: `msg_id` of the first, `attrs.last` of the last, `attrs.count` how
+many, `first_pos` and `last_pos` where they lay in the log.  Messages whose ids are not known, or make too many rows,
+have one row together without `msg_id`.  Only the primary writes: it decides, a backup follows.
+
+`attrs.at` is the position of the removal: the end of the log with the batch that carries it; of what was gathered, the
+end of the log by then, and `attrs.since` the end of the log before.  A removal beyond the position with which the next
+epoch began (`attrs.base` of `promoted`) did not survive: for the cluster it has not happened.
+
+Rows are written in the turn in which the messages go, before anybody else is told.  A steady flood (a full ring, a
+short time to live) would fill the disk that way: when BURST rows were written, and more than RATE a second since, what
+goes is gathered for GATHERED seconds, so that runs grow long.  What is gathered when this process dies is known to
+nobody; so a row without `msg_id` says before, with `attrs.gathering`, that some of a queue may be missing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ha.environment import Environment
+from ha.model.allowance import Allowance
+from qpidd_py.core import Engine, IdRuns
+
+BURST: Final = 2000
+RATE: Final = 20.0
+GATHERED: Final = 1.0
+
+Key = tuple[str, str, bool]
+"""(queue, reason, goes on as a dead letter), as the engine says it."""
+
+KINDS: Final = {
+    "expired": ("expire", "expired"),
+    "maxlen": ("drop", "maxlen"),
+    "rejected": ("drop", "rejected"),
+    "unroutable": ("drop", "unroutable"),
+    "purged": ("purge", "purged"),
+    "deleted": ("purge", "deleted"),
+}
+"""Kind and reason of the event by the engine's reason."""
+
+
+def kind_of(reason: str, dead: bool) -> tuple[str, str]:
+    return ("dead_letter", reason) if dead else KINDS[reason]
+
+
+class Removals:
+    """Of one time as primary."""
+
+    def __init__(self, env: Environment, engine: Engine, burst: int = BURST, rate: float = RATE) -> None:
+        self._env, self._engine = env, engine
+        self._allowance = Allowance(burst, rate)
+        self._written = env.now()
+        self._announced: set[Key] = set()
+        self._position = engine.position
+        """The end of the log when rows were written last."""
+        engine.on_removed = self._noticed
+
+    def stop(self) -> None:
+        self._write(self._env.now())
+        self._engine.on_removed = None
+
+    def tick(self, now: float) -> None:
+        """Several times a second: what was gathered is old enough."""
+        if now - self._written >= GATHERED and self._engine.removing:
+            self._write(now)
+
+    def _noticed(self) -> None:
+        """From the engine: something goes in this turn."""
+        now = self._env.now()
+        if self._allowance.is_left(now):
+            self._write(now, {"at": self._engine.position})
+            return
+        for key in self._engine.removing:
+            if key not in self._announced:
+                self._announced.add(key)
+                self._event(key, attrs={"gathering": "1", "at": self._engine.position})
+
+    def _write(self, now: float, where: Mapping[str, int] | None = None) -> None:
+        """`where`: the attributes `at` and `since`; None: of what was gathered."""
+        where = where or {"at": self._engine.position, "since": self._position}
+        self._written, self._position = now, self._engine.position
+        for queue, reason, dead, runs in self._engine.removed():
+            self._write_runs((queue, reason, dead), runs, where)
+
+    def _write_runs(self, key: Key, runs: IdRuns, where: Mapping[str, int]) -> None:
+        named, others = runs.named, runs.unnamed
+        most = max(1, int(self._allowance.room))
+        for first, last, count, low, high in named[:most]:
+            self._event(
+                key, first_pos=low, last_pos=high, msg_id=first, attrs={**run_attrs(first, last, count), **where}
+            )
+        for _, _, *rest in named[most:]:
+            others = joined(others, (rest[0], rest[1], rest[2]))
+        if others[0]:
+            self._event(key, first_pos=others[1], last_pos=others[2], attrs={"count": others[0], **where})
+        self._allowance.take(min(most, len(named)) + 1)
+
+    def _event(self, key: Key, **fields: object) -> None:
+        queue, reason, dead = key
+        kind, reason = kind_of(reason, dead)
+        self._env.event(kind, queue=queue, reason=reason, **fields)
+
+
+def run_attrs(first: str, last: str, count: int) -> dict[str, object]:
+    return {"count": count} if first == last else {"last": last, "count": count}
+
+
+def joined(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:
+    """(messages, lowest position, highest position) of both."""
+    if not one[0]:
+        return other
+    return one[0] + other[0], min(one[1], other[1]), max(one[2], other[2])

@@ -1,0 +1,76 @@
+"""Backups that cannot keep up: bounded in memory first, then dropped by rule.
+
+    more than backlog_high waits for it ──▶ slow: publishers are not read (`Primary._throttle`) ──backlog_low──▶ fast
+                                       │ for longer than ha-slow-backup-timeout
+                                       ▼
+    its link is closed, and it is lost as by the shrink rule, but also if it would come back whole
+                                       │
+                                       ▼
+    refused for as long as it was given before, after each further drop for twice as long; then it joins by difference
+
+A member is dropped only if the smaller set is allowed (`safety.may_shrink`): in quorum mode a set that would be less
+than a majority keeps its slow member, and the publishers go on waiting for it.  Whoever is not a member, and joins too
+slowly, is dropped as well: its copy must not stop the publishers for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ha.model.local_member import LocalMember
+from ha.primary.peer import Peer
+
+LONGEST_FACTOR: Final = 16
+"""A backup that was dropped again and again is refused for at most that many times ha-slow-backup-timeout; after as
+long a time without a drop all is forgiven."""
+
+
+def patience(local: LocalMember, peer: Peer, now: float) -> float | None:
+    """Seconds until a backup is dropped unless it gets faster; None if it is fast enough, or would never be dropped."""
+    timeout, in_sync = local.settings.slow_backup_timeout, local.persisted.in_sync
+    if not timeout or peer.slow_since is None:
+        return None
+    if peer.id in in_sync and not local.safety.may_shrink(in_sync, [peer.id]):
+        return None
+    return peer.slow_since + timeout - now
+
+
+class SlowBackups:
+    """Watches what waits for each live backup."""
+
+    def __init__(self, local: LocalMember, drop: Callable[[Peer, str], None]) -> None:
+        """`drop` closes the link of a peer with a reason and reports it lost."""
+        self._local = local
+        self._drop = drop
+        self._refused: dict[str, tuple[float, float]] = {}
+
+    def look(self, live: Iterable[Peer], now: float) -> None:
+        """Four times in each heartbeat interval."""
+        settings = self._local.settings
+        for peer in list(live):
+            backlog = peer.link.backlog if peer.link else 0
+            if backlog > settings.backlog_high and peer.slow_since is None:
+                peer.slow_since = now
+            elif backlog < settings.backlog_low:
+                peer.slow_since = None
+            if self._is_due(peer, now):
+                self._give_up(peer, backlog, now)
+
+    def refusal(self, id: str, now: float) -> str:
+        """Why this backup may not connect yet; empty if it may."""
+        until, pause = self._refused.get(id, (0.0, 0.0))
+        return f"it was too slow and may not come back within {pause:g} s" if now < until else ""
+
+    def _is_due(self, peer: Peer, now: float) -> bool:
+        left = patience(self._local, peer, now)
+        return left is not None and left <= 0
+
+    def _give_up(self, peer: Peer, backlog: int, now: float) -> None:
+        timeout = self._local.settings.slow_backup_timeout
+        until, last = self._refused.get(peer.id, (0.0, 0.0))
+        forgiven = now - until > LONGEST_FACTOR * timeout
+        pause = timeout if forgiven or not last else min(2 * last, LONGEST_FACTOR * timeout)
+        self._refused[peer.id] = now + pause, pause
+        peer.dropped = True
+        self._drop(peer, f"too slow: {backlog >> 20} MiB have been waiting for it for {timeout:g} s")

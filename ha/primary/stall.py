@@ -1,0 +1,181 @@
+"""Why confirms wait, for how long, and what would end it; and when a primary is so cut off that clients should leave.
+
+Pure observation: nothing here decides what is confirmed.  It is looked at four times in each heartbeat interval, and
+when somebody asks.
+
+    frozen       this process stood still, or was cut off from the processor: a rival may have been promoted
+    disk         a change of the in-sync set cannot be stored here
+    registry     a change of the in-sync set is not on record yet
+    majority     quorum: the set is too small
+    recovering   a new primary waits for the backups that it expects
+    lost         a member of the set is not connected, and not dropped yet
+    catching up  a member of the set has come back and is not complete yet
+    slow         all are connected, but one does not acknowledge
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ha.environment import Json
+from ha.model.status import State
+from ha.primary.peer import Peer, Phase
+from ha.primary.slow import patience
+from qpidd_py.errors import ReplyCode
+
+if TYPE_CHECKING:
+    from ha.primary.primary import Primary
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Of a stall."""
+
+    why: str
+    until: str
+
+
+class StallWatch:
+    """Of one primary."""
+
+    def __init__(self, primary: Primary) -> None:
+        self._primary = primary
+        self._local = primary.local
+        self._since: float | None = None
+        self._cause: Cause | None = None
+        self._safe = (-1, primary.env.now())
+
+    def look(self, now: float) -> None:
+        """Four times in each heartbeat interval."""
+        if self._local.engine.safe != self._safe[0] or self._safe[0] >= self._primary.sealed:
+            self._safe = self._local.engine.safe, now
+        self._cause = self._find(now)
+        if self._cause is None:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+
+    def shown(self, now: float) -> Json | None:
+        """For a query; `seconds` since confirms have been waiting, whatever for."""
+        if self._cause is None or self._since is None:
+            return None
+        return {"why": self._cause.why, "seconds": round(now - self._since, 3), "until": self._cause.until}
+
+    def _find(self, now: float) -> Cause | None:
+        record, roster = self._primary.roster.record, self._primary.roster
+        if self._primary.frozen:
+            return Cause("this process stood still", "a look around has found no other primary")
+        if record.stalling and record.not_stored:
+            return Cause(f"the disk has not taken: {record.stalling}: {record.not_stored}", "it can be written again")
+        if record.stalling and self._local.settings.registry:
+            error = f": {record.error}" if record.error else ""
+            return Cause(f"the registry has not recorded: {record.stalling}{error}", "the registry answers")
+        if not roster.may_confirm:
+            return self._too_small()
+        return self._away() or self._slow(now)
+
+    def _too_small(self) -> Cause:
+        in_sync = self._local.persisted.in_sync
+        safety, brokers = self._local.safety, len(self._local.brokers)
+        why = f"the in-sync set has {safety.votes(in_sync)} of {brokers} brokers, {safety.majority(in_sync)} needed"
+        return Cause(why, "more backups are ready")
+
+    def _away(self) -> Cause | None:
+        roster, safety = self._primary.roster, self._local.safety
+        waiting = [peer for peer in roster.counting if peer.phase is not Phase.COMPLETE and not peer.removal]
+        if not waiting:
+            return None
+        names = ", ".join(str(peer.member) for peer in waiting)
+        if self._local.state is State.RECOVERING:
+            limit = self._local.settings.backup_timeout
+            return Cause(f"expected back: {names}", f"they are complete, or were not heard of for {limit:g} s")
+        lost = [peer for peer in waiting if peer.link is None]
+        if not lost:
+            return Cause(f"catching up: {names}", "the difference is copied")
+        names = ", ".join(str(peer.member) for peer in lost)
+        shrinks = safety.may_shrink(self._local.persisted.in_sync, [peer.id for peer in lost])
+        return Cause(f"lost: {names}", "the smaller set is recorded, or they are back" if shrinks else "they are back")
+
+    def _slow(self, now: float) -> Cause | None:
+        safe, since = self._safe
+        peers = [peer for peer in self._primary.roster.counting if not peer.removal]
+        for peer in peers:
+            if peer.slow_since is not None:
+                return self._too_slow(peer, now)
+        if not peers or safe >= self._primary.sealed or now - since < self._local.settings.heartbeat:
+            return None
+        slowest = min(peers, key=_acknowledged)
+        backlog = slowest.link.backlog if slowest.link else 0
+        what = f"slow: {slowest.member} has acknowledged nothing for {now - since:.1f} s, {backlog} octets wait for it"
+        return Cause(what, "it acknowledges, or is dropped")
+
+
+    def _too_slow(self, peer: Peer, now: float) -> Cause:
+        """Publishers are not read, and the confirms of those that were wait in a long line."""
+        left, backlog = patience(self._local, peer, now), peer.link.backlog if peer.link else 0
+        until = "less waits for it" + ("" if left is None else f", or it is dropped in {max(0.0, left):.1f} s")
+        return Cause(f"slow: {backlog >> 20} MiB wait for {peer.member}, publishers are not read", until)
+
+
+def _acknowledged(peer: Peer) -> int:
+    return peer.acked
+
+
+class Observer:
+    """Looks at one primary; sends its clients away when it has become isolated."""
+
+    def __init__(self, primary: Primary) -> None:
+        self._primary = primary
+        self.stall = StallWatch(primary)
+        self.isolation = Isolation(primary)
+
+    def look(self, now: float) -> None:
+        """Four times in each heartbeat interval."""
+        primary, local = self._primary, self._primary.local
+        if primary.stopped:
+            return
+        self.stall.look(now)
+        if self.isolation.look(now):
+            reason = self.isolation.reason
+            local.env.log("error", f"isolated: {reason}; clients are closed")
+            local.env.event("isolated", result="begun", reason=reason, last_pos=local.engine.position)
+            local.env.close_clients(ReplyCode.CONNECTION_FORCED, primary.isolation_text())
+
+
+class Isolation:
+    """Has this primary lost its majority, or its manager, for so long that its clients should look elsewhere?"""
+
+    def __init__(self, primary: Primary) -> None:
+        self._primary = primary
+        self._local = primary.local
+        self._since: float | None = None
+        self.reason = ""
+        """Why clients are refused; empty while they are not."""
+
+    def look(self, now: float) -> bool:
+        """Four times in each heartbeat interval.  True when it has just become isolated."""
+        cut_off, since = self._cut_off(now)
+        self._since = since if cut_off else None
+        timeout = self._local.settings.isolation_timeout
+        before, self.reason = self.reason, ""
+        if cut_off and timeout and now - since >= timeout:
+            self.reason = cut_off
+        if before and not self.reason:
+            self._local.env.log("notice", "no longer isolated: clients are let in")
+            self._local.env.event("isolated", result="ended")
+        return bool(self.reason) and not before
+
+    def _cut_off(self, now: float) -> tuple[str, float]:
+        """Why, and since when."""
+        local = self._local
+        since = now if self._since is None else self._since
+        record = self._primary.roster.record
+        if local.settings.registry and record.error:
+            return f"the registry cannot be used: {record.error}", record.reached
+        if local.safety.mode != "quorum":
+            return "", now
+        linked, majority = 1 + self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
+        if linked >= majority:
+            return "", now
+        return f"{linked} of {len(local.brokers)} brokers are linked, {majority} needed", since

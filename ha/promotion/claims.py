@@ -1,0 +1,152 @@
+"""The second step of a promotion: a new epoch is claimed, and granted or denied.  Pure decisions.
+
+The claim is checked again by whoever grants it (`grant`), against what it knows at that moment: it may have become
+primary, or whole, since it has answered the question.  So whoever has answered the question has to answer the claim,
+too (`fell_silent`).  The registry, read after our ballot was written into it, has to say the same as before
+(`contradicted`); then a whole member of N needs nobody else's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ha.environment import Answer, Exchanged, Outcome
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import text
+from ha.model.protocol import need
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey, View
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Claim this epoch; `base` is the newest set, `members` the first set under the new epoch."""
+
+    epoch: int
+    base: InSync
+    members: tuple[Member, ...]
+    whole: bool = True
+    """Is the claimant a whole member of the base (R4), or only the best copy (R5)?"""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """How far each whole broker that answered said to hold everything, by id."""
+    holders: tuple[Member, ...] = ()
+    """Who may hold all that was confirmed, until the first set of the new epoch is in force."""
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """The second step on the wire."""
+
+    epoch: int
+    claimant: Member
+    position: int
+    base: InSync
+    force: bool = False
+    whole: bool = True
+    """As in `Claim`."""
+    behind: bool = False
+    """The manager knows that another whole member may hold more, which was not confirmed."""
+
+    @property
+    def ballot(self) -> tuple[int, str]:
+        return self.epoch, self.claimant.id
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "claimant": self.claimant.to_json(),
+            "position": self.position,
+            "base": self.base.to_json(),
+            "force": self.force,
+            "whole": self.whole,
+            "behind": self.behind,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ClaimRequest:
+        """Raises LinkError."""
+        return cls(
+            need(value, "epoch", int),
+            Member.from_json(value.get("claimant")),
+            need(value, "position", int),
+            InSync.from_json(value.get("base")),
+            bool(value.get("force")),
+            bool(value.get("whole")),
+            bool(value.get("behind")),
+        )
+
+
+def grant(me: View, claim: ClaimRequest) -> str:
+    """Why this broker denies the claim; the empty text grants it.
+
+    It is here that promotion and confirming exclude each other: a grant is given by a broker that from then on
+    acknowledges nothing to the old primary, and only to a claimant that knows the newest in-sync set known here.
+    """
+    if claim.ballot < me.ballot:
+        return f"{me.member} has seen epoch {me.epoch}, claimed is {claim.epoch}"
+    if claim.force:
+        return ""
+    # Also for a ballot that is ours already: we may have learned of it without having granted it.
+    if me.in_sync.key > claim.base.key:
+        return f"{me.member} knows in-sync set {me.in_sync.key}, the claim is based on {claim.base.key}"
+    if not claim.whole and me.whole and claim.base.lists(me.member):
+        return f"{me} is a whole member of the in-sync set, and the claimant is not"
+    listed = me.whole and claim.base.lists(me.member)
+    ahead = me.state is State.READY and listed and me.position > claim.position
+    if ahead and not claim.behind:
+        return f"{me} is ahead of position {text(claim.position)}"
+    return ""
+
+
+def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
+    """Who answered the question but not the claim; the empty text when nobody.
+
+    Between the two it may have acknowledged a newer set, one without us perhaps, to the old primary: then the claim is
+    based on an old one.  Silence in both steps is another matter, `decide` has judged that.
+    """
+    asked = [address for address, outcome in survey.outcomes.items() if outcome is Outcome.ANSWERED]
+    silent = [address for address in asked if address in answers and answers[address].outcome is Outcome.SILENT]
+    return f"{', '.join(silent)} has answered, but not to the claim" if silent else ""
+
+
+def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safety: Safety) -> str:
+    """The second step's verdict: why the claim has failed; the empty text: it stands.
+
+    A vote counts once for each listed address and once for each id: two brokers with one identity have one.  With
+    `quorum` a broker that cannot store its vote abstains, as if it were silent: the majority is made of others."""
+    voters = safety.voters(claim.base)
+    abstained = ""
+    granted = {me.id} if me.address in voters else set()
+    for address, answer in answers.items():
+        if answer.outcome is not Outcome.ANSWERED:
+            continue
+        if not answer.result.get("granted"):
+            reason = str(answer.result.get("reason") or answer.error or "denied")
+            if safety.mode != "quorum" or not answer.result.get("abstains"):
+                return reason
+            abstained = f": {reason}"
+            continue
+        if address in voters:
+            granted.add(str(answer.result.get("id")))
+    majority = safety.majority(claim.base)
+    if safety.mode == "quorum" and len(granted) < majority:
+        return f"epoch {claim.epoch} granted by {len(granted)} brokers, {majority} needed{abstained}"
+    return ""
+
+
+def contradicted(claim: Claim, own_id: str, exchanged: Exchanged) -> str:
+    """What the registry says against a claim, read after our ballot was written into it; the empty text: nothing.
+
+    A primary writes a new set before it reads (`recorder.py`): so either the set is here, or our ballot is there."""
+    if exchanged.error:
+        return f"the registry does not answer: {exchanged.error}"
+    rival = max(exchanged.states, key=lambda state: state.ballot, default=HaState(own_id))
+    if rival.ballot > (claim.epoch, own_id):
+        return f"broker {rival.leader[:8]} has claimed epoch {rival.epoch} meanwhile"
+    newest = max((state.in_sync for state in exchanged.states), key=lambda in_sync: in_sync.key, default=InSync())
+    if newest.key > claim.base.key:
+        return f"in-sync set {newest.key} was recorded meanwhile, the claim is based on {claim.base.key}"
+    return ""

@@ -1,0 +1,261 @@
+"""One attempt to promote this broker: ask, decide, claim, decide, become primary (the rules are in `promotion.py`).
+
+    ASKING ──refused──▶ done, nothing was disturbed
+      └──▶ CLAIMING: we follow nobody and have voted for ourselves ──denied──▶ done, a backup again
+              └──▶ primary
+
+Both steps run in parallel over all brokers, and end as soon as everyone who can answer has answered.  A broker that has
+been silent lately gets less time, where a majority or the registry vouches for the newest set and we are a whole member
+of it: then a silent one changes nothing.  (How long it is waited for was never what promotion rests on.)
+
+If the manager has a registry, it is read *before* the brokers are asked: were it read later, it could hold the set of a
+broker that had said just before that it is no primary, and we would take it for one that has lost its memory.  A
+backup that has lost its primary has mostly read it already, for its score, and that saves the first reading.  In the
+second step our ballot is written into it, and it is read again (that order is what matters: `recorder.py`): what came
+into it since the first reading is found there, and the claim fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.model.local_member import LocalMember
+from ha.model.membership import HaState, InSync
+from ha.model.survey import Both, Round
+from ha.model.view import Survey, View
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent
+from ha.promotion.promotion import Record, Refuse, decide
+from qpidd_py.errors import LinkError
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How the manager wants it."""
+
+    force: bool = False
+    """Whatever may be lost."""
+    behind: bool = False
+    """Though another one holds more that was not confirmed."""
+    takeover: bool = False
+    """If another one is primary: ask it to hand over."""
+    known: InSync = field(default_factory=InSync)
+    """The in-sync set that the manager has on record."""
+
+
+NO_WISH: Final = Wish()
+GRACE: Final = 0.2
+"""Of `ha-promote-timeout`: for brokers that have been silent lately."""
+
+
+class Candidate(Protocol):
+    """Of which broker: what an attempt asks of it, and does to it."""
+
+    @property
+    def hushed(self) -> frozenset[str]:
+        """Addresses where there was no answer lately."""
+        ...
+
+    def view(self) -> View: ...
+
+    def recent_record(self) -> Record | None:
+        """The registry as it was a moment ago, if it was read since the primary was lost."""
+        ...
+
+    def pause_backup(self) -> None: ...
+
+    def resume_backup(self) -> None: ...
+
+    def become_primary(self, claim: Claim, forced: bool) -> None:
+        """The claim stands.  Raises StateNotStored: then nothing has changed."""
+        ...
+
+    def promotion_ended(self) -> None:
+        """This attempt is over; another one may begin."""
+        ...
+
+    def search_again(self) -> None:
+        """The score may be made of facts that are not true any more."""
+        ...
+
+    def take_over(self, primary: View, wish: Wish, replies: list[Callable[[Json], None]]) -> None:
+        """This one is primary, and is to hand over."""
+        ...
+
+
+class Promoter:
+    """Lives for one attempt; every caller that asks meanwhile gets its result."""
+
+    def __init__(self, local: LocalMember, candidate: Candidate, wish: Wish) -> None:
+        self._local = local
+        self._candidate = candidate
+        self._wish = wish
+        self._known = wish.known
+        self._force = wish.force
+        self._behind = wish.behind
+        self.replies: list[Callable[[Json], None]] = []
+        self._survey = Survey((), {})
+        self._record = Record(known=self._known)
+
+    def start(self) -> None:
+        local = self._local
+        local.env.event("promote_request", attrs={"force": self._force})
+        if not local.can_store():
+            self._end(f"{local.member} cannot be promoted: its vote cannot be stored: {local.disk.error}")
+        elif record := self._candidate.recent_record():
+            self._record = replace(record, known=self._known)
+            self._ask(local.latest(), {})
+        else:
+            self._exchange(None, self._looked_up)
+
+    def _looked_up(self, exchanged: Exchanged | None) -> None:
+        local = self._local
+        if exchanged is not None and not exchanged.error:
+            self._record = Record.read(exchanged, self._known)
+        elif exchanged is not None and not self._force:
+            self._end(f"{local.member} cannot be promoted: the registry does not answer: {exchanged.error}")
+            return
+        self._ask(local.latest(), {})
+
+    def _ask(self, addresses: list[str], before: dict[str, Answer]) -> None:
+        local = self._local
+        timeout = local.settings.promote_timeout
+        asked = local.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
+        local.env.after(GRACE * timeout, lambda: self._hurry(asked, before))
+
+    def _hurry(self, asked: Round, before: dict[str, Answer]) -> None:
+        """Whoever has been silent lately is not waited for once more, if nothing depends on what he says."""
+        local = self._local
+        answers = {**before, **asked.answers}
+        silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
+        if asked.over or not silent <= self._candidate.hushed:
+            return
+        survey = local.survey(_of_the_cluster(answers, local.latest()))
+        verdict = self._decide(survey)
+        proven = local.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
+        if isinstance(verdict, Claim) and verdict.whole and proven:
+            asked.end()
+
+    def _exchange(self, state: HaState | None, done: Callable[[Exchanged | None], None]) -> None:
+        """None is the answer of a manager that has no registry."""
+        settings = self._local.settings
+        if settings.registry:
+            self._local.env.exchange(state, settings.registry_timeout, done)
+        else:
+            done(None)
+
+    @staticmethod
+    def _is_primary(answer: Answer) -> bool:
+        try:
+            return answer.outcome is Outcome.ANSWERED and View.from_json(answer.result).leads
+        except LinkError:
+            return False
+
+    def _asked(self, answers: dict[str, Answer]) -> None:
+        local = self._local
+        if untold := [address for address in local.latest() if address not in answers]:
+            # Somebody knows a newer list than we: those who came after ours was made may hold more, and they vote.
+            self._ask(untold, answers)
+            return
+        self._survey = local.survey(_of_the_cluster(answers, local.latest()))
+        if isinstance(verdict := self._decide(self._survey), Refuse):
+            self._end(verdict.text)
+            return
+        # Our position must stand still before it is claimed, so leave the old primary first and look again.
+        self._candidate.pause_backup()
+        verdict = self._decide(self._survey)
+        if isinstance(verdict, Refuse):
+            self._candidate.resume_backup()
+            self._end(verdict.text)
+            return
+        self._claim(verdict)
+
+    def _decide(self, survey: Survey) -> Refuse | Claim:
+        local = self._local
+        return decide(self._candidate.view(), survey, local.safety, self._force, self._record, self._behind)
+
+    def _claim(self, claim: Claim) -> None:
+        local = self._local
+        try:
+            local.persist(epoch=claim.epoch, leader=local.id)
+        except StateNotStored as error:
+            self._give_up(f"its vote cannot be stored: {error}")
+            return
+        position, flags = self._candidate.view().position, (self._force, claim.whole, self._behind)
+        request = ClaimRequest(claim.epoch, local.member, position, claim.base, *flags)
+        answered = [address for address, outcome in self._survey.outcomes.items() if outcome is Outcome.ANSWERED]
+        both: Both[dict[str, Answer], Exchanged | None]
+        both = Both(lambda answers, exchanged: self._claimed(claim, answers, exchanged))
+        # The claim also goes to those that did not answer: a paused primary finds it when it wakes up.
+        Round(
+            local.env,
+            local.others(claim.base),
+            "ha.claim",
+            request.to_json(),
+            local.settings.promote_timeout,
+            both.first,
+            enough=lambda answer: answer.outcome is Outcome.ANSWERED and not answer.result.get("granted"),
+            wait_for=answered,
+        )
+        # With the set that the claim is based on, so that our entry never goes back behind what we have read there.
+        replaced = self._record.replaced(claim.base)
+        self._exchange(replace(local.persisted, in_sync=claim.base, replaced=replaced), both.second)
+
+    def _claimed(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> None:
+        local = self._local
+        reason = decide_claims(claim, answers, local.member, local.safety)
+        if not reason and local.safety.probes and not self._force:
+            reason = self._denied(claim, answers, exchanged)
+        if not reason and local.persisted.ballot != (claim.epoch, local.id):
+            reason = f"epoch {local.persisted.epoch} was granted to another broker meanwhile"
+        if reason:
+            self._give_up(reason)
+            return
+        try:
+            self._candidate.become_primary(claim, self._force)
+        except StateNotStored as error:
+            self._give_up(f"its in-sync set cannot be stored: {error}")
+            return
+        self._end("")
+
+    def _give_up(self, reason: str) -> None:
+        """We follow nobody, and others may have granted: look for a primary again."""
+        self._candidate.resume_backup()
+        self._end(f"{self._local.member} cannot be promoted: {reason}")
+
+    def _denied(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> str:
+        """Has somebody gone on without us between the two steps?  The registry knows it for certain, else every broker
+        that may have acknowledged a newer set must answer.  With `quorum` the majority that has granted knows it: a set
+        that it does not know confirms nothing any more.  (A broker that answers questions and never claims, since its
+        disk hangs, must not stop every promotion.)  A claimant that is not whole itself needs every answer: a broker
+        that was no primary when it was asked may be one by now."""
+        reason = "" if exchanged is None else contradicted(claim, self._local.id, exchanged)
+        known = exchanged is not None or self._local.safety.mode == "quorum"
+        if not reason and not (known and claim.whole):
+            reason = fell_silent(self._survey, answers)
+        return reason
+
+    def _end(self, refusal: str) -> None:
+        local = self._local
+        self._candidate.promotion_ended()
+        primary = next((view for view in self._survey.views if view.leads), None)
+        if refusal and primary is not None and self._wish.takeover and not local.stopped:
+            self._candidate.take_over(primary, self._wish, self.replies)
+            return
+        if refusal:
+            local.env.log("warning", refusal)
+            local.env.event("promote_request", result="refused", reason=refusal)
+            self._candidate.search_again()
+        for reply in self.replies:
+            reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": {}})
+
+
+def _of_the_cluster(answers: dict[str, Answer], members: list[str]) -> dict[str, Answer]:
+    """Without the addresses that are no member's any more and where nobody answers: they are missed by nobody."""
+    return {
+        address: answer
+        for address, answer in answers.items()
+        if address in members or answer.outcome is Outcome.ANSWERED
+    }

@@ -1,0 +1,367 @@
+"""May this broker be promoted *now*?  Pure decisions on what the brokers say of themselves.
+
+Promotion has two steps, so that a refused attempt disturbs nobody: *ask* every broker (no side effect), then *claim* a
+new epoch.  Whoever grants a claim has thereby stopped listening to the old primary.
+
+Facts, not state names, decide:
+
+* `whole`: the broker holds everything up to its position.  True for a primary, for a ready backup and for a deposed
+  primary that has not begun to follow another; false after a restart and while catching up.
+* `newest`: the highest in-sync set that anybody reachable knows of.  Nothing was confirmed under it that one of its
+  members lacks; so **a whole member of the newest set holds every confirmed message**.
+
+Rules, in order (N = newest set, I = this broker, P = any other):
+
+    R0  the manager's registry does not answer                 => refused, or by force
+        I am not on the list of brokers (N's, or ha-brokers-url)  => refused
+    R1  a reachable P is primary, and not isolated (quorum)    => refused, named
+        a reachable P has I's identity (`twins.py`)            => refused, named
+    R2  safety quorum, and no majority has answered            => refused
+        else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
+        and we are three or more                               => refused, unless safety is availability, or by force
+    R3  nobody heard knows of an epoch (fresh cluster):
+          safety manager, and a P is silent                    => refused, or by force; else claim
+    R4  I whole and in N:
+          a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
+          I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent, or I stood still
+          and another member of N is silent
+                                                               => refused, or by force; else claim
+    R5  otherwise what I hold may lack confirmed messages:
+          a reachable P is whole and in N                      => refused, P named
+          a P of N is silent (it may live, and be whole)       => refused, unless safety is availability, or by force
+          the broker of the highest ballot is silent           => the same: it may be primary
+          I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
+          safety quorum or a registry, and a P of N is down    => the same: a firewall or a listener that restarts
+                                                                  refuses connections, too, and the broker lives
+          a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
+
+*In N* means this life of the process: a broker that was restarted is not whole, and nor is the copy of a broker's data
+directory, though both have the id.  In R5 the member of N with I's id is I itself only at I's address: if N has it
+elsewhere, it may be another broker, of whose data directory I is a copy, and it counts as any P.
+
+R4's doubt: a primary that lives removes a backup only after it has lost it. A backup that ran all the time, and whose
+primary simply fell silent, has lost it because the primary stands still or is cut off, and then it is for the manager
+to say who goes on. But one that was stopped itself, or that the primary has hung up on, may be a removed one; the
+primary knows, and those that have stayed in the set.
+
+`behind` is for a manager that knows who holds more (by the scores, `score.py`) and has chosen all the same: what the
+other one holds beyond this broker was never confirmed, since nothing is without a whole member of N.
+
+R3's silence: who is new, or has lost its disk, cannot tell a fresh cluster from one whose other members hold
+everything and do not hear it.
+
+With a *registry* (`recorder.py`) N is certain: no set is in force that is not in it.  Then R2 for a whole member of N,
+R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of them asks whether somebody silent knows
+a newer set, and "fresh" means that the registry is empty, too.  N is not taken for certain when a broker that was heard
+knows a newer set than the registry: it was switched on later, or lost its content.
+
+N may be on record without being in force: its leader has died in between.  Until it is known to be, those that N lacks
+and the set before had are on record, too (`HaState.replaced`), and in R5 they count as members of N.
+
+A registry may also know that a broker is *gone* (its node was fenced): then it is dead for certain.  Of one whose host
+refuses the connection that is not certain; with neither a registry nor `quorum` it is taken for dead all the same,
+which is a part of what `manager` rests on.
+
+An *isolated* primary has had no majority for `ha-isolation-timeout`, and serves nobody.  It may answer questions for
+ever while its links do not work; a claim deposes it, and until it hears of that it confirms nothing (quorum).
+
+`known` is an in-sync set that the manager has on record in its own way; it counts as if a broker had said it.
+
+The second step, the claim, is in `claims.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ha.environment import Exchanged, Outcome
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import LAST_EPOCH, text
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.twins import REMEDY
+from ha.model.view import Survey, View
+from ha.promotion.claims import Claim
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Not now; the text is for the administrator and names the better broker where there is one."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the manager knows: its registry, read in the first step; or a set that it has told us."""
+
+    states: tuple[HaState, ...] = ()
+    known: InSync = field(default_factory=InSync)
+    registry: bool = False
+    """Is there one, and has it answered?"""
+    gone: frozenset[str] = frozenset()
+    """As in `Exchanged`."""
+
+    @classmethod
+    def read(cls, exchanged: Exchanged, known: InSync | None = None) -> Record:
+        return cls(exchanged.states, known or InSync(), True, exchanged.gone)
+
+    @property
+    def newest(self) -> InSync:
+        return max((self.known, *(state.in_sync for state in self.states)), key=lambda in_sync: in_sync.key)
+
+    def covers(self, newest: InSync) -> bool:
+        """Is this the newest set for certain?"""
+        sets = [state.in_sync.key for state in self.states]
+        return self.registry and max(sets, default=InSync().key) >= newest.key
+
+    def replaced(self, newest: InSync) -> tuple[Member, ...]:
+        """Who may hold all that was confirmed besides the members of this set, which is not known to be in force."""
+        latest = max((state.in_sync for state in self.states), key=lambda in_sync: in_sync.key, default=InSync())
+        entries = [state.replaced for state in self.states if state.in_sync.key == latest.key]
+        replaced = min(entries, default=())
+        if latest.key != newest.key:
+            replaced = (*latest.members, *replaced)
+        return tuple(member for member in replaced if not newest.lists(member))
+
+    def dead(self, newest: InSync) -> frozenset[str]:
+        """Addresses of the brokers that are gone; not one that another broker, which is not gone, has had."""
+        sets = (newest.members, *((*state.in_sync.members, *state.replaced) for state in self.states))
+        known = {member for members in sets for member in members}
+        living = {member.address for member in known if member.id not in self.gone}
+        return frozenset({member.address for member in known} - living)
+
+    def settle(self, survey: Survey, newest: InSync) -> Survey:
+        """A silent broker that is gone is as dead as one whose host refuses."""
+        gone = self.dead(newest)
+        outcomes = {
+            address: Outcome.REFUSED if outcome is Outcome.SILENT and address in gone else outcome
+            for address, outcome in survey.outcomes.items()
+        }
+        return replace(survey, outcomes=outcomes)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """All that is known when a decision is made."""
+
+    me: View
+    survey: Survey
+    safety: Safety
+    newest: InSync
+    claimed: tuple[int, str]
+    """The highest ballot."""
+    certain: bool
+    """Can no silent broker know a newer set?"""
+    behind: bool = False
+    replaced: tuple[Member, ...] = ()
+    """Who may hold all that was confirmed, besides the members of N."""
+    gone: frozenset[str] | None = None
+    """With a registry: addresses of the brokers that are dead for certain."""
+
+    @property
+    def whole(self) -> bool:
+        """R4: do I hold every confirmed message?"""
+        return self.me.whole and self.newest.lists(self.me.member)
+
+    @property
+    def fresh(self) -> bool:
+        return not self.newest.version and not self.claimed[0]
+
+    @property
+    def others(self) -> list[Member]:
+        """Members of N and whom N replaces, without this broker (R5)."""
+        return [member for member in (*self.newest.members, *self.replaced) if not self._is_me(member)]
+
+    def may_live(self, member: Member) -> bool:
+        """Though its host refuses connections."""
+        if self.gone is None:
+            return self.safety.mode == "quorum"
+        return self.safety.mode != "availability" and member.address not in self.gone
+
+    def _is_me(self, member: Member) -> bool:
+        me = self.me
+        if member.same_life(me.member) or member.id != me.id:
+            return member.id == me.id
+        if me.address:
+            return member.address == me.address
+        return member.address not in self.survey.outcomes  # else we have asked there, and it was not we who was asked
+
+    @property
+    def silent(self) -> list[str]:
+        return [address for address, outcome in self.survey.outcomes.items() if outcome is Outcome.SILENT]
+
+
+def newest_set(me: View, views: Iterable[View], record: Record | None = None) -> InSync:
+    """Of all that are known."""
+    sets = [me.in_sync, (record or Record()).newest, *(view.in_sync for view in views)]
+    return max(sets, key=lambda in_sync: in_sync.key)
+
+
+def decide(
+    me: View,
+    survey: Survey,
+    safety: Safety,
+    force: bool = False,
+    record: Record | None = None,
+    behind: bool = False,
+) -> Refuse | Claim:
+    """The first step's verdict."""
+    record = record or Record()
+    newest = newest_set(me, survey.views, record)
+    survey = record.settle(survey, newest)
+    ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
+    gone = record.dead(newest) if record.registry else None
+    certain, replaced = record.covers(newest), _members(record.replaced(newest), me, survey, safety, newest)
+    case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone)
+    refusal = _forbidden(case) or ("" if force else _check(case))
+    epoch = 1 + max(case.claimed[0], newest.epoch)
+    if not refusal and epoch > LAST_EPOCH:
+        refusal = f"the last epoch, {LAST_EPOCH}, is used up"
+    if refusal:
+        return Refuse(f"{me.member} cannot be promoted: {refusal}")
+    positions = {view.id: view.position for view in survey.views if view.whole}
+    holders = (*newest.members, *replaced)
+    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
+
+
+def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
+    """Without those that have left the cluster.  Its list, too, may be on record without being in force."""
+    listed = {*safety.voters(newest), *safety.voters(newest_set(me, survey.views))}
+    return tuple(member for member in found if not listed or member.address in listed)
+
+
+def _forbidden(case: _Case) -> str:
+    """R0's list, R1, and R2 for quorum: no force helps against these.  The empty text is yes."""
+    me, voters = case.me, case.safety.voters(case.newest)
+    for view in (*case.survey.views, *case.survey.twins):
+        if view.leads:
+            return f"{view.member} is primary ({view.state.value})"
+    for twin in case.survey.twins:
+        return f"{twin.member} at {twin.address} lives and has the same identity; {REMEDY}"
+    if voters and me.address and me.address not in voters:
+        changed = bool(case.newest.brokers)
+        what = "is no longer a member of the cluster" if changed else f"is {me.address}, not in ha-brokers-url"
+        return f"it {what} ({', '.join(voters)})"
+    if case.safety.mode == "quorum":
+        heard = len(_answered(me, case.survey, voters))
+        majority = case.safety.majority(case.newest)
+        if heard < majority:
+            return f"{heard} brokers heard, {majority} needed"
+    return ""
+
+
+def _answered(me: View, survey: Survey, voters: Iterable[str]) -> set[str]:
+    """Ids of the brokers on this list that were heard, ours included."""
+    heard = {survey.ids[address] for address in voters if address in survey.ids}
+    return heard | ({me.id} if me.address in voters else set())
+
+
+def _check(case: _Case) -> str:
+    """R2 to R5; the empty text is yes."""
+    me, survey, newest = case.me, case.survey, case.newest
+    refusal = _cut_off(case)
+    if case.fresh or refusal:
+        return refusal
+    rivals = [view for view in survey.views if view.whole and newest.lists(view.member)]
+    if case.whole:
+        ahead = max((view for view in rivals if view.state is State.READY), key=lambda view: view.position, default=me)
+        if ahead.position > me.position and not case.behind:
+            return f"{ahead} is ahead of position {text(me.position)}"
+        return _doubt(case)
+    what = _incomplete(me, newest)
+    if rivals:
+        return f"{what}; {max(rivals, key=lambda view: view.position)} can"
+    return _unheard(case, what) or _better(case, what)
+
+
+def _unheard(case: _Case, what: str) -> str:
+    """R5: who is silent, or only down, and may hold what we lack."""
+    survey, (epoch, leader) = case.survey, case.claimed
+    others = case.others
+    silent = [member for member in others if survey.outcome(member) is Outcome.SILENT]
+    if case.safety.mode != "availability":
+        if silent:
+            return f"{what}, and {_names(silent)} may hold more but does not answer"
+        unheard = survey.fate(leader, case.newest) is Outcome.SILENT and leader != case.me.id
+        if unheard and not case.certain:
+            return f"{what}, and broker {leader[:8]} has claimed epoch {epoch} but does not answer"
+    down = [member for member in others if survey.outcome(member) is Outcome.REFUSED]
+    if down and case.me.state is State.CATCHUP:
+        return f"{what}, and {_names(down)} may return with more"
+    if alive := [member for member in down if case.may_live(member)]:
+        refusing = "a host that refuses a connection may have a living broker. Start it, or use force"
+        return f"{what}, and {_names(alive)} may hold more: {refusing}"
+    return ""
+
+
+def _better(case: _Case, what: str) -> str:
+    """R5: nobody is whole any more, so the best copy wins; not of a broker that has left the cluster.  If only the
+    registry says that it has left, that was never in force, and its copy may have all that was confirmed."""
+    voters = case.safety.voters(newest_set(case.me, case.survey.views))
+    copies = [view for view in case.survey.views if not voters or view.address in voters]
+    best = max(copies, key=_content, default=case.me)
+    return f"{what}; {best} holds more" if _content(best) > _content(case.me) else ""
+
+
+def _cut_off(case: _Case) -> str:
+    """R2, R3: so many are silent that it may be we who are cut off, or that the cluster may not be as new as we think.
+    Of two brokers that have worked together one must be able to go on."""
+    silent, survey = case.silent, case.survey
+    needless = case.certain and (case.fresh or case.whole)
+    if case.safety.mode == "availability" or needless or not silent:
+        return ""
+    brokers = 1 + len(survey.outcomes)
+    if case.fresh and case.safety.mode == "manager":
+        who = ", ".join(silent)
+        return f"it is new, and {who} does not answer: it may hold more. If you know that the cluster is new, use force"
+    if brokers - len(silent) >= brokers // 2 + 1 or (brokers < 3 and not case.fresh):
+        return ""
+    return f"{', '.join(silent)} may hold more but does not answer, and the others are no majority"
+
+
+def _doubt(case: _Case) -> str:
+    me, newest = case.me, case.newest
+    if not me.doubt or case.safety.mode != "manager" or case.certain:
+        return ""
+    for leader in (newest.leader, me.leader):
+        if case.survey.fate(leader, newest) is Outcome.SILENT and leader != me.id:
+            who = newest.member(leader) or f"broker {leader[:8]}"
+            return f"it was out of touch, and {who}, which may have gone on without it, does not answer"
+    others = [member for member in newest.members if member.id != me.id] if me.stood else []
+    if silent := [member for member in others if case.survey.outcome(member) is Outcome.SILENT]:
+        return f"it was out of touch, and {_names(silent)}, which may know that it was dropped, does not answer"
+    return ""
+
+
+def _content(view: View) -> tuple[bool, int]:
+    return view.whole, view.position
+
+
+def _incomplete(me: View, newest: InSync) -> str:
+    if me.state is State.CATCHUP:
+        return "it is still catching up"
+    if me.state is State.JOINING and not me.whole:
+        return "it is joining an active cluster"
+    return f"it is not in the in-sync set ({_names(newest.members)})"
+
+
+def _names(members: Iterable[Member]) -> str:
+    return ", ".join(str(member) for member in members)
+
+
+def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
+    """The members of the newest set that are or may be whole, and this broker.  The old primary counts only when it
+    has answered that it is none any more: a silent one will be deposed by our epoch and then starts as joining."""
+    expected = [me.member]
+    for member in newest.members:
+        view = survey.of_member(member)
+        if member.id == me.id:
+            continue
+        if view is not None:
+            if view.whole:
+                expected.append(view.member)
+        elif member.id != newest.leader and survey.outcome(member) is Outcome.SILENT:
+            expected.append(member)
+    return tuple(expected)

@@ -1,0 +1,1 @@
+"""The command `qpid-cluster`: a resource manager for one machine, and configuration for the others."""

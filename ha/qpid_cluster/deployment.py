@@ -1,0 +1,147 @@
+"""The section `deployment` of a cluster file: what an administrator's own machines need beyond the brokers.
+
+Only `qpid-cluster render` reads it; the supervisor for one machine has no use for it.  Pure.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ha.qpid_cluster.cluster_values import duration, mapping, one_of, plain_text, refuse_unknown, sequence
+from qpidd_py.errors import ConfigError
+
+REGISTRIES = ("pacemaker", "none")
+ACTIONS = ("reboot", "off")
+SHORTEST_TOKEN = 0.2
+"""Seconds.  Tried on a busy machine: 300 ms was unreliable already."""
+CONSENSUS = 1.2
+"""Corosync refuses less than this many tokens."""
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_DECIDED = ("action", "nodename", "pcmk_host_check", "pcmk_host_list", "pcmk_reboot_action")
+"""Parameters of a fence device that follow from the rest of the file."""
+
+
+@dataclass(frozen=True)
+class Fencing:
+    """How the machine of a lost node is switched off.  What a single node needs stands with that node."""
+
+    agent: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    action: str = "reboot"
+    delay: float = 2.0
+    """Seconds of grace for the node of the primary when two nodes shoot at each other."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Durations in seconds."""
+
+    virtual_ip: str = ""
+    """Empty: none."""
+    netmask: int = 0
+    """Bits."""
+    interface: str = ""
+    """Empty: the one that is in the network of the address."""
+    token: float = 1.0
+    consensus: float = CONSENSUS
+    dc_deadtime: float = 5.0
+    failure_timeout: float = 10.0
+    heartbeat: float | None = None
+    """Silence after which the agent takes a broker for hung; None: the agent's own default."""
+    registry: str = "pacemaker"
+    fencing: Fencing | None = None
+    image: str = "qpidd-py:latest"
+
+
+def parse_deployment(value: object) -> Deployment | None:
+    """None when the file has no such section."""
+    if value is None:
+        return None
+    values = mapping(value, "deployment")
+    known = ("virtual-ip", "interface", "token", "consensus", "dc-deadtime", "failure-timeout", "heartbeat")
+    refuse_unknown(values, (*known, "registry", "fencing", "image"), "deployment")
+    address, netmask = _virtual_ip(values.get("virtual-ip"))
+    fencing = _fencing(values.get("fencing"))
+    token = _at_least(values, "token", 1.0, SHORTEST_TOKEN)
+    return Deployment(
+        virtual_ip=address,
+        netmask=netmask,
+        interface=_matching(values.get("interface", ""), _INTERFACE, "interface", "the name of a network interface"),
+        token=token,
+        consensus=_at_least(values, "consensus", CONSENSUS * token, CONSENSUS * token),
+        dc_deadtime=_at_least(values, "dc-deadtime", 20.0 if fencing else 5.0, 1.0),
+        failure_timeout=_at_least(values, "failure-timeout", 10.0, 1.0),
+        heartbeat=_at_least(values, "heartbeat", 0.0, 0.1) if "heartbeat" in values else None,
+        registry=one_of(values.get("registry", "pacemaker"), REGISTRIES, "deployment: registry"),
+        fencing=fencing,
+        image=plain_text(values.get("image", "qpidd-py:latest"), "deployment: image"),
+    )
+
+
+def parse_links(value: object, node: str) -> tuple[str, ...]:
+    """Addresses for Corosync, one for each of its links; empty: the node's `host` is its only one."""
+    if value is None:
+        return ()
+    links = tuple(_matching(item, _HOST, f"node {node}: links", "an address") for item in sequence(value, "links"))
+    if not 1 <= len(links) <= 8:
+        raise ConfigError(f"node {node}: links: found {len(links)} addresses, wanted 1 to 8")
+    return links
+
+
+def parse_parameters(value: object, where: str) -> dict[str, str]:
+    """Parameters of a fence agent; agents take 1 and 0 for yes and no."""
+    found = {}
+    for name, item in mapping(value or {}, where).items():
+        if not _PARAMETER.fullmatch(str(name)):
+            raise ConfigError(f"{where}: found {name!r}, wanted the name of a parameter of the fence agent")
+        if name in _DECIDED:
+            raise ConfigError(f"{where}: {name} follows from the rest of the file")
+        found[name] = str(int(item)) if isinstance(item, bool) else plain_text(item, f"{where}: {name}")
+    return found
+
+
+def _fencing(value: object) -> Fencing | None:
+    if value is None:
+        return None
+    where = "deployment: fencing"
+    values = mapping(value, where)
+    refuse_unknown(values, ("agent", "options", "action", "delay"), where)
+    agent = _matching(values.get("agent", ""), re.compile(r"fence_[a-z0-9_]+"), f"{where}: agent", "fence_NAME", True)
+    return Fencing(
+        agent=agent,
+        options=parse_parameters(values.get("options"), f"{where}: options"),
+        action=one_of(values.get("action", "reboot"), ACTIONS, f"{where}: action"),
+        delay=_at_least(values, "delay", 2.0, 0.0, where),
+    )
+
+
+def _virtual_ip(value: object) -> tuple[str, int]:
+    if value is None:
+        return "", 0
+    try:
+        if "/" not in str(value):
+            raise ValueError("no netmask")
+        found = ipaddress.ip_interface(str(value))
+    except ValueError:
+        raise ConfigError(
+            f"deployment: virtual-ip: found {value!r}, wanted ADDRESS/BITS, such as 192.0.2.10/24"
+        ) from None
+    return str(found.ip), found.network.prefixlen
+
+
+def _at_least(values: Mapping[str, Any], name: str, default: float, least: float, where: str = "deployment") -> float:
+    seconds = duration(values[name], f"{where}: {name}") if name in values else default
+    if seconds < least - 1e-9:
+        raise ConfigError(f"{where}: {name}: found {seconds:g} s, wanted {least:g} s or more")
+    return seconds
+
+
+def _matching(value: object, pattern: re.Pattern[str], where: str, wanted: str, needed: bool = False) -> str:
+    found = plain_text(value, where)
+    if not pattern.fullmatch(found) and (found or needed):
+        raise ConfigError(f"{where}: found {found!r}, wanted {wanted}")
+    return found

@@ -1,0 +1,269 @@
+"""Who becomes primary on one machine: the supervisor's elections and planned switch-overs.  Pure.
+
+Theory
+------
+There is a *primary* when a node that is UP answered `recovering` or `active`; of several, the highest epoch counts, for
+the others have not yet noticed that they were deposed.  Without one, an *election* runs, one at a time:
+
+    ASKING ──all answered, or ask_timeout──> PROMOTING ──accepted──> (over)
+      ^                                          │ refused or promote_timeout: the next candidate
+      └────────── RESTING (bounded back-off) <───┘ no candidate left
+
+A *switch-over* is asked of a primary that lives: it drains its log to the named backup and steps down (`ha.relocate`).
+Until it has answered, or is gone, nobody is elected.  One that was asked of the broker itself is noticed by its
+answer: it has stepped down and names its successor, which gets HANDOVER seconds to be promoted.
+
+The election ends at once when an asked broker turns out to be primary already.  Order of candidates: ready ones, others
+that hold everything up to their position (a deposed primary), joining ones, those that were catching up; among equals
+the newest position, then the order of the cluster file.  Every candidate is tried, for the brokers themselves refuse a
+promotion that could lose something.  When the best is neither ready nor whole (a fresh cluster, or a total failure),
+the election waits until all brokers that should run have answered or gather_timeout has passed, since the one with the
+newest data may be the slowest to start.
+
+`Supervisor` (supervisor.py) watches the nodes and calls `_evaluate` whenever it has learned something; effects are as
+there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ha.qpid_cluster.cluster_file import Watch
+from ha.qpid_cluster.supervision import (
+    Ask,
+    Effect,
+    Election,
+    Node,
+    Note,
+    Phase,
+    Process,
+    Promote,
+    Refused,
+    Relocate,
+    SwitchOver,
+    View,
+    rank,
+    rest,
+    show_position,
+)
+
+HANDOVER = 1.0  # seconds between the step down of a primary and the promotion of its successor
+
+
+class Electing:
+    """The part of a supervisor that decides who is primary."""
+
+    def __init__(self, names: Iterable[str], watch: Watch) -> None:
+        self.nodes = {name: Node(name) for name in names}
+        self.watch = watch
+        self.primary = ""
+        self.election: Election | None = None
+        self.preferred = ""
+        self.switch_over: SwitchOver | None = None
+        self.refusal = ""
+        """Why the last switch-over came to nothing."""
+        self.closing = False
+        self._handover_until = 0.0
+        self._serial = 0
+        self._began = 0.0
+        self._last_tick = 0.0
+
+    # ---- answers -----------------------------------------------------------------------------------------------
+
+    def promoted(self, name: str, serial: int, error: str | None, now: float) -> list[Effect]:
+        """The answer to a promotion: no error is success."""
+        election, node = self.election, self.nodes[name]
+        if election is None or election.promoting != name or election.serial != serial:
+            return []  # it came after promote_timeout; the pings will tell who is primary
+        if error is not None:
+            return self._next_candidate(f"{name} refused the promotion: {error}", now)
+        took = (now - election.begun) * 1000
+        if node.view is not None:
+            node.view = View("recovering", node.view.epoch, node.view.position)
+        self.primary, self.election, self.preferred = name, None, ""
+        text = f"{name} is promoted, {took:.1f} ms after: {election.reason}"
+        return [Note("promoted", text, name, {"ms": round(took, 3), "reason": election.reason})]
+
+    def relocated(self, serial: int, error: str | None, now: float) -> list[Effect]:
+        """The primary's answer to a planned switch-over: no error is success."""
+        switch = self.switch_over
+        if switch is None or switch.serial != serial:
+            return []
+        if error is not None:
+            return self._refuse(switch, error) + self._evaluate(now)
+        self.switch_over, self.preferred = None, ""
+        for name, state in ((switch.source, "joining"), (switch.target, "recovering")):
+            view = self.nodes[name].view
+            if view is not None:
+                self.nodes[name].view = replace(view, state=state)
+        self.primary, self.election = switch.target, None
+        reason = f"a planned switch-over from {switch.source}"
+        took = (now - switch.begun) * 1000
+        text = f"{switch.target} is promoted, {took:.1f} ms after: {reason}"
+        return [Note("promoted", text, switch.target, {"ms": round(took, 3), "reason": reason})]
+
+    def _refuse(self, switch: SwitchOver, why: str) -> list[Effect]:
+        self.refusal, self.switch_over, self.preferred = why, None, ""
+        text = f"the switch-over from {switch.source} to {switch.target} came to nothing: {why}"
+        return [Note("refused", text, switch.target, {"reason": why})]
+
+    def _notice_step_down(self, name: str, old: View | None, view: View, now: float) -> None:
+        """The primary answers that it is none any more, and who is going to be."""
+        if name == self.primary and old is not None and old.is_primary and view.successor:
+            self._handover_until = now + HANDOVER
+
+    # ---- what is asked -----------------------------------------------------------------------------------------
+
+    def _relocate(self, name: str, now: float) -> list[Effect]:
+        if self.switch_over is not None:
+            raise Refused(f"a switch-over from {self.switch_over.source} to {self.switch_over.target} is under way")
+        self._serial += 1
+        source, self.preferred, self.refusal = self.primary, name, ""
+        deadline = now + self.watch.relocate_timeout
+        self.switch_over = SwitchOver(source, name, self._serial, now, deadline)
+        text = f"switch-over from {source} to {name} asked for"
+        return [Note("command", text, name), Relocate(source, name, self._serial)]
+
+    def _ask(self, node: Node, now: float) -> Ask:
+        self._serial += 1
+        node.asked = self._serial
+        if node.silent_since is None:
+            node.silent_since = now
+        return Ask(node.name, self._serial)
+
+    # ---- the election ------------------------------------------------------------------------------------------
+
+    def _evaluate(self, now: float, reason: str = "") -> list[Effect]:
+        """Adopts the primary that is there, or moves the search for one on."""
+        if self.closing:
+            return []
+        if self.switch_over is not None and now >= self.switch_over.deadline:
+            return self._refuse(self.switch_over, "no answer in time") + self._evaluate(now)
+        seen = self._seen_primary()
+        if seen:
+            return self._adopt(seen, now)
+        if self._handing_over(now):
+            return []
+        if self.election is None:
+            self.election = Election(reason or self._why(), now, deadline=now)
+            self.primary = ""
+            why = self.election.reason
+            return [Note("election", f"a primary is wanted: {why}", attrs={"reason": why}), *self._advance(now)]
+        return self._advance(now)
+
+    def _handing_over(self, now: float) -> bool:
+        """Has the primary stepped down for a successor, just now?"""
+        alive = self.primary != "" and self.nodes[self.primary].process is Process.UP
+        return alive and (self.switch_over is not None or now < self._handover_until)
+
+    def _seen_primary(self) -> str:
+        views = {name: node.view for name, node in self.nodes.items() if node.is_primary and node.view}
+        newest = max((node.view.epoch for node in self.nodes.values() if node.view), default=0)
+        current = {name: view for name, view in views.items() if view.epoch >= newest or name == self.primary}
+        return max(current, key=lambda name: (current[name].epoch, name == self.primary), default="")
+
+    def _why(self) -> str:
+        if not self.primary:
+            return "none has been promoted yet"
+        node = self.nodes[self.primary]
+        if node.process is Process.HUNG:
+            return f"the primary {self.primary} hangs"
+        if node.process is Process.DOWN:
+            return f"the primary {self.primary} is down"
+        return f"{self.primary} is no longer primary, it is {node.view.state if node.view else 'silent'}"
+
+    def _adopt(self, name: str, now: float) -> list[Effect]:
+        election, old = self.election, self.primary
+        if election is not None and election.phase is Phase.PROMOTING:
+            return []  # the answer to the promotion itself comes in a moment, with the time that it took
+        self.primary, self.election = name, None
+        if name == old:
+            return []
+        return [Note("adopted", f"{name} is primary already; nothing to promote", name)]
+
+    def _advance(self, now: float) -> list[Effect]:
+        election = self.election
+        assert election is not None
+        if election.phase is Phase.RESTING:
+            return self._ask_all(election, now) if now >= election.deadline else []
+        if election.phase is Phase.ASKING:
+            return self._choose(election, now) if not election.waiting or now >= election.deadline else []
+        if now < election.deadline:
+            return []
+        return self._next_candidate(f"{election.promoting} did not answer the promotion in time", now)
+
+    def _ask_all(self, election: Election, now: float) -> list[Effect]:
+        election.phase, election.rounds = Phase.ASKING, election.rounds + 1
+        election.deadline = now + self.watch.ask_timeout
+        questions = [self._ask(node, now) for node in self._reachable()]
+        election.waiting = {question.node: question.serial for question in questions}
+        return [*questions] if questions else self._choose(election, now)
+
+    def _reachable(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.process is Process.UP and node.connected]
+
+    def _choose(self, election: Election, now: float) -> list[Effect]:
+        """All have answered, or the time is over: the order in which to try."""
+        silent = set(election.waiting)
+        views = {node.name: node.view for node in self._reachable() if node.view and node.name not in silent}
+        election.candidates = rank(views, self.preferred)
+        if not election.candidates:
+            return self._rest(election, self._no_candidate(views), now)
+        missing, best = self._missing(), views[election.candidates[0]]
+        if best.state != "ready" and not best.whole and missing and not self._gathered(election, now):
+            return self._rest(election, f"nobody is ready; waiting for {', '.join(missing)}", now)
+        return self._next_candidate("", now)
+
+    def _no_candidate(self, views: Mapping[str, View]) -> str:
+        seen = ", ".join(f"{name} {view.state}" for name, view in views.items())
+        return f"no broker can be promoted ({seen or 'none answers'})"
+
+    def _missing(self) -> list[str]:
+        """Brokers that should run and have not answered yet; a paused or hung one is not waited for."""
+        late = (Process.DOWN, Process.STARTING)
+        return [node.name for node in self.nodes.values() if node.wanted and node.process in late]
+
+    def _gathered(self, election: Election, now: float) -> bool:
+        return now - max(election.begun, self._began) >= self.watch.gather_timeout
+
+    def _next_candidate(self, why: str, now: float) -> list[Effect]:
+        election = self.election
+        assert election is not None
+        effects: list[Effect] = []
+        if why and election.refusals.get(election.promoting) != why:
+            election.refusals[election.promoting] = why
+            effects.append(Note("refused", why, election.promoting, {"reason": why}))
+        election.promoting = ""
+        while election.candidates:
+            name = election.candidates.pop(0)
+            node = self.nodes[name]
+            if node.process is not Process.UP or not node.connected or node.view is None:
+                continue
+            self._serial += 1
+            election.phase, election.promoting, election.serial = Phase.PROMOTING, name, self._serial
+            election.deadline = now + self.watch.promote_timeout
+            view = node.view
+            text = f"promoting {name}: {view.state}, epoch {view.epoch}, position {show_position(view.position)}"
+            attrs = {"position": view.position, "reason": election.reason, "term": view.epoch}
+            if name not in election.refusals:
+                effects.append(Note("promote_request", text, name, attrs))
+            return [Promote(name, self._serial), *effects]
+        return effects + self._rest(election, why or "no candidate left", now)
+
+    def _rest(self, election: Election, excuse: str, now: float) -> list[Effect]:
+        election.phase, election.promoting = Phase.RESTING, ""
+        election.deadline = now + rest(election.rounds)
+        if excuse == election.told:
+            return []
+        election.told = excuse
+        return [Note("no_primary", f"no primary yet: {excuse}; asking again", attrs={"reason": excuse})]
+
+    def _no_longer_waiting(self, name: str, now: float) -> list[Effect]:
+        """A node that is gone cannot answer: the election goes on without it."""
+        election = self.election
+        if election is None or self.closing:
+            return []
+        if election.phase is Phase.ASKING and election.waiting.pop(name, None) is not None:
+            return self._advance(now)
+        if election.phase is Phase.PROMOTING and election.promoting == name:
+            return self._next_candidate(f"{name} went away while it was promoted", now)
+        return []

@@ -1,0 +1,193 @@
+"""`qpid-cluster`: the resource manager for one machine.
+
+Shell.  `up` runs the supervisor (qpid_cluster/shell.py); every other command is one request to it through the socket in
+the cluster's directory.  For demonstrations, tests and laptops: one machine is one point of failure, so it is not for
+production, where Pacemaker or rgmanager does this work; `render` (package `render`) writes the files for those, and
+needs no running cluster.
+
+Exit codes: 0 done; 1 refused, failed, or (status) the cluster has no primary; 2 wrong usage or cluster file;
+3 the cluster is not running.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ha.qpid_cluster import cluster_file
+from ha.qpid_cluster.cluster_file import ClusterSpec
+from ha.qpid_cluster.control import ControlError, NotRunning, request
+from qpidd_py.errors import ConfigError
+
+WARNING = "qpid-cluster is for one machine: demonstrations, tests, laptops. It is not for production."
+NODE_COMMANDS = {
+    "kill": "kill -9 a broker; it is restarted after restart-delay",
+    "stop": "stop a broker cleanly; it stays down until `start`",
+    "pause": "freeze a broker with SIGSTOP, until `start`",
+    "start": "start a broker that is down, resume one that is paused",
+    "promote": "make this broker the primary; a living primary hands over to it",
+}
+RENDERED = ("pacemaker", "rgmanager", "systemd", "compose", "vagrant", "all")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        spec = cluster_file.load(Path(arguments.config))
+        return int(arguments.run(spec, arguments))
+    except ConfigError as error:
+        print(f"qpid-cluster: {error}", file=sys.stderr)
+        return 2
+    except NotRunning as error:
+        print(f"qpid-cluster: {error}", file=sys.stderr)
+        return 3
+    except ControlError as error:
+        print(f"qpid-cluster: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    text = f"{WARNING} `render` writes files for clusters that are."
+    parser = argparse.ArgumentParser(prog="qpid-cluster", description=text)
+    parser.add_argument("--config", default="config/cluster.yaml", metavar="FILE", help="cluster file (%(default)s)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="start all brokers, promote one, watch them")
+    up.add_argument("--detach", action="store_true", help="go to the background once a primary is active")
+    up.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long --detach waits (%(default)s)")
+    up.set_defaults(run=_up)
+    commands.add_parser("down", help="stop all brokers and the supervisor").set_defaults(run=_down)
+    status = commands.add_parser("status", help="one line for each broker")
+    status.add_argument("--json", action="store_true", help="everything, for programs")
+    status.set_defaults(run=_status)
+    for name, text in NODE_COMMANDS.items():
+        command = commands.add_parser(name, help=text)
+        command.add_argument("node", metavar="NODE")
+        command.set_defaults(run=_node_command)
+        if name == "kill":
+            command.add_argument("--hold", action="store_true", help="do not restart it before `start`")
+        if name == "promote":
+            command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds (%(default)s)")
+    _add_render(commands.add_parser("render", help="write the configuration for machines of your own"))
+    return parser
+
+
+def _add_render(command: argparse.ArgumentParser) -> None:
+    # SUPPRESS: without the argument that of --config stays in force.
+    command.add_argument("config", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="cluster file")
+    command.add_argument("-o", "--output", required=True, metavar="DIR", help="where to; it is made if need be")
+    command.add_argument("--for", dest="kind", required=True, choices=RENDERED, help="who is to run the cluster")
+    command.add_argument("--force", action="store_true", help="replace files that are there and differ")
+    command.add_argument("--json", action="store_true", help="tell programs what was written")
+    command.set_defaults(run=_render)
+
+
+def _up(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    if arguments.detach:
+        return _detach(spec, arguments.config, arguments.timeout)
+    # Imported here because the other commands need neither asyncio nor pamqp, and should answer at once.
+    from ha.qpid_cluster.shell import supervise
+
+    print(WARNING, flush=True)
+    supervise(spec)
+    return 0
+
+
+def _detach(spec: ClusterSpec, config: str, timeout: float) -> int:
+    """Starts the supervisor in a session of its own, and waits until there is a primary and everybody has answered."""
+    print(WARNING)
+    spec.directory.mkdir(parents=True, exist_ok=True)
+    output = spec.directory / "supervisor.out"
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ha.qpid_cluster.main", "--config", config, "up"],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    status: dict[str, Any] = {}
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            print(output.read_text(errors="replace").strip(), file=sys.stderr)
+            return process.returncode or 1
+        try:
+            status = request(spec.control_path, "status")
+        except NotRunning:
+            status = {}
+        if status.get("supervisor_pid") == process.pid and settled(status):
+            print(table(status))
+            return 0
+        time.sleep(0.05)
+    print(table(status) if status else "the supervisor does not answer")
+    print(f"no primary with ready backups within {timeout:g} s; see {output}", file=sys.stderr)
+    return 1
+
+
+def settled(status: dict[str, Any]) -> bool:
+    """Is a primary active and every other broker that should run ready?"""
+    states = [node["state"] for node in status.get("nodes", []) if node["process"] != "down" or node["wanted"]]
+    return states.count("active") == 1 and status["primary"] is not None and states.count("ready") == len(states) - 1
+
+
+def _down(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    try:
+        request(spec.control_path, "down", timeout=60.0)
+    except NotRunning:
+        print("the cluster is not running")
+    return 0
+
+
+def _status(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    status = request(spec.control_path, "status")
+    print(json.dumps(status, indent=2) if arguments.json else table(status))
+    return 0 if status["primary"] else 1
+
+
+def _node_command(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    spec.node(arguments.node)  # a wrong name is told apart from a cluster that is down
+    within: float = getattr(arguments, "timeout", 10.0)
+    options = {"node": arguments.node, "hold": getattr(arguments, "hold", False), "within": within}
+    request(spec.control_path, arguments.command, timeout=within + 5.0, **options)
+    return 0
+
+
+def _render(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    # Imported here because the other commands should answer at once.
+    from ha.qpid_cluster.render.kinds import render
+    from ha.qpid_cluster.render.writer import WriteError, write
+
+    directory = Path(arguments.output)
+    try:
+        states = write(directory, render(spec, arguments.kind), arguments.force)
+    except WriteError as error:
+        print(json.dumps({"error": str(error)}) if arguments.json else f"qpid-cluster: {error}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps({"directory": str(directory), "files": states}, indent=2))
+        return 0
+    for name, state in states.items():
+        print(f"{state:<9} {directory / name}")
+    return 0
+
+
+def table(status: dict[str, Any]) -> str:
+    """`status` for people: at most 80 columns."""
+    lines = [f"cluster {status['cluster']}: primary {status['primary'] or 'none'}"]
+    if status["election"]:
+        lines.append(f"  looking for a primary: {status['election']['excuse'] or status['election']['reason']}")
+    lines.append(f"{'NODE':<12} {'ADDRESS':<21} {'PROCESS':<8} {'PID':>7} {'STATE':<10} {'POSITION':>14}")
+    for node in status["nodes"]:
+        position = node["position"]
+        shown = "-" if position is None else f"{position >> 48}.{position & (1 << 48) - 1}"
+        lines.append(
+            f"{node['name']:<12} {node['address']:<21} {node['process']:<8} {node['pid'] or '-':>7} "
+            f"{node['state'] or '-':<10} {shown:>14}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Broker processes of the local supervisor: started, watched without polling, never left behind.
+
+Shell.  A death is seen through the process's pidfd, in the loop's next turn.  Each broker asks the kernel to be killed
+when the supervisor dies (PR_SET_PDEATHSIG), so that not even a kill -9 of the supervisor leaves a broker running.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: after it, only the call itself is safe
+
+Exited = Callable[[str, str], None]
+
+
+def broker_command(spec: ClusterSpec, node: NodeSpec) -> list[str]:
+    """The command line of one broker; its options are in the file of `config_text`."""
+    command = spec.command or (sys.executable, "-m", "qpidd_py")
+    return [*command, "--config", str(config_path(spec, node))]
+
+
+def config_path(spec: ClusterSpec, node: NodeSpec) -> Path:
+    return spec.directory / f"{node.name}.conf"
+
+
+def config_text(spec: ClusterSpec, node: NodeSpec) -> str:
+    """A configuration file for `qpidd`, and for `qpid-ha --config`."""
+    decided = {
+        "broker-name": node.name,
+        "port": str(node.port),
+        "interface": node.host,
+        "data-dir": str(spec.directory / node.name),
+        "ha-cluster": "yes",
+        "ha-cluster-name": spec.name,
+        "ha-brokers-url": spec.brokers_url,
+        "ha-safety": spec.safety,
+    }
+    if spec.safety == "manager" and spec.registry == "file":
+        decided |= {"ha-registry": "file", "ha-registry-file": str(spec.registry_path)}
+    lines = [f"{name}={value}" for name, value in {**node.options, **decided}.items()]
+    return "\n".join([f"# Written by qpid-cluster for {node.name}; changes are lost.", *lines, ""])
+
+
+def write_config(spec: ClusterSpec, node: NodeSpec) -> None:
+    """Writes the broker's file, for its owner alone: there is a password in it."""
+    path = config_path(spec, node)
+    path.touch(mode=0o600)
+    path.write_text(config_text(spec, node), encoding="utf-8")
+
+
+class Processes:
+    """The running brokers of one supervisor; `exited(node, how)` is called from the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, exited: Exited) -> None:
+        self._loop = loop
+        self._exited = exited
+        self._running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}  # and the pidfd
+
+    def start(self, name: str, command: list[str], log: Path) -> int:
+        """Starts a broker with its output appended to `log`; its pid.  OSError when it cannot be started."""
+        supervisor = os.getpid()
+
+        def die_with_supervisor() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != supervisor:  # it died between the fork and the request
+                os._exit(1)
+
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={name: value for name, value in os.environ.items() if not name.startswith("QPID_")},
+                start_new_session=True,  # a Ctrl-C at the terminal is for the supervisor alone
+                preexec_fn=die_with_supervisor,
+            )
+        pidfd = os.pidfd_open(process.pid)
+        self._running[name] = (process, pidfd)
+        self._loop.add_reader(pidfd, self._ended, name)
+        return process.pid
+
+    def signal(self, name: str, number: int) -> None:
+        """Sends a signal; nothing happens when the process is gone."""
+        entry = self._running.get(name)
+        if entry is not None:
+            entry[0].send_signal(number)
+
+    def kill_all(self) -> None:
+        """The last resort, at the end: kills and reaps whatever still runs."""
+        for process, pidfd in self._running.values():
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+            process.kill()
+            process.wait()
+        self._running.clear()
+
+    def _ended(self, name: str) -> None:
+        process, pidfd = self._running.pop(name)
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
+        code = process.wait()
+        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+        self._exited(name, how)

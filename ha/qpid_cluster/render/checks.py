@@ -1,0 +1,95 @@
+"""What a cluster file must say before it is of use on more than one machine; ConfigError says what is missing."""
+
+import ipaddress
+
+from ha.model.safety import USEFUL_VOTERS
+from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
+from ha.qpid_cluster.deployment import Deployment
+from qpidd_py.errors import ConfigError
+
+ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
+"""Kinds whose nodes are machines with addresses of their own; the containers of the others find each other by name."""
+
+
+def check(spec: ClusterSpec, kind: str) -> None:
+    _check_login(spec)
+    if spec.safety == "quorum" and len(spec.nodes) < USEFUL_VOTERS:
+        raise ConfigError(f"safety: found quorum with {len(spec.nodes)} nodes, wanted {USEFUL_VOTERS} or more")
+    if kind in ON_MACHINES:
+        _check_hosts(spec)
+    if kind in ("pacemaker", "vagrant"):
+        _check_pacemaker(spec)
+
+
+def deployment(spec: ClusterSpec) -> Deployment:
+    """The section of that name, or its defaults."""
+    return spec.deployment or Deployment()
+
+
+def _check_login(spec: ClusterSpec) -> None:
+    for name in ("ha-username", "ha-password"):
+        if not spec.nodes[0].options.get(name):
+            raise ConfigError(f"options: {name}: not given, wanted the login of the links between the brokers")
+
+
+def _check_hosts(spec: ClusterSpec) -> None:
+    for node in spec.nodes:
+        if _is_local(node.host):
+            raise ConfigError(
+                f"node {node.name}: host: found {node.host!r}, wanted an address at which the other nodes reach it"
+            )
+        if node.port == 0:
+            raise ConfigError(f"node {node.name}: port: found 0 (any free one), wanted the port that clients know")
+    _refuse_different(spec, "port", [str(node.port) for node in spec.nodes])
+    _refuse_same(spec, "host", [node.host for node in spec.nodes])
+    address = deployment(spec).virtual_ip
+    taken = next((node for node in spec.nodes if address and address in (node.host, *node.links)), None)
+    if taken is not None:
+        raise ConfigError(f"deployment: virtual-ip: found {address}, which is an address of {taken.name} itself")
+
+
+def _check_pacemaker(spec: ClusterSpec) -> None:
+    own = deployment(spec)
+    if len(spec.nodes) < 2:
+        raise ConfigError("nodes: found 1, wanted two or more")
+    if own.fencing is None and len(spec.nodes) == 2:
+        raise ConfigError("deployment: fencing: not given, wanted it for two nodes: neither can have a majority")
+    if own.fencing is None and spec.safety == "manager" and own.registry == "none":
+        raise ConfigError("deployment: found neither fencing nor a registry, wanted one of them, or safety: quorum")
+    _refuse_different(spec, "number of links", [str(len(node.links)) for node in spec.nodes])
+    _check_fencing(spec, own)
+
+
+def _check_fencing(spec: ClusterSpec, own: Deployment) -> None:
+    with_device = [node.name for node in spec.nodes if node.fencing]
+    without = [node.name for node in spec.nodes if not node.fencing]
+    if with_device and own.fencing is None:
+        raise ConfigError(f"node {with_device[0]}: fencing: given, wanted deployment: fencing: agent, too")
+    if with_device and without:
+        raise ConfigError(f"node {without[0]}: fencing: not given, wanted it for all nodes or for none")
+
+
+def _is_local(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
+
+
+def _refuse_different(spec: ClusterSpec, what: str, values: list[str]) -> None:
+    for node, value in zip(spec.nodes, values, strict=True):
+        if value != values[0]:
+            raise ConfigError(
+                f"node {node.name}: {what}: found {value}, wanted {values[0]} as {spec.nodes[0].name} has"
+            )
+
+
+def _refuse_same(spec: ClusterSpec, what: str, values: list[str]) -> None:
+    seen: dict[str, NodeSpec] = {}
+    for node, value in zip(spec.nodes, values, strict=True):
+        if value in seen:
+            raise ConfigError(
+                f"node {node.name}: {what}: found {value}, wanted another one than {seen[value].name} has"
+            )
+        seen[value] = node

@@ -1,0 +1,89 @@
+"""corosync.conf: who is in the cluster, and how fast a dead node is noticed."""
+
+from string import Template
+
+from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
+from ha.qpid_cluster.render.checks import deployment
+from ha.qpid_cluster.render.text import milliseconds
+
+_FILE = Template("""\
+# /etc/corosync/corosync.conf of cluster $cluster, the same on all nodes. Written by qpid-cluster render.
+
+totem {
+    version: 2
+    cluster_name: $cluster
+
+    # Kronosnet: up to eight links for each node, encryption, path MTU found by itself. Its ping times follow from the
+    # token; shorter ones make links flap.
+    transport: knet
+
+    # Encryption and authentication. Without it whoever reaches UDP port 5405 can join and command the cluster. Make one
+    # key with `corosync-keygen` (it writes /etc/corosync/authkey, owner root, mode 0400), copy it to all nodes, then:
+    # crypto_cipher: aes256
+    # crypto_hash: sha256
+
+    # Milliseconds without the token until a node counts as lost, the greatest part of the outage when a node dies:
+    # token and consensus, then fencing, then the promotion. Shorter is faster, and takes a busy node for dead: 300 was
+    # unreliable, 1000 is a good value for a quiet network of one site, 3000 is Corosync's own default.
+    token: $token
+
+    # With three nodes or more Corosync adds this to the token for each node beyond two; its default is 650. With 0 the
+    # token is what it says above.
+    token_coefficient: 0
+
+    # Milliseconds to agree on who is left, before a new round of membership begins. At least 1.2 tokens.
+    consensus: $consensus
+}
+
+nodelist {
+$nodes}
+
+quorum {
+    provider: corosync_votequorum
+$quorum}
+
+logging {
+    to_syslog: yes
+    to_logfile: yes
+    logfile: /var/log/corosync/corosync.log
+    # With milliseconds: a fail-over can be followed in the logs of all nodes.
+    timestamp: hires
+}
+""")
+_NODE = Template("""\
+    node {
+        name: $name
+        nodeid: $number
+$links    }
+""")
+_TWO_NODES = """
+    # Of two nodes one goes on alone: there is no majority, fencing decides who it is.
+    two_node: 1
+    # After a start it waits until it has seen the other one: else both would start alone while the network is down, and
+    # shoot at each other.
+    wait_for_all: 1
+"""
+_MORE_NODES = """
+    # A majority goes on; after a power failure, too, whoever has not come back (wait_for_all: 0 is the default).
+"""
+
+
+def config(spec: ClusterSpec) -> str:
+    own = deployment(spec)
+    return _FILE.substitute(
+        cluster=spec.name,
+        token=milliseconds(own.token),
+        consensus=milliseconds(own.consensus),
+        nodes="".join(_node(node, number) for number, node in enumerate(spec.nodes, 1)),
+        quorum=_TWO_NODES if len(spec.nodes) == 2 else _MORE_NODES,
+    )
+
+
+def hosts(spec: ClusterSpec) -> str:
+    """Lines for /etc/hosts: names must not depend on a name server that may be down, too."""
+    return "".join(f"{node.host} {node.name}\n" for node in spec.nodes)
+
+
+def _node(node: NodeSpec, number: int) -> str:
+    links = [f"        ring{index}_addr: {address}\n" for index, address in enumerate(node.links or (node.host,))]
+    return _NODE.substitute(name=node.name, number=number, links="".join(links))

@@ -1,0 +1,78 @@
+"""The files for Pacemaker: corosync.conf, the same configuration three times, qpidd.conf, README."""
+
+from collections.abc import Iterable
+
+from ha.qpid_cluster.cluster_file import ClusterSpec
+from ha.qpid_cluster.deployment import Deployment
+from ha.qpid_cluster.render import broker, cib, corosync, crmsh, pcs, readmes
+from ha.qpid_cluster.render.checks import deployment
+from ha.qpid_cluster.render.pacemaker import COLOCATION_WHY, NO_ORDER_WHY, Model, Value, model
+from ha.qpid_cluster.render.text import milliseconds
+
+
+def render(spec: ClusterSpec) -> dict[str, str]:
+    own = model(spec)
+    return {
+        "README.md": _readme(spec, own),
+        "corosync.conf": corosync.config(spec),
+        "hosts": corosync.hosts(spec),
+        "cib.xml": cib.xml(own),
+        "cluster.pcs.sh": pcs.script(spec, own),
+        "cluster.crmsh": crmsh.script(spec, own),
+        **broker.configs(spec, "Pacemaker", {**broker.registry(spec), **broker.log_file(spec)}),
+    }
+
+
+def _readme(spec: ClusterSpec, own: Model) -> str:
+    section = deployment(spec)
+    return readmes.PACEMAKER.substitute(
+        cluster=spec.name,
+        nodes=", ".join(f"{node.name} ({node.host})" for node in spec.nodes),
+        summary=_summary(spec, section),
+        fence_packages=" fence-agents" if section.fencing else "",
+        fence_test=readmes.FENCE_TEST if section.fencing else "",
+        token=milliseconds(section.token),
+        consensus=milliseconds(section.consensus),
+        reasons="\n".join(_reasons(own)),
+    )
+
+
+def _summary(spec: ClusterSpec, own: Deployment) -> str:
+    address = (
+        f"Clients use {own.virtual_ip}:{spec.nodes[0].port}."
+        if own.virtual_ip
+        else "No address moves with the primary."
+    )
+    registry = ", registry in Pacemaker" if broker.registry(spec) else ""
+    fencing = f"fencing by `{own.fencing.agent}`" if own.fencing else "no fencing"
+    return f"{address} Safety: {spec.safety}{registry}; {fencing}."
+
+
+def _reasons(own: Model) -> Iterable[str]:
+    yield from _table("Options of the cluster, defaults of resources", [*own.properties, *own.defaults])
+    yield from _table(
+        "The broker: parameters, meta attributes, clone", [*own.broker.parameters, *own.broker.meta, *own.clone]
+    )
+    operations = [
+        Value(f"{each.name} {each.role}".strip(), _operation(each.interval, each.timeout, each.on_fail), each.why)
+        for each in own.broker.operations
+    ]
+    yield from _table("The broker: operations", operations)
+    if own.address:
+        yield from _table("The address", [*own.address.parameters, *own.address.meta])
+        together = [
+            Value("vip with promoted", "INFINITY", COLOCATION_WHY),
+            Value("demote, then stop vip", "not set", NO_ORDER_WHY),
+        ]
+        yield from _table("Constraints", together)
+
+
+def _operation(interval: str, timeout: str, on_fail: str) -> str:
+    every = f"every {interval}, " if interval != "0s" else ""
+    return f"{every}timeout {timeout}" + (f", on-fail {on_fail}" if on_fail else "")
+
+
+def _table(title: str, values: Iterable[Value]) -> Iterable[str]:
+    yield from ["", f"### {title}", "", "| setting | value | why |", "|---|---|---|"]
+    for value in values:
+        yield f"| {value.name} | {value.value} | {value.why} |"

@@ -1,0 +1,358 @@
+"""The shell of the local supervisor: processes, admin connections, the control socket and the clock.
+
+Everything that is decided is decided in `supervisor.py`; here its effects are carried out and its events come from.
+One asyncio loop, one thread.
+
+Files in the cluster's directory: `supervisor.log` (each decision with its reason), `NODE.conf` (a broker's options),
+`NODE.log` (its output), `NODE/` (its data directory), `control.sock` (one JSON object a line, each answered by one),
+`supervisor.lock`, and `events/` (the decisions as JSON lines, beside those of the brokers in `NODE/events/`).
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from ha.qpid_cluster.admin_link import AdminLink, Reply
+from ha.qpid_cluster.cluster_file import ClusterSpec
+from ha.qpid_cluster.events import SupervisorEvents
+from ha.qpid_cluster.processes import Processes, broker_command, write_config
+from ha.qpid_cluster.supervision import (
+    Ask,
+    Effect,
+    Node,
+    Note,
+    Process,
+    Promote,
+    Refused,
+    Relocate,
+    Signal,
+    Start,
+    View,
+)
+from ha.qpid_cluster.supervisor import Supervisor
+from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.management_client import Answer
+from qpidd_py.errors import ConfigError
+
+HISTORY = 500  # notes that the command `history` can still tell
+TICK = 0.02  # seconds between two looks at the deadlines
+RECONNECT = 0.03  # seconds between two attempts to open an admin connection to a broker that does not listen yet
+RECONNECT_LIMIT = 1.0  # the same, growing, to one that refuses us
+CONNECT_TIMEOUT = 2.0  # seconds; a hung broker's kernel accepts, but no handshake comes
+
+
+class ClusterShell:
+    """Runs one cluster until it is told to go down."""
+
+    def __init__(self, spec: ClusterSpec, echo: TextIO | None = None) -> None:
+        nodes = tuple(_with_port(node) for node in spec.nodes)
+        self.spec = replace(spec, nodes=nodes, directory=spec.directory.resolve())
+        self.core = Supervisor([node.name for node in spec.nodes], spec.watch)
+        self._echo = echo
+        self._links: dict[str, AdminLink] = {}
+        self._connecting: dict[str, asyncio.Task[None]] = {}
+        self._processes: Processes
+        self._log: TextIO
+        self._events: SupervisorEvents
+        self._stopped = asyncio.Event()
+        self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+
+    async def run(self) -> None:
+        """Brings the cluster up, watches it, and returns when it is down again.  ConfigError: it runs already."""
+        directory = self.spec.directory
+        directory.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_lock(directory / "supervisor.lock"))
+            self._log = stack.enter_context((directory / "supervisor.log").open("a", encoding="utf-8", buffering=1))
+            self._events = SupervisorEvents(directory, self.spec.name)
+            stack.callback(self._events.close)
+            loop = asyncio.get_running_loop()
+            self._processes = Processes(loop, self._exited)
+            stack.callback(self._processes.kill_all)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.close)
+            await self._serve()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_unix_server(self._control, sock=_listen(self.spec.control_path))
+        try:
+            self._do(self.core.begin(time.monotonic()))
+            while not (self.core.closing and self.core.all_down):
+                await asyncio.sleep(TICK)
+                self._do(self.core.tick(time.monotonic()))
+        finally:
+            self.spec.control_path.unlink(missing_ok=True)
+            server.close()
+            for link in list(self._links.values()):
+                link.close()
+            for task in self._connecting.values():
+                task.cancel()
+            self._note(Note("down", "the cluster is down"))
+            self._stopped.set()
+            await asyncio.sleep(0.05)  # the answers to `down` go out
+
+    def close(self) -> None:
+        """Starts the clean end; `run` returns when all brokers are down."""
+        if not self.core.closing:
+            self._do(self.core.close(time.monotonic()))
+
+    # ---- effects -----------------------------------------------------------------------------------------------
+
+    def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Ask):
+                self._request(effect.node, "ha.ask", {}, partial(self._answered, effect.node, effect.serial))
+            elif isinstance(effect, Promote):
+                self._request(effect.node, "ha.promote", {}, partial(self._promoted, effect.node, effect.serial))
+            elif isinstance(effect, Relocate):
+                relocated = partial(self._relocated, effect.serial)
+                self._request(effect.node, "ha.relocate", {"to": effect.target}, relocated)
+            elif isinstance(effect, Signal):
+                self._processes.signal(effect.node, effect.number)
+            elif isinstance(effect, Start):
+                self._start(effect.node)
+            else:
+                self._note(effect)
+
+    def _start(self, name: str) -> None:
+        node = self.spec.node(name)
+        try:
+            write_config(self.spec, node)
+            pid = self._processes.start(name, broker_command(self.spec, node), self.spec.directory / f"{name}.log")
+        except OSError as error:
+            self._exited(name, f"cannot be started: {error}")
+            return
+        self._do(self.core.started(name, pid, time.monotonic()))
+        self._reconnect(name)
+
+    def _request(self, name: str, method: str, arguments: Mapping[str, Any], reply: Reply) -> None:
+        link = self._links.get(name)
+        if link is not None:
+            link.request(method, arguments, reply)
+
+    def _note(self, note: Note) -> None:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        line = f"{stamp} {note.kind}: {note.text}"
+        print(line, file=self._log)
+        if self._echo is not None:
+            print(line, file=self._echo, flush=True)
+        self._history.append({"ts_mono": time.monotonic_ns() // 1000, "kind": note.kind, "node": note.node,
+                              "text": note.text, "attrs": dict(note.attrs)})  # fmt: skip
+        self._events.note(note)
+
+    # ---- events ------------------------------------------------------------------------------------------------
+
+    def _exited(self, name: str, how: str) -> None:
+        link = self._links.pop(name, None)
+        if link is not None:
+            link.close()
+        self._do(self.core.exited(name, how, time.monotonic()))
+
+    def _answered(self, name: str, serial: int, answer: Answer) -> None:
+        if answer.ok and isinstance(answer.result, dict):
+            self._do(self.core.answered(name, serial, View.from_answer(answer.result), time.monotonic()))
+
+    def _promoted(self, name: str, serial: int, answer: Answer) -> None:
+        self._do(self.core.promoted(name, serial, None if answer.ok else answer.error, time.monotonic()))
+
+    def _relocated(self, serial: int, answer: Answer) -> None:
+        self._do(self.core.relocated(serial, None if answer.ok else answer.error, time.monotonic()))
+
+    # ---- admin connections -------------------------------------------------------------------------------------
+
+    def _reconnect(self, name: str) -> None:
+        task = self._connecting.get(name)
+        if (task is None or task.done()) and not self._stopped.is_set():
+            self._connecting[name] = asyncio.ensure_future(self._connect(name))
+
+    async def _connect(self, name: str) -> None:
+        """Tries until the broker's connection is open or its process is gone."""
+        pause, told = RECONNECT, ""
+        while self.core.nodes[name].process is not Process.DOWN:
+            refused = await self._attempt(name)
+            if refused is None:
+                return
+            if refused and refused != told:
+                told = refused
+                self._note(Note("admin_refused", f"admin connection to {name}: {refused}", name, {"reason": refused}))
+            pause = min(RECONNECT_LIMIT, pause * 2) if refused else RECONNECT
+            await asyncio.sleep(pause)
+
+    async def _attempt(self, name: str) -> str | None:
+        """None: it is open; empty: nobody listens or answers yet; else what the broker had against it."""
+        loop, node = asyncio.get_running_loop(), self.spec.node(name)
+        opened: asyncio.Future[str] = loop.create_future()
+        link = self._new_link(name, opened)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await loop.create_connection(lambda: link, node.host, node.port)
+                return await opened or None
+        except (OSError, TimeoutError):
+            link.close()
+            return ""
+
+    def _new_link(self, name: str, opened: "asyncio.Future[str]") -> AdminLink:
+        pid = self.core.nodes[name].pid
+
+        def on_open() -> None:
+            if opened.done() or self.core.nodes[name].pid != pid:
+                link.close()
+                return
+            self._links[name] = link
+            opened.set_result("")
+            self._do(self.core.connected(name, time.monotonic()))
+
+        def on_close(reason: str) -> None:
+            if not opened.done():
+                opened.set_result(reason)
+            if self._links.get(name) is link:
+                del self._links[name]
+                if self.core.nodes[name].process is not Process.DOWN:
+                    self._note(Note("admin_closed", f"admin connection to {name}: {reason}", name, {"reason": reason}))
+                    self._do(self.core.disconnected(name, time.monotonic()))
+                    self._reconnect(name)
+
+        link = AdminLink(Login(self.spec.username, self.spec.password), on_open, on_close)
+        return link
+
+    # ---- control -----------------------------------------------------------------------------------------------
+
+    async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while line := await reader.readline():
+                answer = await self._command(line)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        writer.close()
+
+    async def _command(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            return {"ok": True, "result": await self._execute(request)}
+        except (Refused, ConfigError, ValueError, KeyError, TypeError) as error:
+            return {"ok": False, "error": str(error) or type(error).__name__}
+
+    async def _execute(self, request: dict[str, Any]) -> Any:
+        command, now = request["command"], time.monotonic()
+        if command == "status":
+            return self.status(now)
+        if command == "history":
+            return list(self._history)
+        if command == "down":
+            self.close()
+            await self._stopped.wait()
+            return None
+        name = self.spec.node(str(request.get("node"))).name
+        if command == "kill":
+            return self._do(self.core.kill(name, bool(request.get("hold")), now))
+        if command not in ("stop", "pause", "start", "promote"):
+            raise Refused(f"unknown command {command!r}")
+        self._do(getattr(self.core, command)(name, now))
+        if command == "promote":
+            return await self._until_primary(name, float(request.get("within", 10.0)))
+        return None
+
+    async def _until_primary(self, name: str, within: float) -> dict[str, Any]:
+        """Waits for the end of what was asked for; Refused tells why, or names who was promoted instead."""
+        deadline = time.monotonic() + within
+        while self.core.preferred == name or self.core.election is not None or self.core.switch_over is not None:
+            if time.monotonic() > deadline:
+                raise Refused(f"{name} is not primary after {within:g} s; see supervisor.log")
+            await asyncio.sleep(TICK)
+        if self.core.primary != name:
+            raise Refused(self.core.refusal or f"{self.core.primary} was promoted, not {name}; see supervisor.log")
+        return {"primary": name}
+
+    def status(self, now: float) -> dict[str, Any]:
+        """What `qpid-cluster status --json` prints."""
+        election = self.core.election
+        return {
+            "cluster": self.spec.name,
+            "primary": self.core.primary or None,
+            "election": None if election is None else {"reason": election.reason, "phase": election.phase.value,
+                                                       "excuse": election.told, "rounds": election.rounds},
+            "supervisor_pid": os.getpid(),
+            "directory": str(self.spec.directory),
+            "nodes": [self._node_status(node, now) for node in self.core.nodes.values()],
+        }  # fmt: skip
+
+    def _node_status(self, node: Node, now: float) -> dict[str, Any]:
+        view = node.view if node.process is Process.UP else None  # what a silent broker said last may be long untrue
+        return {
+            "name": node.name,
+            "address": self.spec.node(node.name).address,
+            "process": "paused" if node.paused else node.process.value,
+            "pid": node.pid or None,
+            "state": view.state if view else None,
+            "epoch": view.epoch if view else None,
+            "position": view.position if view else None,
+            "in_sync": list(view.members) if view else [],
+            "starts": node.starts,
+            "wanted": node.wanted,
+            "silent": round(now - node.silent_since, 3) if node.silent_since is not None else 0.0,
+        }
+
+
+def _with_port(node: Any) -> Any:
+    """Port 0 means any free one; it is fixed now because every broker has to know the addresses of all."""
+    if node.port:
+        return node
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((node.host, 0))
+        return replace(node, port=probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Any:
+    """Holds the lock of a cluster's directory; ConfigError when another supervisor has it."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"a supervisor runs already in {path.parent}") from error
+        yield file
+
+
+def _listen(path: Path) -> socket.socket:
+    """A listening control socket; what is there belongs to a supervisor that is dead, for we hold the lock."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    with short_path(path) as short:
+        listener.bind(short)
+    os.chmod(path, 0o600)
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Any:
+    """A name of at most 107 octets for a socket in any directory, the most that the kernel takes."""
+    directory = os.open(path.parent, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def supervise(spec: ClusterSpec, quiet: bool = False) -> None:
+    """Runs the supervisor in this process until it is told to stop (control socket, SIGTERM, SIGINT)."""
+
+    async def main() -> None:
+        await ClusterShell(spec, None if quiet else sys.stdout).run()
+
+    asyncio.run(main())

@@ -1,0 +1,139 @@
+"""The registry as node attributes of Pacemaker: one exchange, step by step.  Runs in the helper process.         Shell.
+
+Each broker writes the attribute of its own node only, permanently (it outlives a restart of the cluster stack).
+
+    look       at our node's copy of the configuration: may anything be written here at all?
+    write      crm_attribute: Corosync brings the change to all nodes of the partition, in one order for all
+    read back  from our node and from every other one, until enough of them have what we wrote (`registry/view.py`)
+
+Why read back from the others?  Corosync gives a node its own change as soon as its turn to send has come, before
+anybody else has it: who is cut off at that moment is told "written", has quorum until the token has been missing for
+long enough, and nobody else will ever know.  An answer of another node is proof, and says what that node knew first.
+
+Why look before?  When partitions come together again, Pacemaker keeps the configuration with the highest number of
+changes, whoever had quorum: a cut-off broker that goes on writing would in the end undo what the others have recorded.
+
+What remains: an administrator who changes the configuration in a part without quorum, or who puts an old one in place,
+can make the registry forget.  The primary notices at its next look, and writes again (`registry.Recorder`); what the
+living brokers know themselves counts in a promotion at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from ha.environment import Exchanged
+from ha.model.membership import HaState
+from ha.registry.commands import Command, run, wait
+from ha.registry.view import View, decode, encode, parse, query
+from ha.registry.worker import RegistryError, newest
+
+FRESH: Final = 0.5
+"""Seconds during which we need not look again before we write."""
+FIRST_PAUSE: Final = 0.05
+LAST_PAUSE: Final = 0.1
+"""Seconds between two looks: at first, and later.  Whoever is promoted after a fencing waits for the next one."""
+
+
+class AttributeRegistry:
+    """Exchanges through Pacemaker's tools."""
+
+    def __init__(self, cluster: str) -> None:
+        self.attribute = f"qpid-ha-state-{cluster}" if cluster else "qpid-ha-state"
+        self._query = ("--query", "--no-children", "--xpath", query(self.attribute))
+        self._node = ""
+        self._view = View()
+        self._fresh_until = 0.0
+
+    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
+        """Write ours, read all; seconds.  Raises RegistryError."""
+        deadline = time.monotonic() + timeout
+        if not self._node:
+            self._node = run(deadline, "crm_node", "--name").strip()
+        if state is None or time.monotonic() >= self._fresh_until:
+            self._look(deadline)
+        states = newest(self._states(self._view)) if state is None else self._write(state, deadline)
+        return Exchanged(states, gone=self._gone())
+
+    def _gone(self) -> frozenset[str]:
+        """Whose node has been fenced, or was stopped in an orderly way, with everything on it; nobody whose identity
+        another node has, too: that broker may live (`twins.py`)."""
+        left = {state.id for state in decode(self._view.left_behind, self.attribute)}
+        return frozenset(left - {state.id for state in decode(self._view.remaining, self.attribute)})
+
+    def _look(self, deadline: float) -> None:
+        """Returns when we may write.  Raises RegistryError when that is not so in time: a lost node is fenced first."""
+        objection, pause = "", FIRST_PAUSE
+        while True:
+            try:
+                self._view = parse(run(deadline, "cibadmin", *self._query))
+            except RegistryError as error:
+                raise RegistryError(objection or str(error)) from error
+            objection = self._view.objection(self._node, self._view.online)
+            if not objection:
+                self._refresh()
+                return
+            if time.monotonic() + pause >= deadline:
+                raise RegistryError(objection)
+            time.sleep(pause)
+            pause = LAST_PAUSE
+
+    def _write(self, state: HaState, deadline: float) -> tuple[HaState, ...]:
+        # An entry never goes back, not even that of a broker which has lost its memory.
+        (state,) = newest([state, *(other for other in self._states(self._view) if other.id == state.id)])
+        value = encode(state)
+        self._fresh_until = 0.0
+        where = ("--node", self._node, "--name", self.attribute, "--lifetime", "forever")
+        run(deadline, "crm_attribute", *where, "--update", value)
+        states = self._read_back(value, deadline)
+        self._refresh()
+        return states
+
+    def _refresh(self) -> None:
+        self._fresh_until = time.monotonic() + FRESH
+
+    def _states(self, *views: View) -> list[HaState]:
+        return [state for view in views for state in decode(view.values, self.attribute)]
+
+    # ---- from all nodes -------------------------------------------------------------------------------------------
+
+    def _read_back(self, value: str, deadline: float) -> tuple[HaState, ...]:
+        """All entries, from enough nodes that have our value."""
+        views: dict[str, View] = {}
+        asked: dict[Command, str] = {}
+        objection = f"node {self._node} does not answer"
+        try:
+            while time.monotonic() < deadline:
+                self._ask(asked, views)
+                until = min(deadline, time.monotonic() + LAST_PAUSE)
+                while ended := wait(asked, until):
+                    for command in ended:
+                        self._take(asked.pop(command), command, value, views)
+                    if not (objection := self._view.objection(self._node, views)):
+                        return newest(self._states(*views.values()))
+                time.sleep(max(0.0, until - time.monotonic()))
+            raise RegistryError(objection)
+        finally:
+            for command in asked:
+                command.kill()
+
+    def _ask(self, asked: dict[Command, str], views: dict[str, View]) -> None:
+        """Our own node in every round, since it knows who is fenced; another one until it has what we wrote."""
+        busy = set(asked.values())
+        if self._node not in busy:
+            asked[Command("cibadmin", *self._query)] = self._node
+        for other in sorted(self._view.online - {self._node} - busy - views.keys()):
+            asked[Command("cibadmin", *self._query, "--node", other)] = other
+
+    def _take(self, name: str, command: Command, value: str, views: dict[str, View]) -> None:
+        try:
+            view = parse(command.result())
+        except RegistryError:
+            if name == self._node:
+                raise
+            return  # it has left, perhaps: then our own copy says so in the next round
+        if name == self._node:
+            self._view = view
+        if value in view.values:
+            views[name] = view

@@ -1,0 +1,110 @@
+"""Pacemaker's command line tools, run through `sh`: in the helper process only (`registry/helper.py`).           Shell.
+
+`sh` looks for the end of a command ten times in a second as soon as it is given a time limit: an exchange of four
+commands then takes half a second.  So it is given none.  We wait for the processes themselves (pidfd), for several at
+once, and kill what has not ended in time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import sh
+
+from ha.registry.worker import RegistryError
+
+logging.getLogger("sh").setLevel(logging.WARNING)  # else it reports every command
+
+_PR_SET_PDEATHSIG: Final = 1
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: after it, only the call itself is safe
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when the thread that has started it ends.  `parent`: who that should be."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we could ask
+        os._exit(1)
+
+
+class Command:
+    """One command that has been started."""
+
+    def __init__(self, name: str, *words: str) -> None:
+        """Raises RegistryError when there is no such command."""
+        self.name = name
+        parent = os.getpid()
+        try:
+            # A command that outlived its broker could still write, behind the back of the broker's next life.
+            self._process = sh.Command(name)(
+                *words, _bg=True, _bg_exc=False, _tty_out=False, _preexec_fn=lambda: die_with_parent(parent)
+            )
+        except sh.CommandNotFound:
+            raise RegistryError(f"{name} is not there: is Pacemaker installed?") from None
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except ProcessLookupError:
+            self._pidfd = -1  # it has ended, and a thread of `sh` has seen it
+
+    def fileno(self) -> int:
+        return self._pidfd
+
+    @property
+    def ended(self) -> bool:
+        return self._pidfd < 0 or bool(select.select([self._pidfd], [], [], 0)[0])
+
+    def result(self, codes: Iterable[int] = (0,)) -> str:
+        """What it has printed, once it has ended.  Raises RegistryError for an exit code that is not among `codes`."""
+        self._close()
+        try:
+            self._process.wait()
+        except sh.ErrorReturnCode as error:
+            if error.exit_code not in codes:
+                text = error.stderr.decode(errors="replace").strip().splitlines()
+                raise RegistryError(
+                    f"{self.name} ended with code {error.exit_code}: {text[-1] if text else ''}"
+                ) from None
+        return bytes(self._process.stdout).decode(errors="replace")
+
+    def kill(self) -> None:
+        """Nothing happens when it has ended already."""
+        try:
+            self._process.kill()
+        except (ProcessLookupError, OSError):
+            pass
+        try:
+            self._process.wait()
+        except sh.ErrorReturnCode:
+            pass  # killed, as we wanted
+        self._close()
+
+    def _close(self) -> None:
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def wait(commands: Iterable[Command], deadline: float) -> list[Command]:
+    """Returns as soon as one has ended, with all that have; with none at the deadline (monotonic seconds)."""
+    waiting = list(commands)
+    while waiting and not (ended := [command for command in waiting if command.ended]):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return []
+        select.select(waiting, [], [], left)
+    return ended if waiting else []
+
+
+def run(deadline: float, name: str, *words: str, codes: Iterable[int] = (0,)) -> str:
+    """What the command prints.  Raises RegistryError when it fails or has not ended in time."""
+    command = Command(name, *words)
+    if not wait([command], deadline):
+        command.kill()
+        raise RegistryError(f"{name} has not ended in time")
+    return command.result(codes)

@@ -1,0 +1,52 @@
+"""The process that runs Pacemaker's tools for one broker: a line of JSON in, a line of JSON out.                 Shell.
+
+    {"state": {...} or null, "timeout": seconds}  ->  {"states": [...], "gone": [id, ...]} or {"error": "why"}
+
+A broker may hold many GiB.  To start a command from there (`sh` forks) copies its page tables and stops it for that
+long; so it starts this small process once (`registry/pacemaker.py`), and this one starts the commands.  It ends with
+its broker: the kernel kills it, and a command that it has under way; or it finds its input closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import IO, Any
+
+from ha.model.membership import HaState
+from ha.registry.attributes import AttributeRegistry
+from ha.registry.commands import die_with_parent
+from ha.registry.worker import RegistryError
+
+PLACES = ("/usr/sbin", "/sbin")
+"""Where Pacemaker's tools are; not in the PATH of every user."""
+
+
+def answer(registry: AttributeRegistry, line: str) -> dict[str, Any]:
+    request = json.loads(line)
+    state = None if request["state"] is None else HaState.from_json(request["state"])
+    try:
+        end = registry.exchange(state, float(request["timeout"]))
+    except (RegistryError, OSError) as error:
+        return {"error": str(error)}
+    return {"states": [state.to_json() for state in end.states], "gone": sorted(end.gone)}
+
+
+def serve(registry: AttributeRegistry, lines: IO[str], out: IO[str]) -> None:
+    for line in lines:
+        out.write(json.dumps(answer(registry, line)) + "\n")
+        out.flush()
+
+
+def main() -> None:
+    """Arguments: the name of the cluster, and the pid of the broker."""
+    cluster, broker = sys.argv[1:]
+    die_with_parent(int(broker))
+    found = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([*found, *(place for place in PLACES if place not in found)])
+    serve(AttributeRegistry(cluster), sys.stdin, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

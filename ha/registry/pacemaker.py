@@ -1,0 +1,103 @@
+"""The registry of Pacemaker, as the broker sees it: a small process of its own that runs the tools.              Shell.
+
+What is written and read, and why that is enough: `registry/attributes.py`, `registry/view.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import ha
+from ha.environment import Exchanged
+from ha.model.membership import HaState
+from ha.registry.worker import RegistryError, Store
+from qpidd_py.errors import ConfigError
+
+GRACE: Final = 0.5
+"""Seconds that the helper has for its answer after the exchange has timed out."""
+PRIVATE: Final = ("QPID_", "NOTIFY_SOCKET", "WATCHDOG_")
+"""Beginnings of variables that are for the broker alone: its passwords, and the way to its supervisor."""
+NAME: Final = re.compile(r"[A-Za-z0-9._-]*")
+
+
+class PacemakerRegistry(Store):
+    """Used by one thread at a time; `start` by the one that lives longest, because the helper ends with it."""
+
+    def __init__(self, cluster: str) -> None:
+        """Raises ConfigError for a name that cannot be part of an attribute's."""
+        if not NAME.fullmatch(cluster):
+            raise ConfigError(
+                f"option ha-cluster-name: found {cluster!r} with ha-registry=pacemaker, expected A-Z a-z 0-9 . _ - only"
+            )
+        self._cluster = cluster
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the helper; 0 when none runs."""
+        return self._helper.pid if self._helper is not None else 0
+
+    def start(self) -> None:
+        """Raises OSError.  Cheap also for a large process: without a function to call in the child, no fork."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._helper = subprocess.Popen(
+                [sys.executable, "-m", "ha.registry.helper", self._cluster, str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),  # and its standard error is the broker's
+                cwd=Path(ha.__file__).parents[1],
+                env={name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)},
+                start_new_session=True,  # a Ctrl-C at the terminal is for the broker
+            )
+        self._socket = ours
+
+    def close(self) -> None:
+        """Ends the helper."""
+        helper, self._helper = self._helper, None
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        if helper is not None:
+            helper.kill()
+            helper.wait()
+
+    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
+        """Raises RegistryError and OSError."""
+        if self._helper is None or self._helper.poll() is not None:
+            self.close()
+            self.start()
+        try:
+            answer = self._ask({"state": None if state is None else state.to_json(), "timeout": timeout}, timeout)
+        except OSError as error:
+            self.close()
+            self.start()  # now, so that the next exchange need not wait for it
+            raise RegistryError(f"the process that runs Pacemaker's tools has failed: {error}") from error
+        if "error" in answer:
+            raise RegistryError(answer["error"])
+        states = tuple(HaState.from_json(entry) for entry in answer["states"])
+        return Exchanged(states, gone=frozenset(answer["gone"]))
+
+    def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Raises OSError."""
+        assert self._socket is not None
+        deadline = time.monotonic() + timeout + GRACE
+        self._socket.settimeout(timeout + GRACE)
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        line = b""
+        while not line.endswith(b"\n"):
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            octets = self._socket.recv(1 << 16)
+            if not octets:
+                raise ConnectionResetError("it has ended")
+            line += octets
+        answer: dict[str, Any] = json.loads(line)
+        return answer

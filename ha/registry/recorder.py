@@ -1,0 +1,203 @@
+"""From one in-sync set to the next, one change at a time: on record first, in force afterwards.
+
+    wanted ──made──▶ under way ──answered: nobody above us──▶ stored on our own disk ──▶ in force
+                        │  ▲ └──answered: a higher ballot──▶ we are deposed; everything is forgotten
+                        └──┘ no answer, or not stored: again, the same set
+
+With a registry (`Environment.exchange`) the primary *writes* the next set and then *reads* the entries of all; a
+candidate for promotion *writes* its new ballot and then *reads* (`promoter.py`).  The registry is linearizable, so of
+the two at least one sees what the other has written (Dekker's argument):
+
+    the primary reads the ballot    => it is deposed, and the set is never in force;
+    else the candidate reads the set => its claim was based on an older one, and has failed.
+
+Either may happen, or both, but never neither, so no fencing is needed.  With the order turned round (read, then write)
+both could read before either writes, and both go on: `tests/unit/ha/test_registry.py` goes through all schedules.
+
+A change that was begun is completed, not taken back: nobody knows whether a write without an answer was made, and
+who has read it may act upon it already.  Without a registry a change is in force as soon as our disk has it; its record
+is the log of the remaining members, and `Roster.release` waits for them.
+
+The entry also names the *holders* that the new set lacks (`HaState.replaced`): members of the sets before it.  If we
+die before the new set is in force, all that was confirmed may be theirs alone.  When the primary next looks (`watch`),
+and the set on record is in force, it writes the entry again without them.
+
+A registry may forget: an administrator has put back an older content.  The primary notices when it looks, and writes
+again.  Until then a set is in force that is not on record.
+
+Invariants:  the set in force is on record;  at most one change is under way;  after `stop` nothing comes into force;
+an entry that replaces nobody has a set that is or was in force.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ha.environment import Exchanged, StateNotStored
+from ha.model.local_member import LocalMember
+from ha.model.membership import HaState, InSync, Member
+
+FIRST_DELAY: Final = 0.1
+LAST_DELAY: Final = 1.0
+"""Seconds before an exchange that has failed is repeated: the first time, and at most."""
+
+
+@dataclass(eq=False)
+class Change:
+    """One step of the in-sync set."""
+
+    what: str
+    """For people: "b is dropped"."""
+    make: Callable[[InSync], InSync | None]
+    """The next set, from the one in force.  None: no longer wanted.  Called when the change begins."""
+    in_force: Callable[[InSync], object]
+    stalls: bool = True
+    """Do confirms wait for it?"""
+
+
+def overtaken(states: Iterable[HaState], ballot: tuple[int, str]) -> HaState | None:
+    """The entry with the highest ballot, if that is above ours."""
+    highest = max(states, key=lambda state: state.ballot, default=None)
+    return highest if highest is not None and highest.ballot > ballot else None
+
+
+def _nothing(in_sync: InSync) -> None:
+    """It is in force already."""
+
+
+class Recorder:
+    """The changes of one primary."""
+
+    def __init__(self, local: LocalMember, depose: Callable[[tuple[int, str], str, str], None]) -> None:
+        """`depose` is told of a higher ballot: it, the reason, and the address of its leader."""
+        self._local = local
+        self._depose = depose
+        self._queue: deque[Change] = deque()
+        self._busy = False
+        self._change: Change | None = None
+        self._in_sync = InSync()
+        self.holders: tuple[Member, ...] = ()
+        """Who may hold all that was confirmed: the members of the set in force; at first those of the claim."""
+        self._delay = FIRST_DELAY
+        self._watching = False
+        self._stopped = False
+        self.error = ""
+        """Why the registry was not to be had the last time; empty when it was."""
+        self.not_stored = ""
+        """Why our own disk has not taken the set that is under way; empty when it has."""
+        self.reached = local.env.now()
+        """When it last was."""
+
+    def stop(self) -> None:
+        """The role has ended: an answer that comes later is about another life."""
+        self._stopped = True
+        self._queue.clear()
+
+    @property
+    def stalling(self) -> str:
+        """The change that confirms wait for, for people; empty when there is none."""
+        waiting = [self._change] if self._change else []
+        return next((change.what for change in [*waiting, *self._queue] if change.stalls), "")
+
+    @property
+    def idle(self) -> bool:
+        return not self._busy
+
+    def want(self, change: Change) -> None:
+        """Begin it as soon as those before it are in force."""
+        if not self._stopped:
+            self._queue.append(change)
+            self._next()
+
+    def watch(self) -> None:
+        """Look whether the registry can be reached and knows of a rival, even when nothing is to be changed."""
+        if self._local.settings.registry and self.idle and not self._watching and not self._stopped:
+            self._watching = True
+            self._local.env.exchange(None, self._local.settings.registry_timeout, self._watched)
+
+    def _next(self) -> None:
+        while self._queue and not self._busy:
+            change = self._queue.popleft()
+            in_sync = change.make(self._local.persisted.in_sync)
+            if in_sync is None:
+                continue
+            self._busy = True  # what is wanted while this one comes into force has its turn behind it
+            self._change, self._in_sync, self._delay = change, in_sync, FIRST_DELAY
+            if self._local.settings.registry:
+                self._exchange()
+            else:
+                self._store()
+
+    def _exchange(self) -> None:
+        if not self._stopped:
+            replaced = tuple(member for member in self.holders if not self._in_sync.lists(member))
+            state = replace(self._local.persisted, in_sync=self._in_sync, replaced=replaced)
+            self._local.env.exchange(state, self._local.settings.registry_timeout, self._exchanged)
+
+    def _exchanged(self, end: Exchanged) -> None:
+        if self._answered(end):
+            self._delay = FIRST_DELAY
+            self._store_and_go_on()
+        else:
+            self._again(self._exchange)
+
+    def _again(self, attempt: Callable[[], None]) -> None:
+        if not self._stopped:
+            delay, self._delay = self._delay, min(2 * self._delay, LAST_DELAY)
+            self._local.env.after(delay, attempt)
+
+    def _store(self) -> None:
+        """On our own disk; then it is in force."""
+        try:
+            self._local.persist(in_sync=self._in_sync)
+        except StateNotStored as error:
+            self.not_stored = str(error)
+            self._again(self._store_and_go_on)
+            return
+        self.not_stored = ""
+        self.holders = self._in_sync.members
+        change, self._change = self._change, None
+        assert change is not None
+        change.in_force(self._in_sync)
+        self._busy = False
+
+    def _store_and_go_on(self) -> None:
+        if not self._stopped:
+            self._store()
+            self._next()
+
+    def _watched(self, end: Exchanged) -> None:
+        self._watching = False
+        if not self._answered(end) or not self.idle:
+            return
+        ours = self._local.persisted
+        found = next((state for state in end.states if state.id == ours.id), None)
+        forgotten = found is None or found.ballot < ours.ballot or found.in_sync.key < ours.in_sync.key
+        if forgotten:
+            # Somebody has put an old content in its place: now a promotion could take an older set for the newest.
+            self._local.env.log("error", "the registry has forgotten our in-sync set; it is written again")
+        if forgotten or (found is not None and found.replaced):
+            self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
+
+    def _answered(self, end: Exchanged) -> bool:
+        """Are we still primary, for all that the registry knows?"""
+        if self._stopped:
+            return False
+        if end.error:
+            if not self.error:
+                self._local.env.log("error", f"the registry cannot be used: {end.error}")
+            self.error = end.error
+            return False
+        if self.error:
+            self._local.env.log("notice", "the registry can be used again")
+        self.error, self.reached = "", self._local.env.now()
+        rival = overtaken(end.states, self._local.persisted.ballot)
+        if rival is None:
+            return True
+        leader = rival.in_sync.member(rival.leader)
+        reason = f"the registry knows of epoch {rival.epoch}, claimed by {leader or rival.leader[:8]}"
+        self._depose(rival.ballot, reason, leader.address if leader else "")
+        return False

@@ -1,0 +1,149 @@
+"""What one node of a Pacemaker cluster knows, and whether that is enough to go on.  Pure.
+
+A `View` is one node's copy of the cluster's configuration: the values of our attribute, and which nodes there are.
+
+**When does an exchange count?**  `reached` are the nodes whose copy is known to hold what we have written; ours is one.
+
+    1  the cluster says that this partition has quorum, and that our node is an active member
+    2  reached are more than half of all nodes,
+       or every other node has been fenced, or has left in an orderly way
+
+Two exchanges that count, of brokers on different nodes, have a node in common that both have reached: two majorities
+meet; and a node that has been fenced, or has left, makes no exchange.  At the common node one of the two values was
+there first, and whoever wrote the second one has read it there.
+
+Quorum alone does not say that: with corosync's `two_node` both halves of a cluster have it, until one is fenced; and
+corosync notices a cut only after its token timeout.  The second rule holds without fencing, too, for three nodes and
+more.  A pair that is cut apart is told apart by nothing but fencing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+from xml.etree import ElementTree
+
+from ha.model.membership import HaState
+from ha.registry.worker import RegistryError
+from qpidd_py.errors import QpiddError
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node that is configured, as one node sees it."""
+
+    name: str
+    online: bool = False
+    """Its Pacemaker takes part."""
+    gone: bool = False
+    """It has been fenced since it was last seen, or its Pacemaker was stopped in an orderly way, which stops the broker
+    first (but in maintenance mode: ha/README.md)."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One node's copy."""
+
+    nodes: tuple[ClusterNode, ...] = ()
+    quorum: bool = False
+    entries: tuple[tuple[str, str], ...] = ()
+    """The node, if that is known for certain, and its value of our attribute."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(value for _, value in self.entries)
+
+    @property
+    def left_behind(self) -> tuple[str, ...]:
+        """Values of nodes that are gone."""
+        return tuple(value for name, value in self.entries if name in self._gone)
+
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """Values of all others."""
+        return tuple(value for name, value in self.entries if name not in self._gone)
+
+    @property
+    def _gone(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.gone)
+
+    @property
+    def online(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.online)
+
+    def objection(self, own: str, reached: Collection[str]) -> str:
+        """Why an exchange does not count, whose value is on the nodes `reached`; empty: it does."""
+        if not self.quorum:
+            return "this partition of the cluster has no quorum"
+        if own not in self.online:
+            return f"node {own} is not an active member of the cluster"
+        missing = [node for node in self.nodes if node.name not in reached]
+        if 2 * len(missing) < len(self.nodes):
+            return ""
+        alive = [node.name for node in missing if not node.gone]
+        return f"{', '.join(alive)} may go on without us: no answer, and neither fenced nor stopped" if alive else ""
+
+
+def query(attribute: str) -> str:
+    """The XPath expression of what `parse` wants; each element without its children."""
+    pairs = f"//nodes/node/instance_attributes/nvpair[@name='{attribute}']"
+    return f"/cib|//nodes/node|//status/node_state|{pairs}"
+
+
+MEMBER: Final = ("", "member", "normal")
+"""Types of a node that runs Corosync; others are remote ones and guests, which have no copy of the configuration."""
+
+
+def parse(document: str) -> View:
+    """An answer of cibadmin.  Raises RegistryError."""
+    try:
+        root = ElementTree.fromstring(document)
+    except ElementTree.ParseError as error:
+        raise RegistryError(f"not an answer of cibadmin: {error}") from error
+    elements = list(root.iter())
+    states = {element.get("uname", ""): element for element in elements if element.tag == "node_state"}
+    members = [element for element in elements if element.tag == "node" and element.get("type", "") in MEMBER]
+    nodes = [_node(element.get("uname", ""), states) for element in members]
+    quorum = any(element.get("have-quorum") == "1" for element in elements if element.tag == "cib")
+    names = {f"nodes-{element.get('id')}-": element.get("uname", "") for element in members}
+    entries = [_entry(element, names) for element in elements if element.tag == "nvpair"]
+    return View(tuple(nodes), quorum, tuple(entries))
+
+
+def _entry(pair: ElementTree.Element, names: dict[str, str]) -> tuple[str, str]:
+    """`names`: by the prefix of the ids that Pacemaker's tools give to the attributes of a node."""
+    prefix = pair.get("id", "").removesuffix(pair.get("name", ""))
+    return names.get(prefix, ""), pair.get("value", "")
+
+
+def _node(name: str, states: dict[str, ElementTree.Element]) -> ClusterNode:
+    state = states.get(name)
+    if state is None:
+        return ClusterNode(name)
+    active = _is_set(state.get("crmd", ""))
+    return ClusterNode(
+        name,
+        online=active and _is_set(state.get("in_ccm", "")) and state.get("join") == "member",
+        gone=not active and state.get("expected") == "down",
+    )
+
+
+def _is_set(value: str) -> bool:
+    """true and online; from Pacemaker 2.1.7 on the second since which it is so, or 0."""
+    return value in ("true", "online") or (value.isdecimal() and int(value) > 0)
+
+
+def encode(state: HaState) -> str:
+    """JSON in base64, since it travels through an XML document."""
+    return base64.b64encode(json.dumps(state.to_json(), separators=(",", ":")).encode()).decode()
+
+
+def decode(values: Collection[str], attribute: str) -> tuple[HaState, ...]:
+    """Raises RegistryError."""
+    try:
+        return tuple(HaState.from_json(json.loads(base64.b64decode(value, validate=True))) for value in values)
+    except (ValueError, KeyError, TypeError, QpiddError) as error:
+        raise RegistryError(f"attribute {attribute} cannot be used: {error!r}") from error

@@ -1,0 +1,1 @@
+"""Files of messages that a broker held and its cluster lacks: written, listed, restored."""

@@ -1,0 +1,81 @@
+"""One message in the salvage files of several brokers: restored from one of them, it counts as restored in all.
+
+A deposed primary and its backup have put the same messages aside.  Whoever restores tells the others, batch by batch,
+and they note it in their files.  A message is known by its *key*: the broker that gave out its id, the id, the queue;
+the id alone would not do, two rivals may have claimed one epoch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ha.model.position import text
+from ha.salvage.files import SalvageFiles
+from ha.salvage.selection import Record, SalvageError, read_position
+
+Key = tuple[str, int, str]
+"""(id of the broker that gave out the id, id, queue)"""
+
+
+def key_to_json(record: Record) -> list[str]:
+    return [record.leader, text(record.id), record.queue]
+
+
+def keys_from_json(value: Any) -> list[Key]:
+    """Raises SalvageError."""
+    try:
+        return [(str(leader), read_position(id), str(queue)) for leader, id, queue in value]
+    except (TypeError, ValueError, AttributeError) as error:
+        raise SalvageError(f"not the keys of messages: {error}") from error
+
+
+class _Index:
+    """Where in one file a message is; 16 octets for each."""
+
+    def __init__(self, size: int, records: Iterable[tuple[int, Record]]) -> None:
+        """`size`: of the file, to notice when it has grown."""
+        self.size = size
+        self._places: dict[tuple[str, str], tuple[array[int], array[int]]] = {}
+        for number, record in records:
+            ids, numbers = self._places.setdefault((record.leader, record.queue), (array("Q"), array("Q")))
+            ids.append(record.id)
+            numbers.append(number)
+
+    def numbers(self, keys: Iterable[Key]) -> Iterator[int]:
+        for leader, id, queue in keys:
+            ids, numbers = self._places.get((leader, queue), (array("Q"), array("Q")))
+            # Those of one queue were written in the order of their ids.
+            at = bisect_left(ids, id)
+            if at < len(ids) and ids[at] == id:
+                yield numbers[at]
+
+
+class Copies:
+    """The messages in the files of this broker, by their keys."""
+
+    def __init__(self, files: SalvageFiles) -> None:
+        self._files = files
+        self._indexes: dict[str, _Index] = {}
+
+    def restored_elsewhere(self, keys: Iterable[Key], beside: str = "") -> int:
+        """Notes that in every file but `beside`; how many were noted.  Raises SalvageError and OSError."""
+        keys, noted = list(keys), 0
+        for name in self._files.names():
+            if name == beside:
+                continue
+            restored = self._files.marks(name).restored
+            fresh = [number for number in self._index(name).numbers(keys) if number not in restored]
+            if fresh:
+                self._files.mark(name, "restored", fresh)
+            noted += len(fresh)
+        return noted
+
+    def _index(self, name: str) -> _Index:
+        size = self._files.size(name)
+        index = self._indexes.get(name)
+        if index is None or index.size != size:
+            index = self._indexes[name] = _Index(size, self._files.records(name))
+        return index

@@ -1,0 +1,150 @@
+"""The real environment of the HA core: asyncio, sockets, files.                                               Shell.
+
+A replication link begins as an AMQP connection: the handshake is done with the pure client (`connector.py`), then the
+socket goes to the core's reactor and everything that follows is parsed there.  On the primary's side the broker's
+session has done the handshake; `IncomingLink` only lends it the form that the core of HA expects (`core_link.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ha.environment import Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
+from ha.model.membership import HaState
+from ha.model.state_file import StateFile
+from ha.node import Node
+from ha.registry.worker import RegistryWorker
+from ha.salvage.files import SalvageFiles
+from ha.salvage.selection import Header
+from ha.shell.asker import Asker
+from ha.shell.connector import Connector, split_address
+from ha.shell.events import EventLog
+from qpidd_py.amqp.client import Login
+from qpidd_py.broker.broker import Broker
+from qpidd_py.core import Reactor
+from qpidd_py.errors import InvariantError
+
+log = logging.getLogger("ha")
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO + 5,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+
+
+class ClusterEnvironment:
+    """What `environment.Environment` asks for; `node` and `fail` are set by the plug-in right after both exist."""
+
+    node: Node
+    fail: Callable[[str], None]
+    """Ends the process, with the reason."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        reactor: Reactor,
+        login: Login,
+        state_file: StateFile,
+    ) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._login = login
+        self._state_file = state_file
+        self._askers: dict[str, Asker] = {}
+        self._connector = Connector(loop, broker.engine, reactor, self._run)
+        self._stopped = False
+        self.events: EventLog | None = None
+        self.salvage_files = SalvageFiles(None, 0)
+        self.registry: RegistryWorker | None = None
+        """Set by the plug-in if the manager has one."""
+
+    def stop(self) -> None:
+        self._stopped = True
+        for asker in self._askers.values():
+            asker.close()
+        self._connector.stop()
+        if self.registry is not None:
+            self.registry.stop()
+
+    # ---- time -----------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> int:
+        return time.time_ns() // 1000
+
+    def after(self, delay: float, call: Callable[[], None]) -> None:
+        if delay > 0:
+            self._loop.call_later(delay, self._run, call)
+        else:
+            self._loop.call_soon(self._run, call)
+
+    def _run(self, call: Callable[[], None]) -> None:
+        if self._stopped:
+            return
+        try:
+            call()
+        except InvariantError:
+            raise
+        except Exception as error:
+            # A broker whose HA core is broken must not go on confirming: the loop's handler ends the process.
+            raise InvariantError(f"in the HA core: {error!r}") from error
+
+    # ---- other brokers --------------------------------------------------------------------------------------------
+
+    def request(
+        self, address: str, method: str, arguments: Json, timeout: float, done: Callable[[Answer], None]
+    ) -> None:
+        asker = self._askers.get(address)
+        if asker is None:
+            asker = self._askers[address] = Asker(self._loop, *split_address(address), self._login)
+        asker.ask(method, arguments, timeout, lambda answer: self._run(lambda: done(answer)))
+
+    def connect(
+        self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
+    ) -> None:
+        self._connector.connect(self.node, address, self._login, properties, timeout, done)
+
+    # ---- what is kept ---------------------------------------------------------------------------------------------
+
+    def persist(self, state: HaState) -> None:
+        try:
+            self._state_file.store(state)
+        except OSError as error:
+            why = f"[Errno {error.errno}] {error.strerror}"  # without the path, which some errors name and some do not
+            raise StateNotStored(f"{self._state_file} cannot be written: {why}") from error
+
+    def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
+        assert self.registry is not None
+        self.registry.exchange(state, timeout, lambda exchanged: self._run(lambda: done(exchanged)))
+
+    def salvage(self, header: Header) -> SalvageFile:
+        return self.salvage_files.begin(header)
+
+    # ---- this broker ----------------------------------------------------------------------------------------------
+
+    def close_clients(self, code: int, text: str) -> None:
+        for session in list(self._broker.sessions):
+            # Who has not sent connection.open yet is judged by `admit` when it does.
+            if session.opened and session.link is None and (not session.admin or session.holds_messages):
+                session.close(code, text)
+
+    def end(self, reason: str) -> None:
+        self.fail(reason)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        if self.events is not None:
+            self.events.write(kind, **fields)
+
+    def log(self, level: str, text: str) -> None:
+        log.log(LEVELS[level], "%s(%s) %s", self.node.local.id[:8], self.node.local.state.value, text)

@@ -1,0 +1,54 @@
+"""What is in the durable queues, as events `queue_dump`: so that what was never consumed is known to be still there.
+
+For each queue one row without `msg_id`: `attrs.total` messages between `first_pos` and `last_pos`, of which
+`attrs.count` are named by none of the rows that follow (0: all are named); then a row for each run of ids, as in
+`removals.py`.  `attrs.dump` is the same in all rows of one dump.  A dump has at most ROWS rows with ids, a queue at
+most ROWS_OF_QUEUE.                                                                                              Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ha.environment import Environment, Json
+from ha.node import Node
+from ha.primary.removals import joined, run_attrs
+from qpidd_py.core import IdRuns, Queue
+from qpidd_py.errors import LinkError
+
+ROWS: Final = 10_000
+ROWS_OF_QUEUE: Final = 1_000
+
+
+def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
+    """Writes the events; how many queues, messages, and messages without a name that were."""
+    number, room = str(env.wall()), ROWS
+    sums: Json = {"queues": 0, "messages": 0, "unnamed": 0}
+    for queue in queues:
+        runs = queue.named(min(room, ROWS_OF_QUEUE))
+        room -= len(runs.named)
+        total, unnamed = _dump_queue(env, queue.name, runs, {"reason": reason}, number)
+        sums["queues"] += 1
+        sums["messages"] += total
+        sums["unnamed"] += unnamed
+    return sums
+
+
+def dump_on_request(node: Node, queues: Iterable[Queue]) -> Json:
+    """`ha.dump`.  Raises LinkError on a backup, whose copies are nobody's last word."""
+    if not node.local.state.is_primary:
+        raise LinkError(node.role.refusal_text())
+    return dump(node.local.env, queues, "request")
+
+
+def _dump_queue(env: Environment, name: str, runs: IdRuns, common: Json, number: str) -> tuple[int, int]:
+    whole, unnamed = runs.unnamed, runs.unnamed[0]
+    for _, _, *part in runs.named:
+        whole = joined(whole, (part[0], part[1], part[2]))
+    attrs = {"dump": number, "total": whole[0], "count": unnamed}
+    env.event("queue_dump", queue=name, first_pos=whole[1] or None, last_pos=whole[2] or None, attrs=attrs, **common)
+    for first, last, count, low, high in runs.named:
+        attrs = {"dump": number, **run_attrs(first, last, count)}
+        env.event("queue_dump", queue=name, first_pos=low, last_pos=high, msg_id=first, attrs=attrs, **common)
+    return whole[0], unnamed

@@ -1,0 +1,54 @@
+"""May this broker be stopped?  The rule `ha-promote-on-shutdown` for a controlled stop; a crash asks nobody.
+
+when-synced   a primary that no backup could replace without a loss refuses to stop, and says what is missing
+always        it stops, with a warning
+
+A broker with no replicated queue, or with no other broker in its cluster, has nothing that a backup could keep.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ha.primary.primary import Primary
+
+if TYPE_CHECKING:
+    from ha.node import Node
+
+
+def may_stop(node: Node, rule: str) -> str:
+    """Why not; the empty text is yes.  When something would be lost, that is an event whatever the rule says."""
+    loss = would_lose(node)
+    if not loss:
+        return ""
+    refused = rule != "always"
+    if not refused:
+        node.local.env.log("warning", f"stopping although {loss}")
+    node.local.env.event("stop_request", result="refused" if refused else "warned", reason=loss)
+    return loss if refused else ""
+
+
+def is_last(node: Node) -> bool:
+    """Is this a primary whose queues no backup in sync can take over?"""
+    role = node.role
+    if not isinstance(role, Primary) or role.ready() or not node.local.others():
+        return False
+    return any(True for _ in node.local.configuration.replicated())
+
+
+def would_lose(node: Node) -> str:
+    """What a stop of this broker would cost; empty when a backup in sync can take over."""
+    role = node.role
+    if not isinstance(role, Primary) or not is_last(node):
+        return ""
+    queues = [queue for queue, _ in node.local.configuration.replicated()]
+    messages = sum(queue.ready + queue.unacked for queue in queues)
+    return (
+        f"{node.local.member} is primary, and no backup is in sync: {len(queues)} queues with {messages} messages "
+        f"would be lost ({_missing(node, role)})"
+    )
+
+
+def _missing(node: Node, role: Primary) -> str:
+    shown = {member["address"]: f"{member['name']} is {member['state']}" for member in role.members()}
+    return ", ".join(shown.get(address, f"{address} is not connected") for address in node.local.others())

@@ -1,0 +1,1 @@
+"""Replication of single queues from another broker or cluster."""

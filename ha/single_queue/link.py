@@ -1,0 +1,186 @@
+"""Replication of single queues, put into a broker: who follows us, what we follow, `ha.replicate`.               Shell.
+
+A broker outside a cluster takes part with `ha-queue-replication`, on both ends; a cluster's primary serves followers
+anyhow, but no member follows: its queues belong to the log.
+
+    ha.replicate {broker, queue}        follow; answers when the source has let us in, or every address was tried once
+    ha.replicate {queue, stop: true}    end it; the messages stay
+    ha.replicate {}                     what is followed, and how far it has come
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ha.environment import Answer, Json, Link, Reply
+from ha.model.protocol import need
+from ha.shell.connector import Connector
+from ha.shell.core_link import IncomingLink, LinkOwner
+from ha.shell.environment import LEVELS
+from ha.single_queue.follower import REPLICA, Replica, Source, Step
+from ha.single_queue.source import ReplicaSource, Standing
+from qpidd_py.amqp.client import Login
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.session import Session
+from qpidd_py.config import LinkSettings
+from qpidd_py.core import Queue
+from qpidd_py.errors import InvariantError, LinkError
+from qpidd_py.plugins import PluginHost
+
+log = logging.getLogger("ha")
+
+
+class LoopPort:
+    """What followers and sources ask of the world (`replica.Port`)."""
+
+    def __init__(self, host: PluginHost) -> None:
+        self._loop = host.loop
+        self._connector = Connector(host.loop, host.engine, host.reactor, self._run)
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._connector.stop()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def after(self, delay: float, call: Callable[[], None]) -> None:
+        self._loop.call_later(delay, self._run, call)
+
+    def connect(
+        self,
+        owner: LinkOwner,
+        address: str,
+        login: Login,
+        properties: Mapping[str, object],
+        timeout: float,
+        done: Callable[[Link | Answer], None],
+    ) -> None:
+        self._connector.connect(owner, address, login, properties, timeout, done)
+
+    def log(self, level: str, text: str) -> None:
+        log.log(LEVELS[level], "%s", text)
+
+    def _run(self, call: Callable[[], None]) -> None:
+        if self._stopped:
+            return
+        try:
+            call()
+        except InvariantError:
+            raise
+        except Exception as error:
+            # Queues are at stake: the loop's handler ends the process.
+            raise InvariantError(f"in the replication of queues: {error!r}") from error
+
+
+class QueueReplication:
+    """One for each broker."""
+
+    def __init__(self, host: PluginHost, login: Login, slice_size: int, standing: Callable[[], Standing]) -> None:
+        """`login`: as whom we connect where a URL does not say."""
+        self._host, self._login = host, login
+        self._links: LinkSettings = host.settings[LinkSettings]
+        self._port = LoopPort(host)
+        heartbeat = self._links.link_heartbeat_interval
+        self._source = ReplicaSource(self._port, host.engine, self._find, standing, heartbeat, slice_size)
+        self._replicas: dict[str, Replica] = {}
+
+    def stop(self) -> None:
+        """The process ends."""
+        self._port.stop()
+
+    def opened(self, session: Session) -> bool:
+        """A connection was opened: is it a follower's?"""
+        if REPLICA not in session.client_properties:
+            return False
+        link = IncomingLink(self._source, session)
+        session.link = link
+        session.connection.switch_to_link(False)
+        self._source.accepted(link)
+        return True
+
+    def _find(self, name: str) -> Queue | None:
+        """A queue that can be followed: a copy cannot, its ids are not ours."""
+        queue = self._host.broker.vhost.queues.get(name)
+        return queue.core if queue is not None and not queue.reserved else None
+
+    # ---- ha.replicate ---------------------------------------------------------------------------------------------
+
+    def request(self, arguments: Json, user: str, reply: Reply) -> None:
+        """Raises LinkError with the reason of a refusal."""
+        if not arguments.get("queue"):
+            shown = [replica.shown() for _, replica in sorted(self._replicas.items())]
+            reply({"ok": True, "result": {"replicas": shown}})
+        elif arguments.get("stop"):
+            reply({"ok": True, "result": self._stop(need(arguments, "queue", str))})
+        else:
+            self._start(need(arguments, "queue", str), need(arguments, "broker", str), reply)
+
+    def _start(self, name: str, url: str, reply: Reply) -> None:
+        try:
+            source = Source.parse(url, self._login)
+        except ValueError as error:
+            raise LinkError(f"broker {url!r}, expected {error}") from error
+        known = self._replicas.get(name)
+        if known is not None and known.source == source:
+            reply({"ok": True, "result": known.shown()})
+            return
+        queue = self._checked(name)
+        links = self._links
+        replica = Replica(
+            self._port,
+            self._host.engine,
+            queue.core,
+            source,
+            self._host.name,
+            links.link_heartbeat_interval,
+            links.link_maintenance_interval,
+            self._ended,
+        )
+        queue.reserved = f"is a replica of that of {source}"
+        self._host.engine.forget_routes()
+        self._replicas[name] = replica
+        replica.first = lambda: reply(_outcome(replica))
+        replica.start()
+
+    def _checked(self, name: str) -> DeclaredQueue:
+        """The local queue, if it can become a replica.  Raises LinkError."""
+        queue = self._host.broker.vhost.queues.get(name)
+        if queue is None:
+            raise LinkError(f"no queue {name!r} on {self._host.name}: declare it before it can be a replica")
+        if queue.reserved:
+            raise LinkError(f"queue {name!r} {queue.reserved}; stop that first")
+        if queue.exclusive or queue.auto_delete or queue.expires is not None:
+            raise LinkError(f"queue {name!r} is exclusive, auto-delete or expires: it cannot be a replica")
+        if queue.core.consumer_count:
+            raise LinkError(f"queue {name!r} has {queue.core.consumer_count} consumers: it cannot become a replica")
+        count = queue.core.ready + queue.core.unacked
+        if count:
+            raise LinkError(f"queue {name!r} holds {count} messages, a replica starts empty: purge it first")
+        return queue
+
+    def _stop(self, name: str) -> Json:
+        replica = self._replicas.get(name)
+        if replica is None:
+            raise LinkError(f"queue {name!r} is no replica")
+        replica.stop()
+        return replica.shown()
+
+    def _ended(self, replica: Replica) -> None:
+        name = replica.queue.name
+        self._replicas.pop(name, None)
+        queue = self._host.broker.vhost.queues.get(name)
+        if queue is not None and queue.core is replica.queue:
+            queue.reserved = ""
+            self._host.engine.forget_routes()
+        self._port.log("notice", f"queue {name} is a replica no longer: {replica.reason}")
+
+
+def _outcome(replica: Replica) -> dict[str, Any]:
+    if replica.step is Step.ENDED:
+        return {"ok": False, "error": replica.reason}
+    return {"ok": True, "result": replica.shown()}
