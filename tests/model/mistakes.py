@@ -42,9 +42,9 @@ def grant_unwritten() -> AbstractContextManager[None]:
     """A claim is granted without being written to disk."""
 
     def claimed(self: Any, claim: ClaimRequest) -> Any:
-        disk = self.env.disk
+        disk = self.local.env.disk
         answer = old(self, claim)
-        self.env.disk = disk
+        self.local.env.disk = disk
         return answer
 
     old = Node.claimed
