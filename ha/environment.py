@@ -27,7 +27,7 @@ from qpidd_py.errors import LinkError
 
 if TYPE_CHECKING:
     from ha.model.membership import HaState
-    from ha.salvage.selection import Header, Record
+    from ha.model.salvaged import Header, Record
     from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ha.model.membership import HaState
+from ha.model.protocol import REPLICA
 from ha.model.public_url import SERVER_PROPERTY
 from ha.model.state_file import FileDirectory, StateFile, StateFileError
 from ha.model.twins import with_new_identity
@@ -20,15 +21,13 @@ from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryWorker, Store
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
-from ha.settings import HaSettings, NodeSettings
+from ha.settings import HaSettings, NodeSettings, split_address
 from ha.shell.cluster_hooks import ClusterHooks
-from ha.shell.connector import split_address
 from ha.shell.environment import ClusterEnvironment
 from ha.shell.events import EventLog
 from ha.shell.queue_dump import dump, dump_on_request
 from ha.shell.shutdown import is_last, may_stop
 from ha.shell.standalone import Standalone
-from ha.single_queue.follower import REPLICA
 from ha.single_queue.link import QueueReplication
 from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login

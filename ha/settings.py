@@ -135,3 +135,9 @@ class NodeSettings:
     def dead_after(self) -> float:
         """Silence of a link after which it is closed."""
         return 2 * self.heartbeat
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """HOST:PORT, an IPv6 host in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

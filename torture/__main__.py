@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo.events import read as read_events
-from ha.salvage.selection import decode_record, is_end
+from ha.salvage.lines import decode_record, is_end
 from torture import evidence, record, second_judge
 from torture.brokers import url
 from torture.campaign import Campaign, Outcome

@@ -32,9 +32,9 @@ from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.position import text
 from ha.model.protocol import Kind, decode_control, encode_control
+from ha.model.pulse import Pulse
 from ha.model.status import State
 from ha.model.view import Survey
-from ha.primary.peer import Pulse
 from ha.promotion.score import Outlook
 from ha.role import Role
 from qpidd_py.errors import LinkError

@@ -22,7 +22,8 @@ from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of
 from ha.model.protocol import Kind, encode_held
-from ha.salvage.selection import Grade, Header, Promises, Record, Suspect
+from ha.model.salvaged import Grade, Header, Record
+from ha.salvage.selection import Promises, Suspect
 from qpidd_py.core import Queue, decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 

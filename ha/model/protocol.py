@@ -36,6 +36,11 @@ from qpidd_py.errors import LinkError
 
 VERSION: Final = 2
 
+ADMIN: Final = "qpid.ha-admin"
+BACKUP: Final = "qpid.ha-backup"
+REPLICA: Final = "qpid.ha-replica"
+"""Client properties by which a connection says what it is for: a tool's, a link, a follower of single queues."""
+
 
 class Kind(IntEnum):
     """Kinds of frames; the core handles BATCH itself."""

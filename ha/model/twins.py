@@ -24,15 +24,11 @@ Pure.  Who may call: `Meetings` belongs to the primary's `Arrivals`; `Sightings`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
+from ha.environment import Environment, Json
 from ha.model.membership import HaState, Member
-
-if TYPE_CHECKING:
-    from ha.environment import Environment, Json
-    from ha.primary.peer import Peer
 
 REMEDY: Final = "if its data directory was copied, start the copy once with --new-identity"
 SAY_AGAIN: Final = 60.0
@@ -103,48 +99,3 @@ def with_new_identity(state: HaState, id: str) -> HaState:
 def place(member: Member) -> str:
     """For people."""
     return f"{member} ({member.address or 'address unknown'})"
-
-
-@dataclass(eq=False)
-class _Meeting:
-    """Of the link that a broker has, and of one that wants its place."""
-
-    first: Peer
-    second: Peer
-    hello: Json
-    number: int
-    answered: set[Peer] = field(default_factory=set)
-
-
-class Meetings:
-    """Second links of brokers that have one, until it is known whether both live."""
-
-    def __init__(self, ask: Callable[[Peer, int], None], twins: Callable[[Peer, Peer, Json], None]) -> None:
-        """`ask` sends "alive" with this number; `twins` is told that both have answered."""
-        self._ask, self._twins = ask, twins
-        self._open: list[_Meeting] = []
-        self._number = 0
-
-    def begin(self, first: Peer, second: Peer, hello: Json) -> None:
-        if any(meeting.second is second for meeting in self._open):
-            return  # it says hello again while it waits
-        self._number += 1
-        self._open.append(_Meeting(first, second, hello, self._number))
-        self._ask(first, self._number)
-        self._ask(second, self._number)
-
-    def answered(self, peer: Peer, number: object) -> None:
-        """This process lived after both have said hello."""
-        meeting = next((one for one in self._open if one.number == number), None)
-        if meeting is None or peer not in (meeting.first, meeting.second):
-            return
-        meeting.answered.add(peer)
-        if len(meeting.answered) == 2:
-            self._open.remove(meeting)
-            self._twins(meeting.first, meeting.second, meeting.hello)
-
-    def left(self, peer: Peer) -> list[tuple[Peer, Json]]:
-        """This link has ended; those that have waited for that, with their hellos."""
-        waiting = [(one.second, one.hello) for one in self._open if one.first is peer]
-        self._open = [one for one in self._open if peer not in (one.first, one.second)]
-        return waiting

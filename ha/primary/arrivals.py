@@ -8,10 +8,11 @@ What is decided here costs at most the link; who counts is decided by `roster.py
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ha.environment import Json
+from ha.environment import Json, Link
 from ha.model.difference import lineage_to_json
+from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import (
     VERSION,
@@ -23,20 +24,62 @@ from ha.model.protocol import (
     encode_snapshot,
     need,
 )
-from ha.model.twins import REMEDY, Meetings, place
+from ha.model.twins import REMEDY, place
 from ha.primary.catchup import Plan
+from ha.primary.meetings import Meetings
 from ha.primary.peer import Peer, Phase
 from qpidd_py.core import Catchup
 from qpidd_py.errors import LinkError
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Feeder(Protocol):
+    """What a conversation asks of the primary, and tells it."""
+
+    local: LocalMember
+    stopped: bool
+
+    @property
+    def position(self) -> int: ...
+
+    def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
+        """A higher ballot was seen."""
+        ...
+
+    def break_link(self, link: Link, error: LinkError) -> None: ...
+
+    def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
+        """Another life of this broker that has a link."""
+        ...
+
+    def refusal(self, peer: Peer) -> str:
+        """Why this backup may not connect yet; empty if it may."""
+        ...
+
+    def send_away(self, peer: Peer) -> None: ...
+
+    def take_place(self, peer: Peer, position: int) -> None: ...
+
+    def heartbeat(self, link: Link, peer: Peer) -> None: ...
+
+    def go_live(self, link: Link) -> int:
+        """The cut: everything that follows it in the log goes to this link."""
+        ...
+
+    def seal(self) -> int:
+        """Last position of the log that backups can acknowledge."""
+        ...
+
+    def completed(self, peer: Peer) -> None:
+        """It has taken over everything up to the cut."""
+        ...
+
+    def complete_to(self, peer: Peer, position: int) -> None: ...
 
 
 class Arrivals:
     """The primary's side of the conversation."""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Feeder) -> None:
         self._primary = primary
         self._local = primary.local
         self._env = primary.local.env
@@ -114,7 +157,7 @@ class Arrivals:
 
     def _check_hello(self, peer: Peer, fields: Json) -> None:
         """Raises LinkError after telling the backup why, when it is not one of us."""
-        local, replicate = self._local, self._primary.settings.replicate
+        local, replicate = self._local, self._local.settings.replicate
         reason = ""
         if fields.get("version") != VERSION:
             reason = f"link protocol {fields.get('version')}, {local.member} has {VERSION}"
@@ -156,7 +199,7 @@ class Arrivals:
         assert link is not None
         cut = self._primary.go_live(link)
         peer.received = cut
-        peer.plan = Plan(configuration, peer.held, cut, self._primary.settings.slice_size)
+        peer.plan = Plan(configuration, peer.held, cut, self._local.settings.slice_size)
         peer.phase = Phase.COPYING
         self.control(peer, "cut", cut=cut, in_sync=self._local.persisted.in_sync.to_json())
         link.send_frame(Kind.SNAPSHOT, cut, encode_snapshot(configuration.snapshot()))

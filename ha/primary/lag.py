@@ -12,20 +12,18 @@ by position;  lag(end of the log) = 0.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ha.environment import Environment, Json
 from ha.model.position import epoch_of
 from ha.primary.peer import Peer
+from ha.primary.progress import Progress
 from qpidd_py.core import Batch, Engine
 
 STEP: Final = 0.05
 """Seconds between two samples of the log."""
 SAMPLES: Final = 1024
-WINDOW: Final = 5.0
-"""Seconds over which the rate of a catch-up is taken."""
 REPORT: Final = 5.0
 """Seconds between two log lines about one catch-up; a shorter one has none."""
 
@@ -90,27 +88,6 @@ class LogHistory:
         self._samples.append(Sample(now, self.position, self.octets))
         if len(self._samples) > self._most:
             del self._samples[1:-1:2]
-
-
-class Progress:
-    """How fast a catch-up goes."""
-
-    def __init__(self, now: float) -> None:
-        self.reported = now
-        self._seen: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
-
-    def note(self, now: float, octets: int, messages: int) -> None:
-        """So much has been sent in all."""
-        self._seen.append((now, octets, messages))
-        while now - self._seen[1][0] > WINDOW:
-            self._seen.popleft()
-
-    def rates(self) -> tuple[float, float]:
-        """Octets and messages in a second, of late."""
-        (start, octets, messages), (end, more_octets, more_messages) = self._seen[0], self._seen[-1]
-        if end <= start:
-            return 0.0, 0.0
-        return (more_octets - octets) / (end - start), (more_messages - messages) / (end - start)
 
 
 class Lags:

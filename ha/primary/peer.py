@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from ha.environment import Link
 from ha.model.clock_readings import ClockReadings
 from ha.model.membership import Member
+from ha.model.pulse import Pulse
 from ha.primary.catchup import Plan
-
-if TYPE_CHECKING:
-    from ha.primary.lag import Progress
+from ha.primary.progress import Progress
 
 
 class Phase(Enum):
@@ -36,34 +34,6 @@ class Phase(Enum):
     COPYING = "copying"
     CLOSING = "closing"
     COMPLETE = "complete"
-
-
-@dataclass(eq=False)
-class Pulse:
-    """Signs of life of one link, read at every tick; shared by both ends."""
-
-    heard: float
-    spoken: float
-    received: int = 0
-    sent: int = 0
-
-    def look(self, link: Link, now: float) -> float:
-        """Seconds of silence."""
-        received = link.received
-        if received != self.received:
-            self.received, self.heard = received, now
-        return now - self.heard
-
-    def must_speak(self, link: Link, now: float, interval: float) -> bool:
-        """Has nothing been sent for an interval?"""
-        sent = link.sent
-        if sent != self.sent:
-            self.sent, self.spoken = sent, now
-        return now - self.spoken >= interval
-
-    def forgive(self, now: float) -> None:
-        """We were paused ourselves: silence so far means nothing."""
-        self.heard = now
 
 
 @dataclass(eq=False)

@@ -20,13 +20,14 @@ from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of, text
 from ha.model.protocol import Kind
+from ha.model.pulse import Pulse
 from ha.model.status import State
 from ha.model.view import Survey
 from ha.primary.arrivals import Arrivals
 from ha.primary.failing import FailingLinks
 from ha.primary.lag import Lags
 from ha.primary.losses import Losses
-from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.peer import Peer, Phase
 from ha.primary.removals import Removals
 from ha.primary.roster import Roster
 from ha.primary.slow import SlowBackups

@@ -33,6 +33,7 @@ from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.status import State
 from ha.primary.primary import Primary
+from ha.promotion.takeover import RETURN_LIMIT
 from ha.role import Role
 
 LOOK: Final = 0.002
@@ -43,8 +44,6 @@ PAUSE_LIMIT: Final = 0.05
 """Seconds for clients that go on although they were asked to pause."""
 ANSWER_LIMIT: Final = 1.0
 """Seconds for clients that say when they have paused; what they have sent before that needs not be sent again."""
-RETURN_LIMIT: Final = 5.0
-"""Seconds in which we try to be promoted again."""
 
 
 class Step(Enum):

@@ -11,25 +11,46 @@ record, and large enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ha.environment import Json
+from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import epoch_of
+from ha.model.pulse import Pulse
 from ha.primary.lag import Lags
-from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.peer import Peer, Phase
 from ha.promotion.claims import Claim
 from ha.registry.recorder import Change, Recorder
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Leader(Protocol):
+    """Who is told how the counting backups change: the primary."""
+
+    local: LocalMember
+
+    def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None: ...
+
+    def update_safe(self) -> None: ...
+
+    def check_active(self) -> None:
+        """A backup has come back or was given up."""
+        ...
+
+    def listed(self, peer: Peer) -> None:
+        """It has been made a member of the set."""
+        ...
+
+    def dismiss_strangers(self, counting: set[str]) -> None:
+        """The removal of those that neither count nor are members is safe."""
+        ...
 
 
 class Roster:
     """The counting backups of one primary."""
 
-    def __init__(self, primary: Primary, expected: Iterable[Member]) -> None:
+    def __init__(self, primary: Leader, expected: Iterable[Member]) -> None:
         self._primary = primary
         self._local = primary.local
         self._leaving: list[Peer] = []

@@ -15,17 +15,33 @@ when somebody asks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ha.environment import Json
+from ha.model.local_member import LocalMember
 from ha.model.status import State
 from ha.primary.peer import Peer, Phase
+from ha.primary.roster import Roster
 from ha.primary.slow import patience
 from qpidd_py.errors import ReplyCode
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Watched(Protocol):
+    """What is seen of the primary."""
+
+    local: LocalMember
+    roster: Roster
+    frozen: bool
+    stopped: bool
+
+    @property
+    def sealed(self) -> int: ...
+
+    def linked(self, brokers: Iterable[str]) -> int: ...
+
+    def isolation_text(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -39,12 +55,12 @@ class Cause:
 class StallWatch:
     """Of one primary."""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self._local = primary.local
         self._since: float | None = None
         self._cause: Cause | None = None
-        self._safe = (-1, primary.env.now())
+        self._safe = (-1, primary.local.env.now())
 
     def look(self, now: float) -> None:
         """Four times in each heartbeat interval."""
@@ -125,7 +141,7 @@ def _acknowledged(peer: Peer) -> int:
 class Observer:
     """Looks at one primary; sends its clients away when it has become isolated."""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self.stall = StallWatch(primary)
         self.isolation = Isolation(primary)
@@ -146,7 +162,7 @@ class Observer:
 class Isolation:
     """Has this primary lost its majority, or its manager, for so long that its clients should look elsewhere?"""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self._local = primary.local
         self._since: float | None = None

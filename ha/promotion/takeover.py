@@ -11,13 +11,15 @@ and so nothing new that could be unsafe.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from ha.environment import Answer, Outcome, Reply
 from ha.model.local_member import LocalMember
 from ha.model.view import View
-from ha.primary.relocation import RETURN_LIMIT
 from ha.promotion.promoter import Wish
+
+RETURN_LIMIT: Final = 5.0
+"""Seconds in which a primary that has handed over in vain tries to be promoted again."""
 
 
 class Successor(Protocol):

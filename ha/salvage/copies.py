@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ha.model.position import text
+from ha.model.salvaged import Record
 from ha.salvage.files import SalvageFiles
-from ha.salvage.selection import Record, SalvageError, read_position
+from ha.salvage.lines import SalvageError, read_position
 
 Key = tuple[str, int, str]
 """(id of the broker that gave out the id, id, queue)"""

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import IO, Final
 
 from ha.environment import SalvageFile
-from ha.salvage.selection import (
-    Header,
-    Record,
+from ha.model.salvaged import Header, Record
+from ha.salvage.lines import (
     SalvageError,
     decode_header,
     decode_record,

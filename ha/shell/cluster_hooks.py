@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ha.environment import Json, Reply
+from ha.model.protocol import BACKUP, REPLICA
 from ha.node import Node
 from ha.requests import NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
-from ha.shell.connection_guard import BACKUP, admit
+from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
-from ha.single_queue.follower import REPLICA
-from ha.single_queue.link import QueueReplication
 from qpidd_py.errors import LinkError
 from qpidd_py.hooks import Refusal
 
@@ -20,10 +19,18 @@ if TYPE_CHECKING:
     from qpidd_py.broker.session import Session
 
 
+class Replication(Protocol):
+    """Of single queues."""
+
+    def opened(self, session: Session) -> bool:
+        """Is it a follower's connection?  Then it is ours from now on."""
+        ...
+
+
 class ClusterHooks:
     """What a member of a cluster does for the broker (`qpidd_py.hooks.HaHooks`)."""
 
-    def __init__(self, node: Node, replication: QueueReplication | None = None) -> None:
+    def __init__(self, node: Node, replication: Replication | None = None) -> None:
         self._node = node
         self.clients = ClientRows(node.local.env.event)
         self._replication = replication

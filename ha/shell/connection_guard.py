@@ -14,12 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ha.model.protocol import ADMIN, BACKUP, REPLICA
 from ha.node import Node
-from ha.single_queue.follower import REPLICA
 from qpidd_py.errors import ReplyCode
-
-ADMIN = "qpid.ha-admin"
-BACKUP = "qpid.ha-backup"
 
 
 @dataclass(frozen=True)

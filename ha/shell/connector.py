@@ -9,18 +9,13 @@ import socket
 from collections.abc import Callable, Mapping
 
 from ha.environment import Answer, Link, Outcome
+from ha.settings import split_address
 from ha.shell.core_link import LinkOwner, OutgoingLink
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened, VersionRefused
 from qpidd_py.core import Engine, Reactor
 from qpidd_py.errors import AmqpError
 
 Done = Callable[[Link | Answer], None]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT, an IPv6 host in brackets."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 class Connector:

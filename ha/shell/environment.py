@@ -15,13 +15,14 @@ from typing import Any, Final
 
 from ha.environment import Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
 from ha.model.membership import HaState
+from ha.model.salvaged import Header
 from ha.model.state_file import StateFile
 from ha.node import Node
 from ha.registry.worker import RegistryWorker
 from ha.salvage.files import SalvageFiles
-from ha.salvage.selection import Header
+from ha.settings import split_address
 from ha.shell.asker import Asker
-from ha.shell.connector import Connector, split_address
+from ha.shell.connector import Connector
 from ha.shell.events import EventLog
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker

@@ -34,16 +34,14 @@ from typing import Final, Protocol
 
 from ha.environment import Answer, Json, Link
 from ha.model.difference import normalise, of_epochs
-from ha.model.protocol import VERSION, Kind, decode_control, decode_drop, encode_control, encode_held, need
-from ha.primary.peer import Pulse
+from ha.model.protocol import REPLICA, VERSION, Kind, decode_control, decode_drop, encode_control, encode_held, need
+from ha.model.pulse import Pulse
 from ha.shell.core_link import LinkOwner
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Engine, Queue, decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 from qpidd_py.options import addresses
 
-REPLICA: Final = "qpid.ha-replica"
-"""Client property of a follower's connection."""
 FIRST_DELAY: Final = 0.05
 """Seconds before the addresses are tried once more."""
 

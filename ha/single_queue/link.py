@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ha.environment import Answer, Json, Link, Reply
-from ha.model.protocol import need
+from ha.model.protocol import REPLICA, need
 from ha.shell.connector import Connector
 from ha.shell.core_link import IncomingLink, LinkOwner
 from ha.shell.environment import LEVELS
-from ha.single_queue.follower import REPLICA, Replica, Source, Step
+from ha.single_queue.follower import Replica, Source, Step
 from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.queue import DeclaredQueue

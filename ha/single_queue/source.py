@@ -29,7 +29,7 @@ from ha.model.protocol import (
     encode_merge,
     need,
 )
-from ha.primary.peer import Pulse
+from ha.model.pulse import Pulse
 from ha.single_queue.follower import Port
 from qpidd_py.core import Catchup, Engine, Queue
 from qpidd_py.errors import LinkError

@@ -17,9 +17,10 @@ from ha.environment import Answer, Exchanged, Json
 from ha.model.membership import HaState, InSync
 from ha.model.operations import Membership
 from ha.model.position import make, sequence_of
+from ha.model.pulse import Pulse
 from ha.node import Node
 from ha.primary.catchup import Plan
-from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.peer import Peer, Phase
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion.claims import Claim, ClaimRequest

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.model.membership import HaState
-from ha.salvage.selection import Header, Record
+from ha.model.protocol import REPLICA
+from ha.model.salvaged import Header, Record
 from ha.shell.asker import Asker
 from ha.shell.core_link import OutgoingLink
-from ha.single_queue.follower import REPLICA
 from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
 from qpidd_py.broker.session import Session
 from qpidd_py.core import Connection

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ha.environment import Answer, Link
 from ha.model.difference import normalise
+from ha.model.protocol import REPLICA
 from ha.plugin import standing
 from ha.shell.core_link import IncomingLink, LinkOwner, OutgoingLink
-from ha.single_queue.follower import REPLICA, Replica, Source, Step
+from ha.single_queue.follower import Replica, Source, Step
 from ha.single_queue.source import Feed, ReplicaSource
 from qpidd_py.amqp.client import ClientConnection, Login
 from qpidd_py.broker.session import Session

@@ -162,7 +162,7 @@ class BrokerProcess(Ports):
         self.node.pairs = self.simulation.pairs
         self.node.candidacy.news = partial(self.simulation.news, self)
         self.passes = Passes(self)
-        self.broker.hooks = ClusterHooks(self.node, self.passes)  # type: ignore[arg-type]
+        self.broker.hooks = ClusterHooks(self.node, self.passes)
         self.engine.on_batch = self._batch
         self.engine.on_membership = self.node.membership
         self.engine.schedule = self._schedule

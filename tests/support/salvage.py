@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ha.salvage.selection import Header, Record
+from ha.model.salvaged import Header, Record
 from qpidd_py.errors import LinkError
 
 

@@ -16,9 +16,10 @@ from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import make
 from ha.model.protocol import Kind
+from ha.model.pulse import Pulse
 from ha.model.status import TRANSITIONS, State, check_transition
 from ha.model.view import Survey, View
-from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.peer import Peer, Phase
 from qpidd_py.errors import InvariantError, LinkError
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1", f"life-{name}") for name in "abc")

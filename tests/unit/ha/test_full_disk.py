@@ -10,12 +10,12 @@ from typing import IO, Any
 import pytest
 
 from ha.model.membership import HaState
+from ha.model.salvaged import Header
 from ha.model.state_file import FileDirectory
 from ha.registry.file import FileRegistry
 from ha.registry.living import Living
 from ha.salvage import files as salvage_files
 from ha.salvage.files import SalvageFiles, WrittenSalvage
-from ha.salvage.selection import Header
 from ha.shell.events import EventLog
 from qpidd_py.errors import ConfigError, LinkError
 from qpidd_py.process import PidFile

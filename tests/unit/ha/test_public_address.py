@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from ha.model.protocol import BACKUP, REPLICA
 from ha.model.public_url import public_address
-from ha.shell.connection_guard import BACKUP, admit
-from ha.single_queue.follower import REPLICA
+from ha.shell.connection_guard import admit
 from tests.unit.ha.world import World
 
 BROKERS = ("a:1", "b:1", "c:1")

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from ha.environment import Answer, Outcome
-from ha.model.protocol import Kind, encode_control, encode_held, encode_merge
-from ha.single_queue.follower import REPLICA, Replica, Source, Step, renumbered
+from ha.model.protocol import REPLICA, Kind, encode_control, encode_held, encode_merge
+from ha.single_queue.follower import Replica, Source, Step, renumbered
 from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Connection, Engine, Route

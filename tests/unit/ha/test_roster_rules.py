@@ -11,9 +11,10 @@ from ha.environment import Json
 from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import make
+from ha.model.pulse import Pulse
 from ha.model.safety import Safety
 from ha.primary.lag import Lags
-from ha.primary.peer import Peer, Phase, Pulse
+from ha.primary.peer import Peer, Phase
 from ha.primary.roster import Roster
 from ha.promotion.claims import Claim
 from ha.registry.recorder import Change

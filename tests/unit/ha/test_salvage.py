@@ -15,13 +15,10 @@ from ha.backup.backup import Backup
 from ha.backup.joining import Step
 from ha.model.difference import Lineage, Origin, lineage_from_json, lineage_to_json
 from ha.model.position import make
+from ha.model.salvaged import Grade, Header, Record
 from ha.model.status import State
 from ha.salvage.files import NoSalvage
-from ha.salvage.selection import (
-    Grade,
-    Header,
-    Promises,
-    Record,
+from ha.salvage.lines import (
     SalvageError,
     decode_header,
     decode_record,
@@ -29,8 +26,8 @@ from ha.salvage.selection import (
     encode_record,
     is_end,
     recovered_header,
-    suspects,
 )
+from ha.salvage.selection import Promises, suspects
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.errors import LinkError
 from tests.support.memory import publish_octets

@@ -17,13 +17,14 @@ import pytest
 from ha.environment import Answer, Json
 from ha.environment import Outcome as Reached
 from ha.model.position import make
+from ha.model.salvaged import Grade, Header, Record
 from ha.qpid_ha.main import main
 from ha.salvage import files as salvage_files
 from ha.salvage.copies import Copies, keys_from_json
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
+from ha.salvage.lines import SalvageError
 from ha.salvage.publisher import Outcome, Publisher
-from ha.salvage.selection import Grade, Header, Record, SalvageError
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Queue
 from qpidd_py.errors import LinkError

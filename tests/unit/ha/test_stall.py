@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ha.model.protocol import BACKUP
 from ha.model.status import State
-from ha.shell.connection_guard import BACKUP, admit
+from ha.shell.connection_guard import admit
 from qpidd_py.errors import ReplyCode
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Publisher, World

@@ -12,9 +12,8 @@ from ha.environment import Answer, Json, Outcome
 from ha.model.membership import Member
 from ha.model.status import State
 from ha.model.view import View
-from ha.primary.relocation import RETURN_LIMIT
 from ha.promotion.promoter import Wish
-from ha.promotion.takeover import Takeover
+from ha.promotion.takeover import RETURN_LIMIT, Takeover
 from ha.settings import NodeSettings
 
 PRIMARY = View("id-a", "a", "a:1", State.ACTIVE, 1, "id-a", 9, True)

@@ -13,9 +13,10 @@ from ha.model.membership import HaState, InSync, Member
 from ha.model.protocol import Kind, encode_control
 from ha.model.safety import Safety
 from ha.model.status import State
-from ha.model.twins import SAY_AGAIN, Meetings, Sightings, with_new_identity
+from ha.model.twins import SAY_AGAIN, Sightings, with_new_identity
 from ha.model.view import Survey, View
 from ha.plugin import load_state
+from ha.primary.meetings import Meetings
 from ha.promotion.claims import Claim, decide_claims
 from ha.promotion.promotion import Refuse, decide
 from ha.settings import HaSettings

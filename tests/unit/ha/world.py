@@ -16,11 +16,11 @@ from typing import Any
 
 from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.model.membership import HaState
+from ha.model.salvaged import Header
 from ha.model.status import State
 from ha.node import Node
 from ha.promotion.promoter import Wish
 from ha.requests import NodeRequests
-from ha.salvage.selection import Header
 from ha.settings import NodeSettings
 from ha.shell.core_link import CoreLink
 from qpidd_py.core import Connection, Engine, Queue, Route
