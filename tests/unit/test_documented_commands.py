@@ -3,8 +3,10 @@
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from mkdocs.exceptions import PluginError
 
 from ha import cli_parser
 from qpidd_py.cli.target import UsageError
@@ -13,7 +15,7 @@ from qpidd_py.errors import ConfigError
 from qpidd_py.plugins import load_plugins
 from tests.support.documents import PAGES, ROOT, Block, all_blocks, blocks, commands
 from tools.docs.generated import GENERATED
-from tools.docs.hook import ELSEWHERE, MARK
+from tools.docs.hook import ELSEWHERE, MARK, loads, on_page_markdown
 from tools.docs.sources import BROKER_KINDS, programs
 
 LANGUAGES = {"console", "sh", "python", "text"}
@@ -135,14 +137,38 @@ def test_every_management_method_is_explained() -> None:
     assert {method for method in found if f"`{method}`" not in text} == set()
 
 
-def test_lines_of_the_runbook_are_logged() -> None:
-    """Each line that the runbook explains begins as a line of the source does."""
-    from tools.docs.log_lines import log_lines
+QUOTED = ("There is no primary", "A promotion is refused", "Confirms wait", "Log lines")
+"""Sections of the runbook whose tables begin with what a broker says."""
 
-    logged = " ".join(re.sub("‹[^›]*›", " ", line.text) for line in log_lines(ROOT))
-    section = (ROOT / "docs/runbook.md").read_text().partition("## Log lines")[2].partition("\n## ")[0]
-    sources = logged + "".join(path.read_text() for path in (ROOT / "ha").rglob("*.py"))
-    for line in re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE):
-        for part in re.split(r"NODE|\bN\b|\.\.\.|\.\.\.;", line):
-            if len(part.strip(" :;")) > 3:
-                assert part.strip(" :;") in sources, line
+
+def test_the_runbook_quotes_what_brokers_say() -> None:
+    """Each piece between values stands in a source; a changed message has to be changed there, too."""
+    found = [block for folder in ("ha", "qpidd_py") for block in (ROOT / folder).rglob("*.py")]
+    sources = "".join(path.read_text() for path in found)
+    text = (ROOT / "docs/runbook.md").read_text()
+    sections = [part for part in re.split(r"^## ", text, flags=re.MULTILINE) if part.startswith(QUOTED)]
+    assert len(sections) == len(QUOTED)
+    quotes = [
+        quote
+        for part in sections
+        for row in re.findall(r"^\| (`.+?) \|", part, re.MULTILINE)
+        for quote in row.split("`, `")
+    ]
+    pieces = {
+        piece.strip(" :;`(),") for quote in quotes for piece in re.split(r"NODE|\b[NMK]\b|\.\.\.|'guest'|;|: ", quote)
+    }
+    assert len(pieces) > 40
+    assert {piece for piece in pieces if len(piece) > 3 and piece not in sources} == set()
+
+
+def test_a_page_that_needs_a_network_is_noticed() -> None:
+    assert loads('<script defer src="https://example.com/a.js"></script>') == ["https://example.com/a.js"]
+    assert loads("<link rel=stylesheet href=//example.com/a.css>") == ["//example.com/a.css"]
+    assert loads('<a href="https://example.com">x</a><script src="assets/a.js"></script>') == []
+
+
+def test_an_unknown_placeholder_is_refused() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="x.md"))
+    with pytest.raises(PluginError, match=r"x\.md: nothing is generated under the name 'nonsense'"):
+        on_page_markdown("a\n<!-- generated: nonsense -->\nb", page)
+    assert "| `joining` |" in on_page_markdown("<!-- generated: states -->", page)

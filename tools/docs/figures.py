@@ -18,24 +18,24 @@ PLACES = {
 }
 # (points of the curve as SVG, where its text stands, the text)
 CURVES = {
-    (State.STANDALONE, State.JOINING): ("M72 80 V194", (80, 140), "is made a member"),
+    (State.STANDALONE, State.JOINING): ("M72 80 V194", (80, 108), "is made a member"),
     (State.JOINING, State.CATCHUP): ("M124 220 H204", (126, 190), "first frame"),
     (State.CATCHUP, State.READY): ("M314 214 H394", (330, 190), "listed"),
     (State.READY, State.CATCHUP): ("M400 228 H320", (322, 254), "not listed"),
     (State.READY, State.RECOVERING): ("M504 220 H584", (512, 190), "promoted"),
-    (State.RECOVERING, State.ACTIVE): ("M694 220 H774", (690, 160), "expected backups are back, or given up"),
+    (State.RECOVERING, State.ACTIVE): ("M694 220 H774", (694, 190), "backups back, or given up"),
     (State.CATCHUP, State.RECOVERING): (
         "M262 200 C290 120 560 120 620 194",
-        (336, 120),
-        "promoted: no whole member is left, or by force",
+        (336, 122),
+        "no whole member is left, or by force",
     ),
     (State.JOINING, State.RECOVERING): (
-        "M90 200 C150 40 580 40 642 194",
+        "M110 200 C170 40 580 40 642 194",
         (280, 66),
         "promoted, and no broker holds more",
     ),
-    (State.RECOVERING, State.JOINING): ("M630 240 C580 330 150 330 96 246", (250, 300), "deposed, or stepped down"),
-    (State.ACTIVE, State.JOINING): ("M832 240 C780 400 110 400 60 246", (250, 352), "deposed, or stepped down"),
+    (State.RECOVERING, State.JOINING): ("M630 240 C580 330 150 330 96 246", (290, 332), "deposed, or stepped down"),
+    (State.ACTIVE, State.JOINING): ("M832 240 C780 400 110 400 60 246", (380, 382), "deposed, or stepped down"),
 }
 TIP = (
     '<marker id="tip" viewBox="0 0 10 10" refX="8" refY="5" markerWidth="8" markerHeight="8" orient="auto">'

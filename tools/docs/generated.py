@@ -1,20 +1,18 @@
 """What stands in the place of `<!-- generated: NAME -->` in docs/, by name."""
 
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from tools.docs import figures
+from tools.docs.exit_codes import CODES, rows
 from tools.docs.log_lines import LEVELS, log_lines
 from tools.docs.markdown import cell, code, option_row, option_tables, table
 from tools.docs.options import groups
 from tools.docs.sources import (
     BROKER_KINDS,
-    CLIENT_EXIT_CODES,
     CLIENT_KINDS,
     COLUMNS,
     MANAGER_KINDS,
-    REPORT_EXIT_CODES,
     ROOT,
     STATES,
     TRANSITIONS,
@@ -30,8 +28,8 @@ def options(name: str) -> str:
     parts = [synopsis + option_tables(groups(program.general), 3)]
     for command in program.commands:
         found = [option for group in groups(command.parser, program.general) for option in group.options]
-        rows = table(("option", ""), map(option_row, found)) if found else ""
-        parts.append(f"### {name} {command.name}\n\n{command.text[:1].upper()}{cell(command.text)[1:]}.\n\n{rows}")
+        shown = table(("option", ""), map(option_row, found)) if found else ""
+        parts.append(f"### {name} {command.name}\n\n{command.text[:1].upper()}{cell(command.text)[1:]}.\n\n{shown}")
     return "\n".join(parts)
 
 
@@ -40,19 +38,19 @@ def states() -> str:
 
 
 def transitions() -> str:
-    rows = ((code(old.value), code(new.value), cell(why)) for (old, new), why in TRANSITIONS.items())
-    return table(("from", "to", "when"), rows)
+    found = ((code(old.value), code(new.value), cell(why)) for (old, new), why in TRANSITIONS.items())
+    return table(("from", "to", "when"), found)
 
 
 def columns() -> str:
-    rows = ((code(column.name), column.type, cell(column.note)) for column in COLUMNS if column.written)
-    return table(("field", "type", ""), rows)
+    found = ((code(column.name), column.type, cell(column.note)) for column in COLUMNS if column.written)
+    return table(("field", "type", ""), found)
 
 
 def kinds() -> str:
     sources = {"broker": BROKER_KINDS, "client": CLIENT_KINDS, "qpid-cluster": MANAGER_KINDS}
-    rows = ((source, ", ".join(code(kind) for kind in sorted(found))) for source, found in sources.items())
-    return table(("source", "kinds"), rows)
+    found = ((source, ", ".join(code(kind) for kind in sorted(found))) for source, found in sources.items())
+    return table(("source", "kinds"), found)
 
 
 def log_table() -> str:
@@ -60,25 +58,18 @@ def log_table() -> str:
     parts = []
     lines = log_lines(ROOT)
     for level in LEVELS:
-        rows = [(code(line.text), category(line.module), code(line.module)) for line in lines if line.level == level]
-        parts.append(f"## {level}\n\n{table(('line', 'category', 'module'), rows)}")
+        found = [(code(line.text), category(line.module), code(line.module)) for line in lines if line.level == level]
+        parts.append(f"## {level}\n\n{table(('line', 'category', 'module'), found)}")
     return "\n".join(parts)
 
 
-def exit_codes(text: str) -> str:
-    """`  0   done` lines, with lines that go on."""
-    rows: list[tuple[str, str]] = []
-    for line in textwrap.dedent(text.partition("\n")[2]).splitlines():
-        number, _, meaning = line.partition(" ")
-        if number:
-            rows.append((number, cell(meaning)))
-        else:
-            rows[-1] = (rows[-1][0], f"{rows[-1][1]} {cell(line)}")
-    return table(("code", ""), rows)
+def exit_codes(name: str) -> str:
+    return table(("code", ""), ((number, cell(meaning)) for number, meaning in rows(CODES[name])))
 
 
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     **{f"options of {name}": lambda name=name: options(name) for name in programs()},  # type: ignore[misc]
+    **{f"exit codes of {name}": lambda name=name: exit_codes(name) for name in CODES},  # type: ignore[misc]
     "states": states,
     "transitions": transitions,
     "figure of the states": figures.states,
@@ -86,6 +77,4 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "fields of an event": columns,
     "kinds of events": kinds,
     "log messages": log_table,
-    "exit codes of client tools": lambda: exit_codes(CLIENT_EXIT_CODES),
-    "exit codes of failover-report": lambda: exit_codes(REPORT_EXIT_CODES),
 }

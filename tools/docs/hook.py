@@ -14,6 +14,9 @@ from tools.docs.generated import GENERATED
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MARK: Final = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
+ELSEWHERE_LOADED: Final = re.compile(
+    r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)[^>]*>"
+)
 ELSEWHERE: Final = {
     "inside/changelog.md": "CHANGELOG.md",
     "inside/contributing.md": "CONTRIBUTING.md",
@@ -39,6 +42,18 @@ def on_files(files: Files, config: Any) -> Files:
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=text + BEHIND.get(name, "")))
     return files
+
+
+def on_post_build(config: Any) -> None:
+    """A page that loads anything from a network is an error."""
+    for path in sorted(Path(config.site_dir).rglob("*.html")):
+        if loaded := loads(path.read_text(encoding="utf-8")):
+            raise PluginError(f"{path.name} loads {', '.join(loaded)}; the site has to work without a network")
+
+
+def loads(html: str) -> list[str]:
+    """What a browser would fetch from another host for this page; links that a reader follows are not meant."""
+    return [found[1] for found in ELSEWHERE_LOADED.finditer(html) if 'rel="canonical"' not in found[0]]
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
