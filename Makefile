@@ -47,9 +47,10 @@ lint: $(BUILT) docs
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
 
-# The documentation in build/site, for a browser without a network. Strict: a broken link fails.
+# The documentation in build/site, for a browser without a network. Strict: a broken link fails (not with --quiet, which
+# hides the warnings that are counted).
 docs: $(BUILT)
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs --quiet build --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 bench: $(BUILT)
 	@$(PY) -m benchmarks $(BENCH_OPTIONS)

@@ -2,11 +2,14 @@
 
 import re
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from mkdocs.exceptions import PluginError
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort, PluginError
 
 from ha import cli_parser
 from qpidd_py.cli.target import UsageError
@@ -172,3 +175,21 @@ def test_an_unknown_placeholder_is_refused() -> None:
     with pytest.raises(PluginError, match=r"x\.md: nothing is generated under the name 'nonsense'"):
         on_page_markdown("a\n<!-- generated: nonsense -->\nb", page)
     assert "| `joining` |" in on_page_markdown("<!-- generated: states -->", page)
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    """With the settings of the site, on a page of its own."""
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs/index.md"
+    where = {"docs_dir": str(page.parent), "site_dir": str(tmp_path / "site"), "nav": ["index.md"], "hooks": []}
+    for text, fails in (("[x](#y)\n\n# y\n", False), ("[x](nowhere.md)", True), ("[x](#nowhere)", True)):
+        page.write_text(text)
+        config = load_config(str(ROOT / "mkdocs.yml"), strict=True, **where)
+        with pytest.raises(Abort) if fails else nullcontext():
+            build(config)
+
+
+def test_make_docs_counts_warnings() -> None:
+    """With --quiet mkdocs does not see the warnings that --strict is about."""
+    recipe = (ROOT / "Makefile").read_text().partition("\ndocs: ")[2].partition("\n\n")[0]
+    assert "build --strict" in recipe and "quiet" not in recipe
