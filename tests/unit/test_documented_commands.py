@@ -181,7 +181,7 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     """With the settings of the site, on a page of its own."""
     (tmp_path / "docs").mkdir()
     page = tmp_path / "docs/index.md"
-    where = {"docs_dir": str(page.parent), "site_dir": str(tmp_path / "site"), "nav": ["index.md"], "hooks": []}
+    where: dict = {"docs_dir": str(page.parent), "site_dir": str(tmp_path / "site"), "nav": ["index.md"], "hooks": []}
     for text, fails in (("[x](#y)\n\n# y\n", False), ("[x](nowhere.md)", True), ("[x](#nowhere)", True)):
         page.write_text(text)
         config = load_config(str(ROOT / "mkdocs.yml"), strict=True, **where)
