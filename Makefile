@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
+# make demo | test | lint | docs | bench | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
 #      docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
@@ -27,7 +27,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion
+.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -42,10 +42,15 @@ unit: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
 	$(PY) -m pytest -q $(PYTEST_OPTIONS)
 
-lint: $(BUILT)
+lint: $(BUILT) docs
 	$(VENV)/bin/ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
+
+# The documentation in build/site, for a browser without a network. Strict: a broken link fails (not with --quiet, which
+# hides the warnings that are counted).
+docs: $(BUILT)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 bench: $(BUILT)
 	@$(PY) -m benchmarks $(BENCH_OPTIONS)
@@ -112,6 +117,10 @@ package:
 completion: $(BUILT)
 	$(PY) -m tools.completion packaging/completion
 
+# Manual pages, from the same parsers; a test compares.
+man: $(BUILT)
+	$(PY) -m tools.docs packaging/man
+
 # The core once more with AddressSanitizer, beside the ordinary one, fed with garbage for FUZZ_SECONDS.
 fuzz: $(BUILT)
 	@mkdir -p build/asan
@@ -124,7 +133,7 @@ fuzz: $(BUILT)
 $(INSTALLED): setup.cfg pyproject.toml setup.py
 	@bash tools/need_system_packages.sh $(PYTHON)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,client,spark]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,docs,client,spark]'
 	@touch $@
 
 # Installing has just built the core, too.

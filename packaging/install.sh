@@ -206,12 +206,24 @@ install_system() {
 install_documents() {
     local root=$1 documents=$1$prefix/share/doc/qpidd file
     rm -rf "$documents"
-    put 0644 README.md "$documents/README.md"
+    for file in packaging/man/*; do
+        put 0644 "$file" "$root$(man_page "$file")"
+    done
+    for file in README.md CHANGELOG.md; do
+        put 0644 "$file" "$documents/$file"
+    done
+    while read -r file; do
+        put 0644 "$file" "$documents/$file"
+    done < <(find docs -name '*.md' | LC_ALL=C sort)
     put 0644 ha/README.md "$documents/ha.md"
     put 0644 spark_jobs/README.md "$documents/failover-report.md"
     while read -r file; do
         put "$([ -x "$file" ] && echo 0755 || echo 0644)" "$file" "$documents/examples/${file#config/}"
     done < <(find config -type f | LC_ALL=C sort)
+}
+
+man_page() { # FILE; where it belongs: qpidd.8 into man8
+    echo "$prefix/share/man/man${1##*.}/$(basename "$1")"
 }
 
 put() { # MODE FROM TO; with the time of the original
@@ -249,6 +261,9 @@ list_files() {
         echo "$root$prefix/bin/$file"
         echo "$root$prefix/share/bash-completion/completions/$file"
         echo "$root$prefix/share/zsh/vendor-completions/_$file"
+    done
+    for file in packaging/man/*; do
+        echo "$root$(man_page "$file")"
     done
     for file in packaging/systemd/*.service; do
         echo "$root$prefix/lib/systemd/system/$(basename "$file")"

@@ -4,26 +4,22 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo.cluster import Cluster
+from tests.support import documents
+from tests.support.documents import ROOT
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
 NODES = re.compile(r"node([123])(?::\d+)?(?=[\",/])")
+ONE_AFTER_THE_OTHER = ("from-pika",)
+"""Pages whose programs share their names; test_failover_page.py runs them."""
 
 
-def programs() -> Iterator[tuple[str, str]]:
-    for page in PAGES:
-        blocks = [textwrap.dedent(block) for block in BLOCK.findall(page.read_text())]
-        found = [block.strip() + "\n" for block in blocks if re.search(r"^(import|from) ", block, re.MULTILINE)]
-        for number, program in enumerate(program for program in found if "client_lib" in program):
-            yield f"{page.stem}-{number + 1}", program
+def programs() -> list[tuple[str, str]]:
+    found = [(name, program) for name, program in documents.programs() if "client_lib" in program]
+    return [(name, program) for name, program in found if not name.startswith(ONE_AFTER_THE_OTHER)]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +33,8 @@ def cluster(tmp_path_factory):
 
 
 def test_there_are_programs() -> None:
-    assert {"README-1", "README-2", "README-3", "from-qpid-messaging-1"} <= {name for name, _ in programs()}
+    wanted = {"README-1", "clients-1", "clients-2", "clients-3", "from-qpid-messaging-1"}
+    assert wanted <= {name for name, _ in programs()}
 
 
 @pytest.mark.parametrize("program", [pytest.param(program, id=name) for name, program in programs()])

@@ -1,5 +1,5 @@
-"""Every `failover-report` of README.md and spark_jobs/README.md is a command that the program takes; those about logs
-that are in this repository run, and print what is printed there."""
+"""Every `failover-report` of docs/how-to/read-a-report.md and spark_jobs/README.md is a command that the program takes;
+those about logs that are in this repository run, and print what is printed there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import pytest
 from spark_jobs.cli.main import PROGRAM, VERBS, make_parser
 from spark_jobs.workspace import TABLES
 from tests.spark.cli_documents import Program
+from tests.support.documents import ROOT, blocks, commands
 
-ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "spark_jobs/README.md")
+PAGE = ROOT / "docs/how-to/read-a-report.md"
 COMMAND = re.compile(rf"^ {{4}}(?:spark-submit .*main\.py|{PROGRAM}) (.*)$")
-ENTRY = re.compile(rf"^ {{4}}({PROGRAM}|spark-submit) ")
-SAID = re.compile(r"^ {8}(.*)$")
 
 
 class Documented(NamedTuple):
@@ -29,26 +27,13 @@ class Documented(NamedTuple):
 
 
 def documented() -> Iterator[Documented]:
-    for page in PAGES:
-        lines = page.read_text().replace("\\\n", " ").splitlines()
-        for number, line in enumerate(lines):
-            if found := COMMAND.match(line):
-                words = shlex.split(found[1], comments=True)
-                yield Documented(page.parent.name, words, list(_said(lines[number + 1 :])))
-
-
-def _said(lines: list[str]) -> Iterator[str]:
-    """The lines that are indented deeper, with the empty ones between them."""
-    empty = 0
-    for line in lines:
-        if not (found := SAID.match(line)) and line:
-            return
-        if not found:
-            empty += 1
-            continue
-        yield from [""] * empty
-        yield found[1]
-        empty = 0
+    for block in blocks(PAGE):
+        for command in commands(block):
+            if command.line.startswith(f"{PROGRAM} "):
+                yield Documented(PAGE.stem, shlex.split(command.line)[1:], command.said)
+    for line in (ROOT / "spark_jobs/README.md").read_text().replace("\\\n", " ").splitlines():
+        if found := COMMAND.match(line):
+            yield Documented("spark_jobs", shlex.split(found[1], comments=True), [])
 
 
 ALL = list(documented())
@@ -75,13 +60,13 @@ def fits(line: str, said: str) -> bool:
     return said.startswith(line.removesuffix("...").rstrip()) if line.endswith("...") else line == said
 
 
-def test_commands_of_the_first_page_print_what_is_printed(
+def test_commands_of_the_page_print_what_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
     program = Program(capsys)
-    ours = [one for one in ALL if one.page == ROOT.name and "demo-run" not in " ".join(one.words)]
+    ours = [one for one in ALL if one.page == PAGE.stem and "demo-run" not in " ".join(one.words)]
     assert [one.words[0] for one in ours] == ["report", "explain", "diff", "check"]
     for one in ours:
         said = program(*one.words)

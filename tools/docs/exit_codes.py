@@ -1,0 +1,44 @@
+"""The exit codes of the programs, for the pages and the manual pages; those of two programs are in their `--help`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tools.docs.sources import CLIENT_EXIT_CODES, REPORT_EXIT_CODES
+
+QPIDD_CODES: Final = """\
+exit codes:
+  0   ended by SIGTERM or SIGINT; --check: the broker runs; --quit: it has stopped
+  1   cannot start; --check: the broker does not run; --quit: it refuses to stop
+  3   cannot be part of its cluster
+  70  found itself in contradiction, and stopped at once"""
+TOOL_CODES: Final = """\
+exit codes:
+  0   done, or the test is true
+  1   everything else; one line says what"""
+CLUSTER_CODES: Final = """\
+exit codes:
+  0   done
+  1   refused, failed, or (status) the cluster has no primary
+  2   wrong usage or cluster file
+  3   the cluster is not running"""
+CODES: Final[Mapping[str, str]] = {
+    "qpidd": QPIDD_CODES,
+    "qpid-ha": TOOL_CODES,
+    "qpid-config": TOOL_CODES,
+    "qpid-cluster": CLUSTER_CODES,
+    "qpid-send": CLIENT_EXIT_CODES,
+    "qpid-receive": CLIENT_EXIT_CODES,
+    "failover-report": REPORT_EXIT_CODES,
+}
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    """Code and meaning of `  0   done` lines below a heading; a line without a code goes on."""
+    found: list[tuple[str, str]] = []
+    for line in text.splitlines()[1:]:
+        number, _, meaning = line.strip().partition(" ")
+        if line.startswith("   "):
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+        else:
+            found.append((number, meaning.strip()))
+    return found
