@@ -1,4 +1,4 @@
-"""The registry as node attributes of Pacemaker: one exchange, step by step.  Runs in the helper process.         Shell.
+"""The registry as node attributes of Pacemaker: one exchange, step by step.  Runs in the helper process.          Pure.
 
 Each broker writes the attribute of its own node only, permanently (it outlives a restart of the cluster stack).
 
@@ -20,12 +20,11 @@ living brokers know themselves counts in a promotion at any time.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from ha.environment import Exchanged
 from ha.membership import HaState
-from ha.registry_commands import Command, run, wait
+from ha.registry_steps import Steps, Tool, Tools, Wait, run
 from ha.registry_view import View, decode, encode, parse, query
 from ha.registry_worker import RegistryError, newest
 
@@ -39,21 +38,22 @@ LAST_PAUSE: Final = 0.1
 class AttributeRegistry:
     """Exchanges through Pacemaker's tools."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, tools: Tools) -> None:
+        self._tools = tools
         self.attribute = f"qpid-ha-state-{cluster}" if cluster else "qpid-ha-state"
         self._query = ("--query", "--no-children", "--xpath", query(self.attribute))
         self._node = ""
         self._view = View()
         self._fresh_until = 0.0
 
-    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
+    def exchange(self, state: HaState | None, timeout: float) -> Steps[Exchanged]:
         """Write ours, read all; seconds.  Raises RegistryError."""
-        deadline = time.monotonic() + timeout
+        deadline = self._tools.now() + timeout
         if not self._node:
-            self._node = run(deadline, "crm_node", "--name").strip()
-        if state is None or time.monotonic() >= self._fresh_until:
-            self._look(deadline)
-        states = newest(self._states(self._view)) if state is None else self._write(state, deadline)
+            self._node = (yield from run(self._tools, deadline, "crm_node", "--name")).strip()
+        if state is None or self._tools.now() >= self._fresh_until:
+            yield from self._look(deadline)
+        states = newest(self._states(self._view)) if state is None else (yield from self._write(state, deadline))
         return Exchanged(states, gone=self._gone())
 
     def _gone(self) -> frozenset[str]:
@@ -62,71 +62,71 @@ class AttributeRegistry:
         left = {state.id for state in decode(self._view.left_behind, self.attribute)}
         return frozenset(left - {state.id for state in decode(self._view.remaining, self.attribute)})
 
-    def _look(self, deadline: float) -> None:
+    def _look(self, deadline: float) -> Steps[None]:
         """Returns when we may write.  Raises RegistryError when that is not so in time: a lost node is fenced first."""
         objection, pause = "", FIRST_PAUSE
         while True:
             try:
-                self._view = parse(run(deadline, "cibadmin", *self._query))
+                self._view = parse((yield from run(self._tools, deadline, "cibadmin", *self._query)))
             except RegistryError as error:
                 raise RegistryError(objection or str(error)) from error
             objection = self._view.objection(self._node, self._view.online)
             if not objection:
                 self._refresh()
                 return
-            if time.monotonic() + pause >= deadline:
+            if self._tools.now() + pause >= deadline:
                 raise RegistryError(objection)
-            time.sleep(pause)
+            yield Wait((), self._tools.now() + pause)
             pause = LAST_PAUSE
 
-    def _write(self, state: HaState, deadline: float) -> tuple[HaState, ...]:
+    def _write(self, state: HaState, deadline: float) -> Steps[tuple[HaState, ...]]:
         # An entry never goes back, not even that of a broker which has lost its memory.
         (state,) = newest([state, *(other for other in self._states(self._view) if other.id == state.id)])
         value = encode(state)
         self._fresh_until = 0.0
         where = ("--node", self._node, "--name", self.attribute, "--lifetime", "forever")
-        run(deadline, "crm_attribute", *where, "--update", value)
-        states = self._read_back(value, deadline)
+        yield from run(self._tools, deadline, "crm_attribute", *where, "--update", value)
+        states = yield from self._read_back(value, deadline)
         self._refresh()
         return states
 
     def _refresh(self) -> None:
-        self._fresh_until = time.monotonic() + FRESH
+        self._fresh_until = self._tools.now() + FRESH
 
     def _states(self, *views: View) -> list[HaState]:
         return [state for view in views for state in decode(view.values, self.attribute)]
 
     # ---- from all nodes -------------------------------------------------------------------------------------------
 
-    def _read_back(self, value: str, deadline: float) -> tuple[HaState, ...]:
+    def _read_back(self, value: str, deadline: float) -> Steps[tuple[HaState, ...]]:
         """All entries, from enough nodes that have our value."""
         views: dict[str, View] = {}
-        asked: dict[Command, str] = {}
+        asked: dict[Tool, str] = {}
         objection = f"node {self._node} does not answer"
         try:
-            while time.monotonic() < deadline:
+            while self._tools.now() < deadline:
                 self._ask(asked, views)
-                until = min(deadline, time.monotonic() + LAST_PAUSE)
-                while ended := wait(asked, until):
+                until = min(deadline, self._tools.now() + LAST_PAUSE)
+                while asked and (ended := (yield Wait(tuple(asked), until))):
                     for command in ended:
                         self._take(asked.pop(command), command, value, views)
                     if not (objection := self._view.objection(self._node, views)):
                         return newest(self._states(*views.values()))
-                time.sleep(max(0.0, until - time.monotonic()))
+                yield Wait((), until)
             raise RegistryError(objection)
         finally:
             for command in asked:
                 command.kill()
 
-    def _ask(self, asked: dict[Command, str], views: dict[str, View]) -> None:
+    def _ask(self, asked: dict[Tool, str], views: dict[str, View]) -> None:
         """Our own node in every round, since it knows who is fenced; another one until it has what we wrote."""
         busy = set(asked.values())
         if self._node not in busy:
-            asked[Command("cibadmin", *self._query)] = self._node
+            asked[self._tools.start("cibadmin", *self._query)] = self._node
         for other in sorted(self._view.online - {self._node} - busy - views.keys()):
-            asked[Command("cibadmin", *self._query, "--node", other)] = other
+            asked[self._tools.start("cibadmin", *self._query, "--node", other)] = other
 
-    def _take(self, name: str, command: Command, value: str, views: dict[str, View]) -> None:
+    def _take(self, name: str, command: Tool, value: str, views: dict[str, View]) -> None:
         try:
             view = parse(command.result())
         except RegistryError:
