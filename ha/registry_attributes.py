@@ -5,6 +5,7 @@ Each broker writes the attribute of its own node only, permanently (it outlives 
     look       at our node's copy of the configuration: may anything be written here at all?
     write      crm_attribute: Corosync brings the change to all nodes of the partition, in one order for all
     read back  from our node and from every other one, until enough of them have what we wrote (`registry_view.py`)
+    seal       only when a node does not have it: cibadmin raises admin_epoch, and that is read back in the same way
 
 Why read back from the others?  Corosync gives a node its own change as soon as its turn to send has come, before
 anybody else has it: who is cut off at that moment is told "written", has quorum until the token has been missing for
@@ -13,6 +14,11 @@ long enough, and nobody else will ever know.  An answer of another node is proof
 Why look before?  When partitions come together again, Pacemaker keeps the configuration with the highest number of
 changes, whoever had quorum: a cut-off broker that goes on writing would in the end undo what the others have recorded.
 
+Why a seal?  A change that was on its way when a node was cut off is made there alone, once that node has a ring of its
+own.  Its copy may then have as many changes as ours, or more: it would replace ours when it comes back, and what was
+recorded here would be lost.  The copy with the higher admin_epoch wins, whatever the number of changes, and a broker
+raises it only after enough nodes have what it wrote.
+
 What remains: an administrator who changes the configuration in a part without quorum, or who puts an old one in place,
 can make the registry forget.  The primary notices at its next look, and writes again (`registry.Recorder`); what the
 living brokers know themselves counts in a promotion at any time.
@@ -20,6 +26,7 @@ living brokers know themselves counts in a promotion at any time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ha.environment import Exchanged
@@ -86,9 +93,18 @@ class AttributeRegistry:
         self._fresh_until = 0.0
         where = ("--node", self._node, "--name", self.attribute, "--lifetime", "forever")
         yield from run(self._tools, deadline, "crm_attribute", *where, "--update", value)
-        states = yield from self._read_back(value, deadline)
+        views = yield from self._read_back(lambda view: value in view.values, deadline)
+        states = self._states(*views.values())
+        if any(node.name not in views for node in self._view.nodes):
+            states += yield from self._seal(value, 1 + max(view.seal for view in views.values()), deadline)
         self._refresh()
-        return states
+        return newest(states)
+
+    def _seal(self, value: str, number: int, deadline: float) -> Steps[list[HaState]]:
+        """What enough nodes have must not be undone by the copy of one that lacks it.  Returns all entries."""
+        yield from run(self._tools, deadline, "cibadmin", "--modify", "--xml-text", f'<cib admin_epoch="{number}"/>')
+        views = yield from self._read_back(lambda view: value in view.values and view.seal >= number, deadline)
+        return self._states(*views.values())
 
     def _refresh(self) -> None:
         self._fresh_until = self._tools.now() + FRESH
@@ -98,8 +114,8 @@ class AttributeRegistry:
 
     # ---- from all nodes -------------------------------------------------------------------------------------------
 
-    def _read_back(self, value: str, deadline: float) -> Steps[tuple[HaState, ...]]:
-        """All entries, from enough nodes that have our value."""
+    def _read_back(self, wanted: Callable[[View], bool], deadline: float) -> Steps[dict[str, View]]:
+        """The copies of enough nodes, each as it is wanted; of all nodes, if those that are online answer soon."""
         views: dict[str, View] = {}
         asked: dict[Tool, str] = {}
         objection = f"node {self._node} does not answer"
@@ -109,9 +125,12 @@ class AttributeRegistry:
                 until = min(deadline, self._tools.now() + LAST_PAUSE)
                 while asked and (ended := (yield Wait(tuple(asked), until))):
                     for command in ended:
-                        self._take(asked.pop(command), command, value, views)
-                    if not (objection := self._view.objection(self._node, views)):
-                        return newest(self._states(*views.values()))
+                        self._take(asked.pop(command), command, wanted, views)
+                    objection = self._view.objection(self._node, views)
+                    if not objection and self._view.online <= views.keys():
+                        return views
+                if not objection:
+                    return views
                 yield Wait((), until)
             raise RegistryError(objection)
         finally:
@@ -126,7 +145,7 @@ class AttributeRegistry:
         for other in sorted(self._view.online - {self._node} - busy - views.keys()):
             asked[self._tools.start("cibadmin", *self._query, "--node", other)] = other
 
-    def _take(self, name: str, command: Tool, value: str, views: dict[str, View]) -> None:
+    def _take(self, name: str, command: Tool, wanted: Callable[[View], bool], views: dict[str, View]) -> None:
         try:
             view = parse(command.result())
         except RegistryError:
@@ -135,5 +154,5 @@ class AttributeRegistry:
             return  # it has left, perhaps: then our own copy says so in the next round
         if name == self._node:
             self._view = view
-        if value in view.values:
+        if wanted(view):
             views[name] = view

@@ -55,10 +55,12 @@ CIBADMIN = """#!/bin/sh
 asked=$NODE
 [ "$5" != --node ] || asked=$6
 echo "cibadmin $asked" >> "$PACEMAKER/log"
+if [ "$1" = --modify ]; then echo "$3" > "$PACEMAKER/seal"; exit 0; fi
 if [ -e "$PACEMAKER/hang-$asked" ]; then echo $$ >> "$PACEMAKER/hung"; exec sleep 60; fi
 if [ -e "$PACEMAKER/fail-$asked" ]; then echo "Could not connect to the CIB" >&2; exit 102; fi
 name=${4#*@name=\\'} name=${name%%\\'*}
-echo "<xpath-query><cib have-quorum='$(cat "$PACEMAKER/quorum")'/>"
+seal=$(cut -d '"' -f 2 "$PACEMAKER/seal" 2> /dev/null)
+echo "<xpath-query><cib have-quorum='$(cat "$PACEMAKER/quorum")' admin_epoch='${seal:-0}'/>"
 for path in "$PACEMAKER"/nodes/*; do
     node=${path##*/}
     echo "<node id='$node' uname='$node'/><node_state uname='$node' $(cat "$path")/>"
@@ -158,12 +160,25 @@ def test_of_three_nodes_two_must_have_it(cluster: Cluster, fault: str) -> None:
     assert exchange("", state(A, 1), TIME).states == (state(A, 1),)
 
 
+@pytest.mark.parametrize("fault", ["behind-node2", "hang-node2", "fail-node2", ""])
+def test_what_a_node_lacks_is_sealed(cluster: Cluster, fault: str) -> None:
+    """Its own copy must not replace ours when it comes back, however many changes it has."""
+    cluster.nodes(node3=ONLINE)
+    if fault:
+        cluster.set(fault)
+    for number in (1, 2):
+        exchange("", state(A, number), TIME)
+        seal = cluster.directory / "seal"
+        assert (seal.read_text() if seal.exists() else "") == (f'<cib admin_epoch="{number}"/>\n' if fault else "")
+
+
 def test_what_a_hung_command_leaves_behind_is_killed(cluster: Cluster) -> None:
     cluster.nodes(node3=ONLINE)
     cluster.set("hang-node2")
     exchange("", state(A, 1), TIME)
-    (hung,) = (cluster.directory / "hung").read_text().split()
-    wait_for(lambda: not Path(f"/proc/{hung}").exists(), what="the hung command is gone")
+    hung = (cluster.directory / "hung").read_text().split()
+    assert hung
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in hung), what="the hung commands are gone")
 
 
 def test_a_node_that_is_lost_while_we_write_counts_when_it_has_been_fenced(cluster: Cluster) -> None:
