@@ -1,10 +1,11 @@
-"""The registry as node attributes of Pacemaker: one exchange, step by step.  Runs in the helper process.         Shell.
+"""The registry as node attributes of Pacemaker: one exchange, step by step.  Runs in the helper process.          Pure.
 
 Each broker writes the attribute of its own node only, permanently (it outlives a restart of the cluster stack).
 
     look       at our node's copy of the configuration: may anything be written here at all?
     write      crm_attribute: Corosync brings the change to all nodes of the partition, in one order for all
     read back  from our node and from every other one, until enough of them have what we wrote (`registry/view.py`)
+    seal       only when a node does not have it: cibadmin raises admin_epoch, and that is read back in the same way
 
 Why read back from the others?  Corosync gives a node its own change as soon as its turn to send has come, before
 anybody else has it: who is cut off at that moment is told "written", has quorum until the token has been missing for
@@ -13,6 +14,11 @@ long enough, and nobody else will ever know.  An answer of another node is proof
 Why look before?  When partitions come together again, Pacemaker keeps the configuration with the highest number of
 changes, whoever had quorum: a cut-off broker that goes on writing would in the end undo what the others have recorded.
 
+Why a seal?  A change that was on its way when a node was cut off is made there alone, once that node has a ring of its
+own.  Its copy may then have as many changes as ours, or more: it would replace ours when it comes back, and what was
+recorded here would be lost.  The copy with the higher admin_epoch wins, whatever the number of changes, and a broker
+raises it only after enough nodes have what it wrote.
+
 What remains: an administrator who changes the configuration in a part without quorum, or who puts an old one in place,
 can make the registry forget.  The primary notices at its next look, and writes again (`registry.Recorder`); what the
 living brokers know themselves counts in a promotion at any time.
@@ -20,12 +26,12 @@ living brokers know themselves counts in a promotion at any time.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Final
 
 from ha.environment import Exchanged
 from ha.model.membership import HaState
-from ha.registry.commands import Command, run, wait
+from ha.registry.steps import Steps, Tool, Tools, Wait, run
 from ha.registry.view import View, decode, encode, parse, query
 from ha.registry.worker import RegistryError, newest
 
@@ -39,21 +45,22 @@ LAST_PAUSE: Final = 0.1
 class AttributeRegistry:
     """Exchanges through Pacemaker's tools."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, tools: Tools) -> None:
+        self._tools = tools
         self.attribute = f"qpid-ha-state-{cluster}" if cluster else "qpid-ha-state"
         self._query = ("--query", "--no-children", "--xpath", query(self.attribute))
         self._node = ""
         self._view = View()
         self._fresh_until = 0.0
 
-    def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
+    def exchange(self, state: HaState | None, timeout: float) -> Steps[Exchanged]:
         """Write ours, read all; seconds.  Raises RegistryError."""
-        deadline = time.monotonic() + timeout
+        deadline = self._tools.now() + timeout
         if not self._node:
-            self._node = run(deadline, "crm_node", "--name").strip()
-        if state is None or time.monotonic() >= self._fresh_until:
-            self._look(deadline)
-        states = newest(self._states(self._view)) if state is None else self._write(state, deadline)
+            self._node = (yield from run(self._tools, deadline, "crm_node", "--name")).strip()
+        if state is None or self._tools.now() >= self._fresh_until:
+            yield from self._look(deadline)
+        states = newest(self._states(self._view)) if state is None else (yield from self._write(state, deadline))
         return Exchanged(states, gone=self._gone())
 
     def _gone(self) -> frozenset[str]:
@@ -62,71 +69,83 @@ class AttributeRegistry:
         left = {state.id for state in decode(self._view.left_behind, self.attribute)}
         return frozenset(left - {state.id for state in decode(self._view.remaining, self.attribute)})
 
-    def _look(self, deadline: float) -> None:
+    def _look(self, deadline: float) -> Steps[None]:
         """Returns when we may write.  Raises RegistryError when that is not so in time: a lost node is fenced first."""
         objection, pause = "", FIRST_PAUSE
         while True:
             try:
-                self._view = parse(run(deadline, "cibadmin", *self._query))
+                self._view = parse((yield from run(self._tools, deadline, "cibadmin", *self._query)))
             except RegistryError as error:
                 raise RegistryError(objection or str(error)) from error
             objection = self._view.objection(self._node, self._view.online)
             if not objection:
                 self._refresh()
                 return
-            if time.monotonic() + pause >= deadline:
+            if self._tools.now() + pause >= deadline:
                 raise RegistryError(objection)
-            time.sleep(pause)
+            yield Wait((), self._tools.now() + pause)
             pause = LAST_PAUSE
 
-    def _write(self, state: HaState, deadline: float) -> tuple[HaState, ...]:
+    def _write(self, state: HaState, deadline: float) -> Steps[tuple[HaState, ...]]:
         # An entry never goes back, not even that of a broker which has lost its memory.
         (state,) = newest([state, *(other for other in self._states(self._view) if other.id == state.id)])
         value = encode(state)
         self._fresh_until = 0.0
         where = ("--node", self._node, "--name", self.attribute, "--lifetime", "forever")
-        run(deadline, "crm_attribute", *where, "--update", value)
-        states = self._read_back(value, deadline)
+        yield from run(self._tools, deadline, "crm_attribute", *where, "--update", value)
+        views = yield from self._read_back(lambda view: value in view.values, deadline)
+        states = self._states(*views.values())
+        if any(node.name not in views for node in self._view.nodes):
+            states += yield from self._seal(value, 1 + max(view.seal for view in views.values()), deadline)
         self._refresh()
-        return states
+        return newest(states)
+
+    def _seal(self, value: str, number: int, deadline: float) -> Steps[list[HaState]]:
+        """What enough nodes have must not be undone by the copy of one that lacks it.  Returns all entries."""
+        yield from run(self._tools, deadline, "cibadmin", "--modify", "--xml-text", f'<cib admin_epoch="{number}"/>')
+        views = yield from self._read_back(lambda view: value in view.values and view.seal >= number, deadline)
+        return self._states(*views.values())
 
     def _refresh(self) -> None:
-        self._fresh_until = time.monotonic() + FRESH
+        self._fresh_until = self._tools.now() + FRESH
 
     def _states(self, *views: View) -> list[HaState]:
         return [state for view in views for state in decode(view.values, self.attribute)]
 
     # ---- from all nodes -------------------------------------------------------------------------------------------
 
-    def _read_back(self, value: str, deadline: float) -> tuple[HaState, ...]:
-        """All entries, from enough nodes that have our value."""
+    def _read_back(self, wanted: Callable[[View], bool], deadline: float) -> Steps[dict[str, View]]:
+        """The copies of enough nodes, each as it is wanted; of all nodes, if those that are online answer soon."""
         views: dict[str, View] = {}
-        asked: dict[Command, str] = {}
+        asked: dict[Tool, str] = {}
         objection = f"node {self._node} does not answer"
         try:
-            while time.monotonic() < deadline:
+            while self._tools.now() < deadline:
                 self._ask(asked, views)
-                until = min(deadline, time.monotonic() + LAST_PAUSE)
-                while ended := wait(asked, until):
+                until = min(deadline, self._tools.now() + LAST_PAUSE)
+                while asked and (ended := (yield Wait(tuple(asked), until))):
                     for command in ended:
-                        self._take(asked.pop(command), command, value, views)
-                    if not (objection := self._view.objection(self._node, views)):
-                        return newest(self._states(*views.values()))
-                time.sleep(max(0.0, until - time.monotonic()))
+                        self._take(asked.pop(command), command, wanted, views)
+                    objection = self._view.objection(self._node, views)
+                    if not objection and self._view.online <= views.keys():
+                        return views
+                if not objection:
+                    return views
+                yield Wait((), until)
             raise RegistryError(objection)
         finally:
             for command in asked:
                 command.kill()
 
-    def _ask(self, asked: dict[Command, str], views: dict[str, View]) -> None:
+    def _ask(self, asked: dict[Tool, str], views: dict[str, View]) -> None:
         """Our own node in every round, since it knows who is fenced; another one until it has what we wrote."""
         busy = set(asked.values())
         if self._node not in busy:
-            asked[Command("cibadmin", *self._query)] = self._node
+            asked[self._tools.start("cibadmin", *self._query)] = self._node
         for other in sorted(self._view.online - {self._node} - busy - views.keys()):
-            asked[Command("cibadmin", *self._query, "--node", other)] = other
+            asked[self._tools.start("cibadmin", *self._query, "--node", other)] = other
 
-    def _take(self, name: str, command: Command, value: str, views: dict[str, View]) -> None:
+    def _take(self, name: str, command: Tool, wanted: Callable[[View], bool], views: dict[str, View]) -> None:
         try:
             view = parse(command.result())
         except RegistryError:
@@ -135,5 +154,5 @@ class AttributeRegistry:
             return  # it has left, perhaps: then our own copy says so in the next round
         if name == self._node:
             self._view = view
-        if value in view.values:
+        if wanted(view):
             views[name] = view

@@ -18,6 +18,7 @@ from typing import Final
 
 import sh
 
+from ha.registry.steps import Steps, T, failed
 from ha.registry.worker import RegistryError
 
 logging.getLogger("sh").setLevel(logging.WARNING)  # else it reports every command
@@ -59,17 +60,13 @@ class Command:
     def ended(self) -> bool:
         return self._pidfd < 0 or bool(select.select([self._pidfd], [], [], 0)[0])
 
-    def result(self, codes: Iterable[int] = (0,)) -> str:
-        """What it has printed, once it has ended.  Raises RegistryError for an exit code that is not among `codes`."""
+    def result(self) -> str:
+        """What it has printed, once it has ended.  Raises RegistryError when it has failed."""
         self._close()
         try:
             self._process.wait()
         except sh.ErrorReturnCode as error:
-            if error.exit_code not in codes:
-                text = error.stderr.decode(errors="replace").strip().splitlines()
-                raise RegistryError(
-                    f"{self.name} ended with code {error.exit_code}: {text[-1] if text else ''}"
-                ) from None
+            raise failed(self.name, error.exit_code, error.stderr.decode(errors="replace")) from None
         return bytes(self._process.stdout).decode(errors="replace")
 
     def kill(self) -> None:
@@ -90,21 +87,35 @@ class Command:
             self._pidfd = -1
 
 
+class Processes:
+    """`registry_steps.Tools`: the commands are processes of this machine."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def start(self, name: str, *words: str) -> Command:
+        return Command(name, *words)
+
+
 def wait(commands: Iterable[Command], deadline: float) -> list[Command]:
     """Returns as soon as one has ended, with all that have; with none at the deadline (monotonic seconds)."""
     waiting = list(commands)
-    while waiting and not (ended := [command for command in waiting if command.ended]):
+    while not (ended := [command for command in waiting if command.ended]):
         left = deadline - time.monotonic()
         if left <= 0:
             return []
         select.select(waiting, [], [], left)
-    return ended if waiting else []
+    return ended
 
 
-def run(deadline: float, name: str, *words: str, codes: Iterable[int] = (0,)) -> str:
-    """What the command prints.  Raises RegistryError when it fails or has not ended in time."""
-    command = Command(name, *words)
-    if not wait([command], deadline):
-        command.kill()
-        raise RegistryError(f"{name} has not ended in time")
-    return command.result(codes)
+def finish(steps: Steps[T]) -> T:
+    """Blocks until the last step.  Raises what the steps raise."""
+    try:
+        step = next(steps)
+        while True:
+            commands = [command for command in step.commands if isinstance(command, Command)]
+            step = steps.send([*wait(commands, step.until)])
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()

@@ -16,18 +16,20 @@ from typing import IO, Any
 
 from ha.model.membership import HaState
 from ha.registry.attributes import AttributeRegistry
-from ha.registry.commands import die_with_parent
+from ha.registry.commands import Processes, die_with_parent, finish
+from ha.registry.steps import Steps
 from ha.registry.worker import RegistryError
 
 PLACES = ("/usr/sbin", "/sbin")
 """Where Pacemaker's tools are; not in the PATH of every user."""
 
 
-def answer(registry: AttributeRegistry, line: str) -> dict[str, Any]:
+def answer(registry: AttributeRegistry, line: str) -> Steps[dict[str, Any]]:
+    """To one line of the broker."""
     request = json.loads(line)
     state = None if request["state"] is None else HaState.from_json(request["state"])
     try:
-        end = registry.exchange(state, float(request["timeout"]))
+        end = yield from registry.exchange(state, float(request["timeout"]))
     except (RegistryError, OSError) as error:
         return {"error": str(error)}
     return {"states": [state.to_json() for state in end.states], "gone": sorted(end.gone)}
@@ -35,7 +37,7 @@ def answer(registry: AttributeRegistry, line: str) -> dict[str, Any]:
 
 def serve(registry: AttributeRegistry, lines: IO[str], out: IO[str]) -> None:
     for line in lines:
-        out.write(json.dumps(answer(registry, line)) + "\n")
+        out.write(json.dumps(finish(answer(registry, line))) + "\n")
         out.flush()
 
 
@@ -45,7 +47,7 @@ def main() -> None:
     die_with_parent(int(broker))
     found = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*found, *(place for place in PLACES if place not in found)])
-    serve(AttributeRegistry(cluster), sys.stdin, sys.stdout)
+    serve(AttributeRegistry(cluster, Processes()), sys.stdin, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,20 @@ PRIVATE: Final = ("QPID_", "NOTIFY_SOCKET", "WATCHDOG_")
 NAME: Final = re.compile(r"[A-Za-z0-9._-]*")
 
 
+def question(state: HaState | None, timeout: float) -> str:
+    """A line for the helper."""
+    return json.dumps({"state": None if state is None else state.to_json(), "timeout": timeout}) + "\n"
+
+
+def exchanged(line: str) -> Exchanged:
+    """The helper's answer.  Raises RegistryError when the exchange has failed."""
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise RegistryError(answer["error"])
+    states = tuple(HaState.from_json(entry) for entry in answer["states"])
+    return Exchanged(states, gone=frozenset(answer["gone"]))
+
+
 class PacemakerRegistry(Store):
     """Used by one thread at a time; `start` by the one that lives longest, because the helper ends with it."""
 
@@ -76,22 +90,19 @@ class PacemakerRegistry(Store):
             self.close()
             self.start()
         try:
-            answer = self._ask({"state": None if state is None else state.to_json(), "timeout": timeout}, timeout)
+            answer = self._ask(question(state, timeout), timeout)
         except OSError as error:
             self.close()
             self.start()  # now, so that the next exchange need not wait for it
             raise RegistryError(f"the process that runs Pacemaker's tools has failed: {error}") from error
-        if "error" in answer:
-            raise RegistryError(answer["error"])
-        states = tuple(HaState.from_json(entry) for entry in answer["states"])
-        return Exchanged(states, gone=frozenset(answer["gone"]))
+        return exchanged(answer)
 
-    def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def _ask(self, request: str, timeout: float) -> str:
         """Raises OSError."""
         assert self._socket is not None
         deadline = time.monotonic() + timeout + GRACE
         self._socket.settimeout(timeout + GRACE)
-        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        self._socket.sendall(request.encode())
         line = b""
         while not line.endswith(b"\n"):
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
@@ -99,5 +110,4 @@ class PacemakerRegistry(Store):
             if not octets:
                 raise ConnectionResetError("it has ended")
             line += octets
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return line.decode()

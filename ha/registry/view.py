@@ -51,6 +51,8 @@ class View:
     quorum: bool = False
     entries: tuple[tuple[str, str], ...] = ()
     """The node, if that is known for certain, and its value of our attribute."""
+    seal: int = 0
+    """admin_epoch: of two copies that come together the one with the higher number replaces the other."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -108,9 +110,14 @@ def parse(document: str) -> View:
     members = [element for element in elements if element.tag == "node" and element.get("type", "") in MEMBER]
     nodes = [_node(element.get("uname", ""), states) for element in members]
     quorum = any(element.get("have-quorum") == "1" for element in elements if element.tag == "cib")
+    seal = max((_number(element.get("admin_epoch")) for element in elements if element.tag == "cib"), default=0)
     names = {f"nodes-{element.get('id')}-": element.get("uname", "") for element in members}
     entries = [_entry(element, names) for element in elements if element.tag == "nvpair"]
-    return View(tuple(nodes), quorum, tuple(entries))
+    return View(tuple(nodes), quorum, tuple(entries), seal)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
 
 
 def _entry(pair: ElementTree.Element, names: dict[str, str]) -> tuple[str, str]:

@@ -89,6 +89,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "registry/helper",
         "registry/living",
         "registry/pacemaker",
+        "registry/steps",
         "registry/worker",
         "salvage/door",
         "salvage/publisher",

@@ -1,11 +1,12 @@
 """Brokers, links, clients, disks and resource managers as pure code under one seeded scheduler.
 
 Real: the core with its compaction, the broker (sessions, virtual host, management), the HA node, the state file's
-codec; in some scenarios also `ha.shell.asker.Asker` (on the loop of `loop.py`) and `ha.registry.file.FileRegistry`.
+codec; in some scenarios also `ha.shell.asker.Asker` (on the loop of `loop.py`), `ha.registry.file.FileRegistry`, and
+the exchanges of `ha.registry.attributes` (with the tools of `tools.py`).
 Simulated: time and clocks, the network (`network.py`), processes with their crashes and pauses (`process.py`,
 `environment.py`) and disks (`disk.py`), clients that speak AMQP octets (`clients.py`, `producers.py`, `consumers.py`,
 `architects.py`), resource managers (`manager.py`, `score_manager.py`; what they may do: `rules.py`), their registry
-(`registry.py`) and the faults (`faults.py`).
+(`registry.py`; `pacemaker.py` over `corosync.py`) and the faults (`faults.py`).
 
     seed ──plan.py──▶ Scenario (scenario.py) ──simulation.py──▶ holds, or Violation
                         ▲        │

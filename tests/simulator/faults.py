@@ -70,6 +70,9 @@ class Faults:
             "registry-slow": self._registry_slow,
             "registry-silent": self._registry_silent,
             "registry-disk": self._registry_disk,
+            "ring-cut": self._ring_cut,
+            "stack-stop": self._stack_stop,
+            "daemon-down": self._daemon_down,
             **Coincidences(self).kinds,
         }
 
@@ -384,11 +387,39 @@ class Faults:
         self._later(fields["for"], lambda: setattr(self.simulation.registry, "loses_answers", False))
 
     def _registry_disk(self, fields: Mapping[str, Any]) -> None:
-        """Where the registry is a file."""
+        """Where the registry is a file; Pacemaker's tools refuse, or say so (`tools.py`)."""
         self.scheduler.log("rm", f"the disk of the registry fails: {fields['kind']}")
         disk = self.simulation.registry.disk
         disk.fault = fields["kind"]
         self._later(fields["for"], lambda: setattr(disk, "fault", ""))
+
+    def _ring_cut(self, fields: Mapping[str, Any]) -> None:
+        """Corosync is cut between two sides, and the brokers are not."""
+        pacemaker = self.simulation.registry.pacemaker
+        if pacemaker is None:
+            return
+        side = set(fields["side"])
+        cuts = {frozenset((one, other)) for one in side for other in pacemaker.nodes.keys() - side}
+        self.scheduler.log("rm", f"Corosync is cut: {fields['side']} from the others")
+        pacemaker.corosync.cuts |= cuts
+        self._later(fields["for"], lambda: pacemaker.corosync.cuts.difference_update(cuts))
+
+    def _stack_stop(self, fields: Mapping[str, Any]) -> None:
+        """An administrator stops the cluster's stack on a node in an orderly way, and starts it again."""
+        pacemaker, process = self.simulation.registry.pacemaker, self.target(fields["who"])
+        if pacemaker is None or process is None or not self.rules.may_kill(process):
+            return
+        pacemaker.stop(process)
+        self.rules.restart_later(process, fields["for"])
+
+    def _daemon_down(self, fields: Mapping[str, Any]) -> None:
+        pacemaker, process = self.simulation.registry.pacemaker, self.target(fields["who"])
+        if pacemaker is None or process is None:
+            return
+        node = pacemaker.nodes[process.name]
+        self.scheduler.log("rm", f"commands do not reach Pacemaker on {process.name}")
+        node.deaf = True
+        self._later(fields["for"], lambda: setattr(node, "deaf", False))
 
     # ---- at the worst moment --------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "sweep": Knob("Engine.sweep_most", "a compaction takes many ticks", _option("segments", "sweep")),
     "asker": Knob("Environment.request", "questions are sent again when their connection breaks", _option("asker")),
     "file": Knob("Environment.exchange", "a write of the registry fails, or is made again", _option("registry file")),
+    "pacemaker": Knob("AttributeRegistry", "nodes have different copies of the registry", _option("pacemaker")),
     "slow disk": Knob("Environment.persist", "a vote or a set takes long to write", _action("slow-disk")),
     "full disk": Knob("Environment.persist", "it cannot be written, and is tried again", _action("disk-error")),
     "full socket": Knob("CoreLink.backlog", "what is written stays in the process", _action("narrow")),

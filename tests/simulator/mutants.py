@@ -2,7 +2,8 @@
 
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
 granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
-`mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py` (copied identities).
+`mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_score.py` (what a resource manager is told)
+and `mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tests.simulator import mistakes_asker as asker
 from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
+from tests.simulator import mistakes_pacemaker as pacemaker
 from tests.simulator import mistakes_registry as registry
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
@@ -80,6 +82,10 @@ MUTANTS: Mapping[str, Mutant] = {
     "copies-lost": Mutant(follower.copies_lost, "quorum"),
     "one-pass": Mutant(follower.one_pass, "quorum", seed=97),
     "write-in-place": Mutant(registry.write_in_place, "registry", ("registry", "crash", "promote")),
+    "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111),
+    "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
+    "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=111),
+    "look-then-write": Mutant(pacemaker.read_before_write, "registry", ("pacemaker", "duel"), seed=70),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
     "no-score-for-copies": Mutant(score.no_score_for_copies, "quorum"),

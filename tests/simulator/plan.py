@@ -14,6 +14,7 @@ Options of a scenario:
     resets      share of a dying process's connections that are reset, and lose what is under way
     asker       brokers ask each other over connections, through the real `Asker`
     registry file    the registry is the real `FileRegistry`, on a disk that the brokers share
+    pacemaker   the registry is the real one of `ha-registry=pacemaker`, in a cluster of this kind (`pacemaker.py`)
     turn        seconds that a turn of a broker's loop may last
     segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
@@ -74,7 +75,7 @@ MOMENTS = (
 """When a trap springs."""
 REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
-APART = ("clone", "narrow")
+APART = ("clone", "narrow", "pacemaker")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -132,6 +133,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["liveness"] = core.planned(apart, names)
         options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
         clients.append(dict(core.PROBE))
+    actions += _pacemaker(seed, mode, names, options, faults)
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -314,6 +316,30 @@ def _clones(seed: int, mode: str, names: str, options: Fields, only: Sequence[st
     who = "abcdefgh"[len(names) + spares]
     fields = {"who": who, "of": rng.choice([*names, "primary"]), "listed": rng.random() < 0.4}
     return [Action(_time(rng, 0.3, 2.0), "clone", fields)]
+
+
+def _pacemaker(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some scenarios the registry is Pacemaker's; drawn apart, too.  A core and spare nodes have no majority."""
+    rng = Random(f"pacemaker {seed}")
+    excluded = mode != "registry" or ("liveness" in options and "spares" in options)
+    if excluded or ("pacemaker" not in only and rng.random() > 0.4):
+        return []
+    options.pop("registry file", None)
+    times = {"token": rng.choice((0.05, 0.15, 0.4)), "lag": rng.choice((0.02, 0.1)), "device": rng.choice((0.05, 0.5))}
+    options["pacemaker"] = {**times, "apart": rng.random() < 0.25, "times": rng.random() < 0.5}
+    options["settings"]["registry_timeout"] = rng.choice((0.3, 0.6, 1.0))
+    if only and "pacemaker" not in only:
+        return []
+    return [_pacemaker_fault(rng, names, _time(rng)) for _ in range(rng.choice((0, 1, 2, 4)))]
+
+
+def _pacemaker_fault(rng: Random, names: str, at: float) -> Action:
+    if rng.random() < 0.2:
+        return Action(at, "daemon-down", {"who": rng.choice([*names, "primary"]), "for": rng.choice(SECONDS)})
+    if rng.random() < 0.6:
+        side = rng.sample(names, rng.randint(1, max(1, len(names) // 2)))
+        return Action(at, "ring-cut", {"side": "".join(sorted(side)), "for": rng.choice(SECONDS)})
+    return Action(at, "stack-stop", {"who": rng.choice([*names, "primary"]), "for": rng.choice(SECONDS)})
 
 
 class FaultMaker:

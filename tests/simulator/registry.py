@@ -17,6 +17,7 @@ from ha.model.membership import HaState
 from ha.registry.file import FileRegistry, Lives, decode
 from ha.registry.worker import RegistryError, merged
 from tests.simulator.disk import Disk, Killed
+from tests.simulator.pacemaker import Pacemaker
 from tests.simulator.scheduler import Call, Violation
 
 if TYPE_CHECKING:
@@ -66,14 +67,21 @@ class Registry:
         self.disk = Disk()
         self._is_file: bool = simulation.scenario.option("registry file", False)
         self._files: dict[tuple[str, int], SharedFile] = {}
+        option = simulation.scenario.option("pacemaker", {})
+        self.pacemaker = Pacemaker(simulation, option) if option else None
 
     def repair(self) -> None:
         self.down, self.slowness, self.loses_answers = False, 0.0, False
         self.disk.fault = ""
+        if self.pacemaker is not None:
+            self.pacemaker.repair()
 
     def exchange(
         self, process: BrokerProcess, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]
     ) -> None:
+        if self.pacemaker is not None:
+            self.pacemaker.exchange(process, state, timeout, done)
+            return
         life = process.life
         over: list[bool] = []
         self._number += 1

@@ -49,6 +49,7 @@ def test_invariants_hold(number: int) -> None:
     assert total["octets compacted"] > 0, total
     assert mode not in FORGIVING or total["answers over connections"] > CHUNK, total
     assert total["publishers wait"] > 0, total
+    assert mode != "registry" or (total["exchanges by pacemaker"] > CHUNK and total["exchanges by file"] > CHUNK), total
 
 
 @pytest.mark.parametrize("mode", MODES)

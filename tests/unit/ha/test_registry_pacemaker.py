@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from ha.environment import Exchanged
 from ha.model.membership import HaState, InSync, Member
 from ha.registry.attributes import AttributeRegistry
+from ha.registry.commands import Processes, finish
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryError
 from qpidd_py.errors import ConfigError
@@ -28,6 +30,10 @@ TIME = 10.0
 
 def state(member: Member, epoch: int, version: int = 0) -> HaState:
     return HaState(member.id, epoch, member.id, InSync(epoch, member.id, version, (A, B)))
+
+
+def exchange(name: str, state: HaState | None, timeout: float) -> Exchanged:
+    return finish(AttributeRegistry(name, Processes()).exchange(state, timeout))
 
 
 CRM_ATTRIBUTE = """#!/bin/sh
@@ -49,10 +55,12 @@ CIBADMIN = """#!/bin/sh
 asked=$NODE
 [ "$5" != --node ] || asked=$6
 echo "cibadmin $asked" >> "$PACEMAKER/log"
+if [ "$1" = --modify ]; then echo "$3" > "$PACEMAKER/seal"; exit 0; fi
 if [ -e "$PACEMAKER/hang-$asked" ]; then echo $$ >> "$PACEMAKER/hung"; exec sleep 60; fi
 if [ -e "$PACEMAKER/fail-$asked" ]; then echo "Could not connect to the CIB" >&2; exit 102; fi
 name=${4#*@name=\\'} name=${name%%\\'*}
-echo "<xpath-query><cib have-quorum='$(cat "$PACEMAKER/quorum")'/>"
+seal=$(cut -d '"' -f 2 "$PACEMAKER/seal" 2> /dev/null)
+echo "<xpath-query><cib have-quorum='$(cat "$PACEMAKER/quorum")' admin_epoch='${seal:-0}'/>"
 for path in "$PACEMAKER"/nodes/*; do
     node=${path##*/}
     echo "<node id='$node' uname='$node'/><node_state uname='$node' $(cat "$path")/>"
@@ -115,26 +123,26 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_without_an_attribute_the_registry_is_empty(cluster: Cluster) -> None:
-    assert AttributeRegistry("").exchange(None, TIME).states == ()
+    assert exchange("", None, TIME).states == ()
     assert cluster.log == ["cibadmin node1"], "one look at our own copy"
 
 
 def test_each_broker_writes_the_attribute_of_its_node_and_reads_all(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert AttributeRegistry("orders").exchange(state(A, 1), TIME).states == (state(A, 1),)
+    assert exchange("orders", state(A, 1), TIME).states == (state(A, 1),)
     monkeypatch.setenv("NODE", "node2")
-    assert set(AttributeRegistry("orders").exchange(state(B, 2, 5), TIME).states) == {state(A, 1), state(B, 2, 5)}
+    assert set(exchange("orders", state(B, 2, 5), TIME).states) == {state(A, 1), state(B, 2, 5)}
     assert sorted(path.name for path in (cluster.directory / "qpid-ha-state-orders").iterdir()) == ["node1", "node2"]
-    assert AttributeRegistry("other").exchange(None, TIME).states == ()
+    assert exchange("other", None, TIME).states == ()
 
 
 def test_what_was_written_is_read_back_from_all_nodes(cluster: Cluster) -> None:
-    registry = AttributeRegistry("")
-    registry.exchange(state(A, 1), TIME)
+    registry = AttributeRegistry("", Processes())
+    finish(registry.exchange(state(A, 1), TIME))
     assert cluster.log[:2] == ["cibadmin node1", "crm_attribute --node"]
     assert sorted(cluster.log[2:]) == ["cibadmin node1", "cibadmin node2"]
-    registry.exchange(state(A, 2), TIME)
+    finish(registry.exchange(state(A, 2), TIME))
     assert cluster.log[4] == "crm_attribute --node", "a look that is not old will do for the next write"
 
 
@@ -142,62 +150,74 @@ def test_what_was_written_is_read_back_from_all_nodes(cluster: Cluster) -> None:
 def test_of_two_nodes_the_other_one_must_have_it(cluster: Cluster, fault: str) -> None:
     cluster.set(fault)
     with pytest.raises(RegistryError, match="node2 may go on without us"):
-        AttributeRegistry("").exchange(state(A, 1), 1.0)
+        exchange("", state(A, 1), 1.0)
 
 
 @pytest.mark.parametrize("fault", ["behind-node2", "hang-node2", "fail-node2"])
 def test_of_three_nodes_two_must_have_it(cluster: Cluster, fault: str) -> None:
     cluster.nodes(node3=ONLINE)
     cluster.set(fault)
-    assert AttributeRegistry("").exchange(state(A, 1), TIME).states == (state(A, 1),)
+    assert exchange("", state(A, 1), TIME).states == (state(A, 1),)
+
+
+@pytest.mark.parametrize("fault", ["behind-node2", "hang-node2", "fail-node2", ""])
+def test_what_a_node_lacks_is_sealed(cluster: Cluster, fault: str) -> None:
+    """Its own copy must not replace ours when it comes back, however many changes it has."""
+    cluster.nodes(node3=ONLINE)
+    if fault:
+        cluster.set(fault)
+    for number in (1, 2):
+        exchange("", state(A, number), TIME)
+        seal = cluster.directory / "seal"
+        assert (seal.read_text() if seal.exists() else "") == (f'<cib admin_epoch="{number}"/>\n' if fault else "")
 
 
 def test_what_a_hung_command_leaves_behind_is_killed(cluster: Cluster) -> None:
     cluster.nodes(node3=ONLINE)
     cluster.set("hang-node2")
-    AttributeRegistry("").exchange(state(A, 1), TIME)
-    (hung,) = (cluster.directory / "hung").read_text().split()
-    wait_for(lambda: not Path(f"/proc/{hung}").exists(), what="the hung command is gone")
+    exchange("", state(A, 1), TIME)
+    hung = (cluster.directory / "hung").read_text().split()
+    assert hung
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in hung), what="the hung commands are gone")
 
 
 def test_a_node_that_is_lost_while_we_write_counts_when_it_has_been_fenced(cluster: Cluster) -> None:
     cluster.after_the_write(node2=GONE)
     cluster.set("hang-node2")
-    assert AttributeRegistry("").exchange(state(A, 1), TIME).states == (state(A, 1),)
+    assert exchange("", state(A, 1), TIME).states == (state(A, 1),)
 
 
 def test_a_node_that_is_lost_while_we_write_does_not_count_before(cluster: Cluster) -> None:
     cluster.after_the_write(node2=LOST)
     cluster.set("hang-node2")
     with pytest.raises(RegistryError, match="node2 may go on without us"):
-        AttributeRegistry("").exchange(state(A, 1), 1.0)
+        exchange("", state(A, 1), 1.0)
 
 
 @pytest.mark.parametrize("entry", [state(A, 1), None])
 def test_who_is_cut_off_writes_nothing(cluster: Cluster, entry: HaState | None) -> None:
     cluster.nodes(node2=LOST)
     with pytest.raises(RegistryError, match="node2 may go on without us"):
-        AttributeRegistry("").exchange(entry, 1.0)
+        exchange("", entry, 1.0)
     cluster.quorum(False)
     with pytest.raises(RegistryError, match="this partition of the cluster has no quorum"):
-        AttributeRegistry("").exchange(entry, 1.0)
+        exchange("", entry, 1.0)
     assert not any("crm_attribute" in line for line in cluster.log)
 
 
 def test_whose_node_was_fenced_is_gone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    AttributeRegistry("").exchange(state(A, 1), TIME)
+    exchange("", state(A, 1), TIME)
     cluster.nodes(node1=GONE)
     monkeypatch.setenv("NODE", "node2")
-    registry = AttributeRegistry("")
-    assert registry.exchange(None, TIME) == registry.exchange(None, TIME)
-    assert registry.exchange(state(B, 2), TIME).gone == {A.id}
+    assert exchange("", None, TIME) == exchange("", None, TIME)
+    assert exchange("", state(B, 2), TIME).gone == {A.id}
     cluster.nodes(node1=ONLINE)
-    assert registry.exchange(None, TIME).gone == frozenset()
+    assert exchange("", None, TIME).gone == frozenset()
 
 
 def test_an_entry_never_goes_back(cluster: Cluster) -> None:
-    AttributeRegistry("").exchange(state(A, 5, 2), TIME)
-    (found,) = AttributeRegistry("").exchange(state(A, 3), TIME).states
+    exchange("", state(A, 5, 2), TIME)
+    (found,) = exchange("", state(A, 3), TIME).states
     assert found == state(A, 5, 2)
 
 
@@ -212,13 +232,13 @@ def test_an_entry_never_goes_back(cluster: Cluster) -> None:
 def test_tools_that_fail_are_an_error(cluster: Cluster, fault: str, text: str) -> None:
     cluster.set(fault)
     with pytest.raises(RegistryError, match=text):
-        AttributeRegistry("").exchange(state(A, 1), 0.5)
+        exchange("", state(A, 1), 0.5)
 
 
 def test_a_machine_without_pacemaker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RegistryError, match="crm_node is not there: is Pacemaker installed"):
-        AttributeRegistry("").exchange(None, TIME)
+        exchange("", None, TIME)
 
 
 # ---- the helper process

@@ -9,6 +9,7 @@ import pytest
 
 from ha.model.membership import HaState
 from ha.registry.attributes import AttributeRegistry
+from ha.registry.commands import Processes
 from ha.registry.view import ClusterNode, View, decode, encode, parse, query
 from ha.registry.worker import RegistryError
 
@@ -145,7 +146,7 @@ def test_who_is_gone_on_one_node_may_live_on_another() -> None:
     """A cloned node has a broker with the same identity: fencing it says nothing of the original."""
     nodes = (up("a"), ClusterNode("b", gone=True))
     view = View(nodes, True, (("a", encode(HaState("twin"))), ("b", encode(HaState("twin", 3)))))
-    registry = AttributeRegistry("")
+    registry = AttributeRegistry("", Processes())
     registry._view = view
     assert registry._gone() == frozenset()
     registry._view = View(nodes, True, (("a", encode(HaState("other"))), ("b", encode(HaState("twin", 3)))))
