@@ -81,10 +81,15 @@ class Primary(Role):
         """Put the first in-sync set of our epoch into the log and wait for the expected backups."""
         expected = dict(self.roster.expected)
         self.roster.begin(self._claim, self._base)
+        self._hold_inherited()
         if expected:
             self.env.after(self.settings.backup_timeout, self._backup_timeout)
             names = ", ".join(str(member) for member in expected.values())
             self.env.log("notice", f"recovering backups: {names}")
+
+    def _hold_inherited(self) -> None:
+        """Of the others we know what they hold; without others, what is safe is known when the set is in force."""
+        self.engine.hold_inherited(min((peer.acked for peer in self.roster.counting), default=self.engine.safe))
 
     def stop(self) -> None:
         self.frozen = self.stopped = True

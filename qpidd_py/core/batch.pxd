@@ -22,6 +22,7 @@ cdef enum:
     RECORD_HEADER = 16          # size u32, operation u8, flags u8, queues u16, position u64
     FLAG_PERSISTENT = 1
     FLAG_TIMED = 2              # arrival and expiry follow the fixed part
+    FLAG_WHOLE = 4              # one of several records that happen together (a transaction, a dead letter)
 
 
 cdef class Segment

@@ -33,7 +33,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, FLAG_TIMED, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
+    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
     OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record,
     lengths_of, route_of)
 from qpidd_py.core.queue cimport (
@@ -222,7 +222,8 @@ cdef class Engine:
         offset = <uint32_t>(p - writer.segment.data)
         putle32(p, <uint32_t>size)
         p[4] = OP_ENQUEUE
-        p[5] = (FLAG_PERSISTENT if found.persistent else 0) | (FLAG_TIMED if timed else 0)
+        p[5] = ((FLAG_PERSISTENT if found.persistent else 0) | (FLAG_TIMED if timed else 0) |
+                (FLAG_WHOLE if self.log.whole else 0))
         putle16(p + 6, replicated)
         putle64(p + 8, self.sequence)
         for queue in route.queues:
@@ -826,6 +827,20 @@ cdef class Engine:
             queue.reset()
             if queue.timed:
                 self.note_timed(queue)
+
+    def hold_inherited(self, uint64_t known):
+        """What a new primary has taken over of transactions above `known` is handed out when all of that is safe: another
+        broker may be promoted that has nothing of it, and no client may have seen a part.  `known`: 0 when nothing is."""
+        cdef Queue queue
+        cdef uint64_t first
+        cdef list held = []
+        for queue in self.queues.values():
+            first = queue.first_whole(known)
+            if first != UNLIMITED:
+                queue.hold_from(first)
+                held.append(queue)
+        if held:
+            self.commit_outputs(self.position, held)
 
     def demote(self):
         """This broker is primary no longer: nothing that waits is ever confirmed, every message is ready.

@@ -77,6 +77,7 @@ cdef class Queue:
     cdef uint64_t gone_index
     cdef uint64_t barrier                   # messages from this id on are not handed out; UNLIMITED = all are
     cdef list barriers                      # one for each transaction whose outputs wait, oldest first
+    cdef uint64_t last_whole                # id of the newest message with FLAG_WHOLE
     cdef uint64_t delivered                 # highest id handed out
     cdef uint64_t delivered_logged
     cdef bint dirty                         # waits for the pump
@@ -105,6 +106,7 @@ cdef class Queue:
         return -1 if index >= 0 and ring_at(&self.main, index).id >= self.barrier else index
     cdef int hold_from(self, uint64_t id) except -1
     cdef int release_held(self) except -1
+    cdef uint64_t first_whole(self, uint64_t known) noexcept
     cdef void take(self, uint64_t index) noexcept
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
     cdef int requeue(self, uint64_t index) except -1

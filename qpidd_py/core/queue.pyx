@@ -23,7 +23,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memmove
 
-from qpidd_py.core.batch cimport FLAG_TIMED, lengths_of, route_of
+from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -242,6 +242,8 @@ cdef class Queue:
             self.timed = True
             if self.parent is not None:
                 self.parent.timed = True
+        if record_of(e)[5] & FLAG_WHOLE:
+            self.last_whole = id
         self.count(1, 0, size, body_size(e))
         return 0
 
@@ -437,6 +439,27 @@ cdef class Queue:
         self.returned.count = self.gone.count = 0
         self.joining = False
         return 0
+
+    cdef uint64_t first_whole(self, uint64_t known) noexcept:
+        """From where on a new primary holds messages back, which knows that all up to `known` is safe: the first one
+        above it with FLAG_WHOLE; 1 when nothing is known, and UNLIMITED when there is none."""
+        cdef uint64_t i = self.main.tail, first = UNLIMITED
+        cdef Queue level
+        cdef Entry* e
+        for level in self.levels or ():
+            first = min(first, level.first_whole(known))
+        if self.last_whole <= known:
+            return first
+        if not known:
+            return 1
+        while i > self.main.head:
+            i -= 1
+            e = ring_at(&self.main, i)
+            if e.id <= known:
+                break
+            if e.state in (READY, UNACKED) and record_of(e)[5] & FLAG_WHOLE:
+                first = min(first, e.id)
+        return first
 
     cdef int reset(self) except -1:
         """After a change of role: every message is ready; those handed out before say redelivered."""

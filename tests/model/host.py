@@ -99,6 +99,9 @@ class ModelEngine:
     def advance_safe(self, position: int) -> None:
         self.safe = position
 
+    def hold_inherited(self, known: int) -> None:
+        """Consumers are no part of the model."""
+
     def demote(self) -> None: ...
 
     def repeat_delivered(self) -> None: ...

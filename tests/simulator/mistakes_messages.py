@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ha.model.protocol import Kind
+from ha.primary.primary import Primary
 from ha.shell.core_link import CoreLink, IncomingLink
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, records
@@ -20,6 +21,11 @@ METHOD, BODY = 1, 3
 """Types of frames."""
 LATE = 0.02
 """Seconds."""
+
+
+def inherited_at_once() -> AbstractContextManager[None]:
+    """A new primary hands out at once what it has taken over of transactions.  (It was so once.)"""
+    return patched(Primary, _hold_inherited=lambda self: None)
 
 
 @contextmanager

@@ -71,6 +71,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-twice": Mutant(log.confirm_twice),
     "demote-before-closing": Mutant(log.demote_before_closing),
     "salvage-skipped": Mutant(log.salvage_skipped, "gamble"),
+    "inherited-at-once": Mutant(
+        messages.inherited_at_once, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=2
+    ),
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=58),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=7),
@@ -85,6 +88,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111),
     "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
     "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=111),
+    "own-copy-only": Mutant(pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote")),
     "look-then-write": Mutant(pacemaker.read_before_write, "registry", ("pacemaker", "duel"), seed=70),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),

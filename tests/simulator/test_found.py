@@ -15,6 +15,7 @@ from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_log import half_a_difference
+from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
 from tests.simulator.mistakes_twins import trust_own_id, whole_by_id
 from tests.simulator.scenario import Scenario
@@ -94,6 +95,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("copied-voter", trust_own_id, "I1: p1.2@1"),
         ("copied-member", whole_by_id, "I1: p1.2@1"),
         ("half-a-difference", half_a_difference, "I1: p1.1@1"),
+        ("inherited-of-a-transaction", inherited_at_once, "I6: "),
         ("undone-by-a-cut-off-copy", unsealed, "I9: a says that p1.4@1"),
     ],
 )

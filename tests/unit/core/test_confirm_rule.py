@@ -370,6 +370,49 @@ class TestOutputsOfATransaction:
         reader.channel.consume(queues[0], "c", False)
         assert [body for _, body, _ in deliveries(reader.turn())] == [b"a1"]
 
+    @pytest.mark.parametrize("priorities", [0, 3])
+    def test_a_new_primary_holds_back_those_that_it_does_not_know_to_be_safe(
+        self, engine: CutOff, worker: MemoryClient, client: MemoryClient, queues: list[Queue], priorities: int
+    ) -> None:
+        """Another broker may be promoted that has not got them; of what came before, all have everything."""
+        if priorities:
+            queues[0].add_levels(priorities)
+        client.publish(b"a0", "a")
+        known = self.commit(worker, b"a1")
+        client.publish(b"a2", "a")
+        self.commit(worker, b"a3", b"b3")
+        client.publish(b"a4", "a")
+        end = self.taken_over(engine, worker, client)
+        engine.hold_inherited(known)
+        reader = MemoryClient(engine)
+        for queue in queues:
+            reader.channel.consume(queue, queue.name, False)
+        assert [body for _, body, _ in deliveries(reader.turn())] == [b"a0", b"a1", b"a2"]
+        engine.advance_safe(end)
+        assert sorted(body for _, body, _ in deliveries(reader.turn())) == [b"a3", b"a4", b"b3"]
+
+    def test_a_new_primary_that_knows_nothing_holds_back_every_queue_with_transactions(
+        self, engine: CutOff, worker: MemoryClient, client: MemoryClient, queues: list[Queue]
+    ) -> None:
+        client.publish(b"a0", "a")
+        self.commit(worker, b"b1")
+        end = self.taken_over(engine, worker, client)
+        engine.hold_inherited(0)
+        reader = MemoryClient(engine)
+        for queue in queues:
+            reader.channel.consume(queue, queue.name, False)
+        assert [body for _, body, _ in deliveries(reader.turn())] == [b"a0"]
+        engine.advance_safe(end)
+        assert [body for _, body, _ in deliveries(reader.turn())] == [b"b1"]
+
+    @staticmethod
+    def taken_over(engine: CutOff, *clients: MemoryClient) -> int:
+        for each in clients:
+            each.connection.close()
+        engine.demote()
+        engine.begin_epoch(2)
+        return engine.position
+
     def test_alone_they_are_handed_out_at_once(self) -> None:
         engine = Engine(segment_size=65536)
         queue = engine.create_queue(1, "a", True)
