@@ -4,11 +4,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import guard
+from tests.support import guard, parallel
 from tests.support.process import BrokerProcess
 
 # Two cores shared by everything: a slow example is no failure, and one machine's luck is not another's.
@@ -22,6 +23,17 @@ def pytest_configure(config: pytest.Config) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         guard.begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        parallel.arrange(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.GroupsOrFiles | None:
+    return parallel.GroupsOrFiles(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.fixture
