@@ -39,6 +39,9 @@ demo: $(BUILT)
 
 test: lint unit
 
+# Each worker, and each of thousands of processes, would compile all modules again.
+unit test-all: export PYTHONDONTWRITEBYTECODE :=
+
 # What `slow` marks is left out.  Much of the rest waits for brokers: one more at a time than there are processors.
 unit: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
