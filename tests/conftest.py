@@ -32,8 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.GroupsOrFiles | None:
-    return parallel.GroupsOrFiles(config, log) if config.getvalue("dist") == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.GroupsOfFiles | None:
+    return parallel.GroupsOfFiles(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture
