@@ -49,6 +49,7 @@ def run_tests(directory: Path, seconds: float, options: Sequence[str]) -> tuple[
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     wait_for(lambda: found.exists() or pytest_process.poll() is not None, TIME, "the processes of the inner test")
+    assert found.exists(), pytest_process.communicate()[1]
     return pytest_process, json.loads(found.read_text())
 
 

@@ -28,7 +28,7 @@ _WANTS_SPARK: Final = re.compile(r"^ *def \w+\([^)]*\b(spark|spark_session|engin
 @functools.cache
 def group(file: str) -> str:
     """What the tests of a file share a worker with; `file` is relative to the project, and a group by itself."""
-    folder = Path(file).parts[1]
+    folder = _folder(file)
     if folder == "spark" and _WANTS_SPARK.search((ROOT / file).read_text()):
         return SPARK
     return folder if folder in TOGETHER else file
@@ -36,13 +36,19 @@ def group(file: str) -> str:
 
 def rank(file: str) -> int:
     """The lower, the earlier."""
-    names = (group(file), Path(file).parts[1])
+    names = (group(file), _folder(file))
     return next((FIRST.index(name) for name in names if name in FIRST), len(FIRST))
 
 
 def arrange(items: list[pytest.Item]) -> None:
     """In each worker, alike: puts what takes long first."""
     items.sort(key=lambda item: rank(_file(item.nodeid)))
+
+
+def _folder(file: str) -> str:
+    """Below tests; empty for a file from elsewhere."""
+    parts = Path(file).parts
+    return parts[1] if parts[:1] == ("tests",) else ""
 
 
 def _file(nodeid: str) -> str:
