@@ -54,7 +54,7 @@ def test_invariants_hold(number: int) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", ["ambush", "pause", "isolate", "crash", "trap", "linger"])
-@pytest.mark.parametrize("seeds", mostly_slow([range(8), range(8, 20)], 1), ids=str)
+@pytest.mark.parametrize("seeds", mostly_slow([range(5), range(5, 20)], 1), ids=str)
 def test_invariants_hold_under_one_kind_of_fault(mode: str, fault: str, seeds: range) -> None:
     total = check_seeds(seeds, mode, (fault,))
     assert total["confirmed"] > 5 * len(seeds), total
