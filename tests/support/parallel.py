@@ -55,7 +55,7 @@ def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-class GroupsOfFiles(LoadScopeScheduling):
+class GroupsOfFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """The unit of work is a group of files, in the order of the collection."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
