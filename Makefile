@@ -1,4 +1,4 @@
-# make demo | test | lint | docs | bench | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
+# make demo | test | test-all | lint | docs | bench | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
 #      docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
@@ -10,6 +10,7 @@ PY := $(VENV)/bin/python
 CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd pxi h))
 INSTALLED := $(VENV)/.stamp-installed
 BUILT := $(VENV)/.stamp-built
+TESTS_AT_ONCE ?= $(shell echo $$(($$(nproc) + 1)))
 FUZZ_SECONDS ?= 60
 SEEDS ?= 0:10000
 MODE ?=
@@ -27,7 +28,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test lint unit bench bench-client bench-spark fuzz simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
+.PHONY: demo test test-all lint unit bench bench-client bench-spark fuzz simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -38,9 +39,18 @@ demo: $(BUILT)
 
 test: lint unit
 
+# Each worker, and each of thousands of processes, would compile all modules again.
+unit test-all: export PYTHONDONTWRITEBYTECODE :=
+
+# What `slow` marks is left out.  Much of the rest waits for brokers: one more at a time than there are processors.
 unit: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
-	$(PY) -m pytest -q $(PYTEST_OPTIONS)
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not slow" $(PYTEST_OPTIONS)
+
+# Every test, with the long trials.
+test-all: lint $(BUILT)
+	@bash tools/need_system_packages.sh $(PYTHON) tests
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile $(PYTEST_OPTIONS)
 
 lint: $(BUILT) docs
 	$(VENV)/bin/ruff check .
@@ -88,7 +98,7 @@ torture: $(BUILT)
 # All of the tests under a real Pacemaker, with those that `make test` leaves out (root).
 pacemaker: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
-	QPIDD_LONG=1 $(PY) -m pytest -q tests/pacemaker $(PYTEST_OPTIONS)
+	$(PY) -m pytest -q tests/pacemaker $(PYTEST_OPTIONS)
 
 # The last commit on a new Debian in a chroot: does `make` bring what the tests need?  (root, debootstrap; 20 minutes)
 fresh:

@@ -58,7 +58,8 @@ class ClusterShell:
     """Runs one cluster until it is told to go down."""
 
     def __init__(self, spec: ClusterSpec, echo: TextIO | None = None) -> None:
-        nodes = tuple(_with_port(node) for node in spec.nodes)
+        self._ports = contextlib.ExitStack()
+        nodes = tuple(_with_port(node, self._ports) for node in spec.nodes)
         self.spec = replace(spec, nodes=nodes, directory=spec.directory.resolve())
         self.core = Supervisor([node.name for node in spec.nodes], spec.watch)
         self._echo = echo
@@ -74,7 +75,7 @@ class ClusterShell:
         """Brings the cluster up, watches it, and returns when it is down again.  ConfigError: it runs already."""
         directory = self.spec.directory
         directory.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, self._ports:
             stack.enter_context(_lock(directory / "supervisor.lock"))
             self._log = stack.enter_context((directory / "supervisor.log").open("a", encoding="utf-8", buffering=1))
             self._events = SupervisorEvents(directory, self.spec.name)
@@ -306,14 +307,17 @@ class ClusterShell:
         }
 
 
-def _with_port(node: Any) -> Any:
-    """Port 0 means any free one; it is fixed now because every broker has to know the addresses of all."""
+def _with_port(node: Any, held: contextlib.ExitStack) -> Any:
+    """Port 0 means any free one; it is fixed now because every broker has to know the addresses of all.
+
+    The socket stays bound without listening until `held` is closed.  A broker may bind to the port as well, but the
+    kernel gives it to no other process and to no client's connection while the broker is down."""
     if node.port:
         return node
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((node.host, 0))
-        return replace(node, port=probe.getsockname()[1])
+    holder = held.enter_context(socket.socket())
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((node.host, 0))
+    return replace(node, port=holder.getsockname()[1])
 
 
 @contextlib.contextmanager

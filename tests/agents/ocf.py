@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support import guard
 from tests.support.process import HeldPort
 from tests.support.wait import wait_for
 
@@ -69,7 +70,8 @@ class Agent:
         values = {f"OCF_RESKEY_{name}": value for name, value in self.parameters.items() if value is not None}
         metas = {f"OCF_RESKEY_CRM_meta_{name}": str(value) for name, value in meta.items()}
         path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
-        base = {"PATH": path, "HA_RSCTMP": str(self.rsctmp), "OCF_RESOURCE_INSTANCE": "broker"}
+        run = {guard.VARIABLE: os.environ[guard.VARIABLE]} if guard.VARIABLE in os.environ else {}
+        base = {"PATH": path, "HA_RSCTMP": str(self.rsctmp), "OCF_RESOURCE_INSTANCE": "broker", **run}
         return {**base, "HA_LOGFILE": str(self.directory / "agent.log"), **values, **metas}
 
     def spawn(self, action: str, **meta: Any) -> "subprocess.Popen[str]":

@@ -7,6 +7,10 @@ from tests.faults.other_styles import Asyncio, PikaStyle
 from tests.faults.scenarios import EVERYWHERE
 from tests.faults.scene import QpiddScene, addresses
 from tests.faults.styles import Transacted
+from tests.support.slow import mostly_slow
+
+OTHERS = ("pause", "snap-to-server")
+"""Of each style; slow."""
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
@@ -20,7 +24,7 @@ def test_fault(qpidd: QpiddScene, name: str) -> None:
         load.verdict()
 
 
-@pytest.mark.parametrize("name", ["kill", "pause", "cut", "snap-to-server", "snap-to-client", "vanish", "hold"])
+@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish", "hold"], 3))
 def test_fault_asyncio(qpidd: QpiddScene, name: str) -> None:
     qpidd.whole()
     with Asyncio() as style, Load(addresses(qpidd), f"asyncio.{name}", style=style) as load:
@@ -31,7 +35,7 @@ def test_fault_asyncio(qpidd: QpiddScene, name: str) -> None:
         load.verdict()
 
 
-@pytest.mark.parametrize("name", ["kill", "pause", "cut", "snap-to-server", "snap-to-client", "vanish"])
+@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish"], 3))
 def test_fault_pika_style(qpidd: QpiddScene, name: str) -> None:
     qpidd.whole()
     with Load(addresses(qpidd), f"pika.{name}", style=PikaStyle()) as load:
@@ -42,7 +46,7 @@ def test_fault_pika_style(qpidd: QpiddScene, name: str) -> None:
         load.verdict()
 
 
-@pytest.mark.parametrize("name", ["kill", "pause", "cut", "snap-to-server", "snap-to-client", "vanish-to-client"])
+@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish-to-client"], 3))
 def test_fault_transacted(qpidd: QpiddScene, name: str) -> None:
     """All of a transaction or nothing; nothing of one that is said to be aborted."""
     qpidd.whole()

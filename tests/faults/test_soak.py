@@ -1,6 +1,5 @@
-"""Random fail-overs under load: a few in the ordinary suite, a hundred with QPIDD_LONG=1."""
+"""Random fail-overs under load: a few in `make test`, a hundred in `make test-all`."""
 
-import os
 import random
 
 import pytest
@@ -13,7 +12,7 @@ def test_a_few_failovers(qpidd: QpiddScene) -> None:
     soak(qpidd, 8, random.randrange(1_000_000), print)
 
 
-@pytest.mark.skipif(not os.environ.get("QPIDD_LONG"), reason="takes five minutes; QPIDD_LONG=1 runs it")
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_hundred_failovers(qpidd: QpiddScene) -> None:
     report = soak(qpidd, 100, random.randrange(1_000_000), print)

@@ -138,6 +138,7 @@ def test_pause_of_a_backup(lab):
     assert found.duplicated == 0
 
 
+@pytest.mark.slow
 def test_a_short_pause_of_every_broker_in_turn(lab):
     """Shorter than the supervisor's patience: nobody is replaced, nothing is lost."""
     lab.load()
@@ -196,6 +197,7 @@ def test_two_failovers_in_a_row(lab):
     lab.verdict()
 
 
+@pytest.mark.slow
 def test_failover_back_and_forth(lab):
     lab.load()
     for _ in range(3):

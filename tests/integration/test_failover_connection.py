@@ -174,7 +174,9 @@ class Publisher(threading.Thread):
         self.connection.close()
 
 
-@pytest.mark.parametrize("window", [None, 100], ids=["each confirmed", "window"])
+@pytest.mark.parametrize(
+    "window", [100, pytest.param(None, marks=pytest.mark.slow)], ids=["window", "each confirmed"]
+)
 def test_callbacks_go_on_and_nothing_confirmed_is_lost(cluster, window) -> None:
     worker, publisher = Worker(cluster.addresses()), Publisher(cluster.addresses(), window)
     worker.start()

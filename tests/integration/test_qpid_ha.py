@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.support.certificates import needs_openssl
+from tests.support.process import HeldPort
 
 TIMEOUT = 20.0  # seconds; far beyond what anything here takes, on a busy machine too
 
@@ -28,18 +28,12 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.02)
 
 
-def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
-
-
 class Broker:
     """A `qpidd` process of our own."""
 
-    def __init__(self, folder: Path, port: int, *options: str) -> None:
+    def __init__(self, folder: Path, held: HeldPort, *options: str) -> None:
+        port = held.port
+        self._held = held
         self.address = f"127.0.0.1:{port}"
         self.port = port
         self.log = folder / f"{port}.log"
@@ -61,6 +55,7 @@ class Broker:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+        self._held.release()
 
 
 def qpid_ha(*arguments: str) -> tuple[int, str]:
@@ -82,8 +77,8 @@ def amqp_connection(port: int) -> pika.BlockingConnection:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[list[Broker]]:
     """Two members, both joining."""
-    ports = free_ports(2)
-    url = ",".join(f"127.0.0.1:{port}" for port in ports)
+    ports = [HeldPort(), HeldPort()]
+    url = ",".join(f"127.0.0.1:{each.port}" for each in ports)
     options = ["--ha-cluster", "yes", "--ha-brokers-url", url, "--ha-replicate", "all"]
     options += ["--ha-username", "guest", "--ha-password", "guest", "--ha-mechanism", "PLAIN"]
     brokers = [Broker(tmp_path, port, *options) for port in ports]
@@ -96,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[list[Broker]]:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path, free_ports(1)[0])
+    broker = Broker(tmp_path, HeldPort())
     try:
         yield broker.wait()
     finally:
@@ -223,9 +218,10 @@ def test_tls(tmp_path: Path) -> None:
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     subprocess.run([*make, "-keyout", key, "-out", certificate, *names], check=True, capture_output=True)
-    plain, secure = free_ports(2)
-    broker = Broker(tmp_path, plain, "--ssl-port", str(secure), "--ssl-cert", str(certificate), "--ssl-key", str(key))
-    address = f"127.0.0.1:{secure}"
+    secure = HeldPort()
+    tls = ("--ssl-port", str(secure.port), "--ssl-cert", str(certificate), "--ssl-key", str(key))
+    broker = Broker(tmp_path, HeldPort(), *tls)
+    address = f"127.0.0.1:{secure.port}"
     try:
         broker.wait()
         assert qpid_ha("status", "--ssl-ca", str(certificate), "-b", address) == (0, "standalone\n")
@@ -236,6 +232,7 @@ def test_tls(tmp_path: Path) -> None:
         assert out.startswith(f"SSLCertVerificationError: {address}: ")
     finally:
         broker.end()
+        secure.release()
 
 
 def test_management_requests_from_an_unmodified_client(alone: Broker) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,17 +13,15 @@ from tests.pacemaker.disasters import DISASTERS, LOSES
 from tests.pacemaker.judge import Report
 from tests.pacemaker.trial import Trial
 
-EVERYTHING: Final = bool(os.environ.get("QPIDD_LONG"))
 LIMIT: Final = 300
 """Seconds for one disaster, with everything that has to come back after it."""
 
 
 def selection(short: Sequence[str], long: Sequence[str]) -> list[object]:
-    """Parameters of a test: the short ones always, the long ones when everything is asked for."""
-    skip = pytest.mark.skipif(not EVERYTHING, reason="long: make pacemaker")
+    """Parameters of a test: the short ones in `make test`, the long ones in `make pacemaker` and `make test-all`."""
     limit = pytest.mark.timeout(LIMIT)
     return [*(pytest.param(name, marks=limit) for name in short),
-            *(pytest.param(name, marks=(limit, skip)) for name in long)]  # fmt: skip
+            *(pytest.param(name, marks=(limit, pytest.mark.slow)) for name in long)]  # fmt: skip
 
 
 def survive(cluster: Cluster, name: str, directory: Path) -> Report:

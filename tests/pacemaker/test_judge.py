@@ -5,16 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.pacemaker.campaign import EVERYTHING, LIMIT
+from tests.pacemaker.campaign import LIMIT
 from tests.pacemaker.cluster import PORT, Cluster, Setup, running
 from tests.pacemaker.disasters import start_stack
 from tests.pacemaker.trial import Trial
 from torture.loaders import Loaders
 
-pytestmark = [
-    pytest.mark.skipif(not EVERYTHING, reason="long: make pacemaker"),
-    pytest.mark.timeout(LIMIT),
-]  # fmt: skip
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(LIMIT)]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from tests.rgmanager.cluster import PRIMARY, TIMEOUT, Cluster, qpidd_service
 from tests.rgmanager.load import Load
 from tests.rgmanager.manager import DISABLED, FAILED, STARTED
 from tests.rgmanager.node import Node
+from tests.support.slow import mostly_slow
 from tests.support.wait import wait_for
 from torture.checker import Verdict
 
@@ -226,7 +227,7 @@ def _starting(node: Node) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=node.environment(), stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("round", range(2))
+@pytest.mark.parametrize("round", mostly_slow(range(2), 1))
 def test_one_failure_seen_as_two_on_one_node(lonely: Cluster, round: int) -> None:
     """QPID-5942: with one node left, both services are recovered there, at the same moment and each by itself."""
     cluster, node = lonely, lonely.nodes["node1"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -39,6 +39,16 @@ def quorum_is_enough() -> AbstractContextManager[None]:
         return "" if self.quorum else "this partition of the cluster has no quorum"
 
     return patched(View, objection=objection)
+
+
+def own_copy_only() -> AbstractContextManager[None]:
+    """What was written is not read back from other nodes: our own copy is taken for everybody's."""
+
+    def read_back(self: AttributeRegistry, wanted: Callable[[View], bool], deadline: float) -> Steps[dict[str, View]]:
+        yield from self._look(deadline)
+        return dict.fromkeys(self._view.online, self._view)
+
+    return patched(AttributeRegistry, _read_back=read_back)
 
 
 def unsealed() -> AbstractContextManager[None]:

@@ -9,13 +9,14 @@ import pytest
 from tests.simulator.plan import SCORED, plan
 from tests.simulator.test_scenarios import confirms, load
 from tests.simulator.test_simulator import check
+from tests.support.slow import mostly_slow
 
 SEEDS = 240
 CHUNK = 40
 
 
 @pytest.mark.parametrize("mode", SCORED)
-@pytest.mark.parametrize("number", range(SEEDS // CHUNK))
+@pytest.mark.parametrize("number", mostly_slow(range(SEEDS // CHUNK), 1))
 def test_a_primary_is_found_by_scores_alone(mode: str, number: int) -> None:
     """`Simulation` fails when there is none some time after the last fault."""
     plans = (plan(seed, mode) for seed in range(10_000 + number * CHUNK, 10_000 + (number + 1) * CHUNK))

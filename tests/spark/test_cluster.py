@@ -54,6 +54,7 @@ def test_by_spark_submit(cluster: standalone.Cluster, fleet: Fleet) -> None:
     assert json.loads((fleet.out / "report.json").read_text())["messages"]["total"]["lost"] == 1
 
 
+@pytest.mark.slow
 def test_by_the_program_itself(cluster: standalone.Cluster, fleet: Fleet) -> None:
     """Into the same workspace, what has come meanwhile: only that is computed, and told."""
     fleet.lay(processes.kill(), "green")

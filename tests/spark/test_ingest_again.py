@@ -20,6 +20,7 @@ from spark_jobs.jobs import ingest
 from spark_jobs.jobs.ingest import Ingested, IngestError, Settings
 from spark_jobs.workspace import Workspace
 from tests.spark.ingest_world import odd_file, table
+from tests.support.slow import mostly_slow
 
 SECOND = 1_000_000
 BEGIN = 1_790_000_000_000_000
@@ -120,7 +121,7 @@ def test_a_segment_grows_below_a_url(spark: Engine, tmp_path: Path):
     assert place.rows() == fresh(place, tmp_path, url)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", mostly_slow(range(12), 4))
 def test_growing_files_of_any_lines(place: Place, tmp_path: Path, seed: int):
     """Cut anywhere, the same rows and counts come as from the whole."""
     data = line(1) + odd_file(seed, 60)

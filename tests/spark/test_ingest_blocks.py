@@ -14,6 +14,7 @@ from spark_jobs.parse.context import Context
 from spark_jobs.parse.json_blocks import LINE_MAX, Reader
 from spark_jobs.parse.segments import read
 from tests.spark.ingest_world import LONG, in_order, odd_file
+from tests.support.slow import mostly_slow
 
 
 def slow(data: bytes):
@@ -44,7 +45,7 @@ def blocks_of(data: bytes, size: int):
         yield b"".join(whole[begin : begin + size]), begin + 1
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 10))
 def test_random_lines(seed):
     data = odd_file(seed, random.Random(seed).choice([1, 5, 200]))
     rows, tally = slow(data)

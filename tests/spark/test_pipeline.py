@@ -25,6 +25,7 @@ from tests.spark.sql_histories import write
 from tests.spark.truth import messages, nodes, processes, scenes, watches
 from tests.spark.truth.reading import events, facts
 from tests.spark.truth.story import Story, check
+from tests.support.slow import mostly_slow
 
 Row = dict[str, Any]
 STORIES = {make.__name__: make for group in (processes, nodes, watches) for make in group.STORIES}
@@ -153,7 +154,7 @@ def test_what_was_sent_before_an_incident_is_counted_outside_of_it(duck: DuckEng
     assert counts == {"": 3, incident["incident"]: 1}
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", mostly_slow(STORIES, 8))
 def test_thinned_facts_answer_the_same_questions(name: str, duck: DuckEngine, tmp_path: Path) -> None:
     """Every cluster counts as crowded: samples are thinned, clocks are solved from pairs of the big queries."""
     story: Story = STORIES[name]()

@@ -21,6 +21,7 @@ from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.messages import Ledger
 from tests.spark.truth.story import Story
 from tests.spark.truth.world import Clock, Files, World
+from tests.support.slow import mostly_slow
 
 VARIANTS = 30
 Row = dict[str, Any]
@@ -141,7 +142,7 @@ def turned(ledger: Ledger, found: Mapping[str, Mapping[int, str]]) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make", messages.LEDGERS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", mostly_slow(messages.LEDGERS, 2), ids=lambda make: make.__name__)
 @pytest.mark.parametrize("whose", ["clients", "everybody"])
 def test_fewer_lines_never_make_a_message_lost(
     make: Callable[[], Ledger], whose: str, duck: DuckEngine, tmp_path: Path
@@ -190,7 +191,7 @@ def duals(make: Callable[[], Story], duck: DuckEngine, place: Path) -> list[str]
     return [row["verdict"] for row in rows if (row["old_node"], row["new_node"]) == ("node1", "node2")]
 
 
-@pytest.mark.parametrize("make", TRUTH, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", mostly_slow(TRUTH, 2), ids=lambda make: make.__name__)
 def test_fewer_lines_make_no_verdict_wrong(make: Callable[[], Story], duck: DuckEngine, tmp_path: Path) -> None:
     found = duals(make, duck, tmp_path)
     assert len(found) > VARIANTS / 2

@@ -20,6 +20,7 @@ from spark_jobs.progress import QUIET
 from spark_jobs.workspace import Workspace
 from tests.spark.truth import nodes, processes
 from tests.spark.watch_world import SETTINGS, Fleet
+from tests.support.slow import mostly_slow
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def killed(fleet: Fleet, writes: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.98])
+@pytest.mark.parametrize("share", mostly_slow([0.5, 0.98, 0.1, 0.8], 2))
 def test_a_run_that_is_killed_is_made_up_for_by_the_next(fleet: Fleet, tmp_path: Path, share: float) -> None:
     """`share` of what it writes: files, tables of the part, tables put back, what it remembers."""
     fleet.lay(processes.kill(), "blue")

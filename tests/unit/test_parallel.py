@@ -1,0 +1,45 @@
+"""Which tests share a worker of pytest-xdist (tests/support/parallel.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.parallel import FIRST, ROOT, SPARK, TOGETHER, GroupsOfFiles, group, rank
+from tests.support.slow import mostly_slow
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "scope"),
+    [
+        ("tests/unit/test_a.py::test_b", "tests/unit/test_a.py"),
+        ("tests/unit/test_a.py::TestB::test_c[d::1]", "tests/unit/test_a.py"),
+        ("tests/faults/test_soak.py::test_a_few_failovers", "faults"),
+        ("tests/faults/test_judge.py::test_acquits", "faults"),
+        ("tests/spark/test_groups.py::test_nobody_at_all[duck]", SPARK),
+        ("tests/spark/test_engine_both.py::test_x", SPARK),
+        ("tests/spark/test_order.py::test_circles_are_cut_and_told", "tests/spark/test_order.py"),
+    ],
+)
+def test_a_file_or_a_group_stays_together(nodeid: str, scope: str) -> None:
+    assert GroupsOfFiles.__new__(GroupsOfFiles)._split_scope(nodeid) == scope
+
+
+def test_the_folders_are_there() -> None:
+    assert all((ROOT / "tests" / folder).is_dir() for folder in {*FIRST, *TOGETHER} - {SPARK})
+
+
+def test_what_takes_long_comes_first() -> None:
+    files = ["tests/unit/test_parallel.py", "tests/agents/test_ocf_held.py", "tests/spark/test_groups.py"]
+    assert sorted(files, key=rank) == files[::-1]
+
+
+def test_a_file_with_the_session_of_spark_is_known_by_its_arguments() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/spark").glob("test_*.py")]
+    assert 10 < sum(group(file) == SPARK for file in files) < len(files) / 2
+
+
+def test_all_but_the_first_are_slow() -> None:
+    first, *others = mostly_slow(range(3), 1)
+    assert first == 0
+    assert [each.values for each in others] == [(1,), (2,)]
+    assert all([mark.name for mark in each.marks] == ["slow"] for each in others)
