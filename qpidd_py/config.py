@@ -72,7 +72,6 @@ class BrokerSettings:
     channel_max: int = option(integer, 2047, "highest channel number offered to clients; 0 = 65535")
     frame_max: int = option(size, 131072, "largest frame offered to clients")
     heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none")
-    mgmt_enable: bool = option(boolean, True, "answer management requests")
 
     def __post_init__(self) -> None:
         if self.frame_max < 4096:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ha.model.position import SEQUENCE_MASK, epoch_of, make
+from ha.model.position import SEQUENCE_MASK, make
 from qpidd_py.errors import LinkError
 
 Ranges = list[tuple[int, int]]
@@ -150,7 +150,3 @@ def _outside(epoch: int, mine: Lineage, primary: Lineage, news: Lineage) -> Outs
 def _leader(lineage: Lineage, epoch: int) -> str:
     origin = lineage.get(epoch)
     return origin.leader if origin is not None else ""
-
-
-def epochs_of(ranges: Ranges) -> set[int]:
-    return {int(epoch) for low, high in ranges for epoch in (epoch_of(low), epoch_of(high))}

@@ -11,7 +11,6 @@ from qpidd_py.errors import InvariantError
 
 Position = NewType("Position", int)
 Epoch = NewType("Epoch", int)
-ReplicationId = NewType("ReplicationId", int)
 
 SEQUENCE_BITS: Final = 48
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1

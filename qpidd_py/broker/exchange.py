@@ -69,7 +69,6 @@ class Exchange:
         self.incoming: dict[BindingKey, Binding] = {}  # to this exchange
         self.position = 0  # of its declaration; 0 if it is not replicated
         self.payload = b""
-        self.had_bindings = False
 
     @property
     def predeclared(self) -> bool:
@@ -102,7 +101,6 @@ class Exchange:
     def add(self, binding: Binding) -> None:
         self.bindings[binding.key] = binding
         binding.destination.incoming[binding.key] = binding
-        self.had_bindings = True
         self._added(binding)
 
     def remove(self, binding: Binding) -> None:

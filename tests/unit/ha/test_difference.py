@@ -74,7 +74,6 @@ def test_the_ids_of_an_epoch_are_all_of_it_and_nothing_else() -> None:
     assert difference.of_epochs(ids, [2]) == [(make(2, 0),) * 2, (make(2, 7), make(2, 9)), (make(2, end),) * 2]
     assert difference.of_epochs(ids, [1, 3]) == [(make(1, end),) * 2, (make(3, 0), make(3, 4))]
     assert difference.of_epochs(ids, []) == []
-    assert difference.epochs_of(ids) == {1, 2, 3} and difference.epochs_of([]) == set()
 
 
 # ---- histories ---------------------------------------------------------------------------------------------------
