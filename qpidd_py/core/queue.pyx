@@ -242,7 +242,7 @@ cdef class Queue:
             self.timed = True
             if self.parent is not None:
                 self.parent.timed = True
-        if record_of(e)[5] & FLAG_WHOLE:
+        if record_of(e)[5] & FLAG_WHOLE and id > self.last_whole:       # the difference brings older ones later
             self.last_whole = id
         self.count(1, 0, size, body_size(e))
         return 0

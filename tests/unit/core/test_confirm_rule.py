@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Basic
 
-from qpidd_py.core import Batch, Engine, Queue, Route, records
+from qpidd_py.core import Batch, Catchup, Engine, Queue, Route, records
 from tests.support.memory import MemoryClient, confirms, deliveries
 
 
@@ -404,6 +404,29 @@ class TestOutputsOfATransaction:
         assert [body for _, body, _ in deliveries(reader.turn())] == [b"a0"]
         engine.advance_safe(end)
         assert [body for _, body, _ in deliveries(reader.turn())] == [b"b1"]
+
+    def test_they_are_known_for_what_they_are_on_a_backup_that_gets_the_difference_late(
+        self, engine: CutOff, worker: MemoryClient, queues: list[Queue]
+    ) -> None:
+        """The newest comes live, what lies before it later; it is the newest that counts."""
+        early = self.commit(worker, b"a1")
+        catchup = Catchup(queues[0], b"", engine.flush())
+        engine.batches.clear()
+        self.commit(worker, b"a2")
+        backup = Engine(lambda position, payload: None, segment_size=65536)
+        copy = backup.create_queue(1, "a", True)
+        backup.set_position(early)
+        for batch in engine.batches:
+            backup.apply(batch)
+        while piece := catchup.slice(1 << 20):
+            backup.apply_slice(piece)
+        backup.merge(1)
+        backup.begin_epoch(2)
+        backup.on_batch = lambda batch: None
+        backup.hold_inherited(early)
+        reader = MemoryClient(backup)
+        reader.channel.consume(copy, "c", False)
+        assert [body for _, body, _ in deliveries(reader.turn())] == [b"a1"]
 
     @staticmethod
     def taken_over(engine: CutOff, *clients: MemoryClient) -> int:
