@@ -13,10 +13,9 @@ from contextlib import suppress
 
 from ha.backup.advice import advise
 from ha.backup.backup import Backup
-from ha.environment import Configuration, Environment, Json, Link, Reply, StateNotStored
+from ha.environment import Json, Link, Reply, StateNotStored
 from ha.model.difference import Origin
 from ha.model.local_member import LocalMember
-from ha.model.membership import HaState
 from ha.model.operations import Membership
 from ha.model.position import text
 from ha.model.safety import fragile
@@ -32,25 +31,15 @@ from ha.promotion.promotion import Record
 from ha.promotion.score import Outlook
 from ha.promotion.takeover import Takeover
 from ha.role import Role
-from ha.settings import NodeSettings
-from qpidd_py.core import Batch, Engine
+from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError, ReplyCode
 
 
 class Node:
     """The HA core of one broker; `environment.py` says who calls what."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        engine: Engine,
-        configuration: Configuration,
-        env: Environment,
-        state: HaState,
-        instance: str = "",
-    ) -> None:
-        """`instance`: see `LocalMember`."""
-        self.local = LocalMember(settings, engine, configuration, env, state, instance)
+    def __init__(self, local: LocalMember) -> None:
+        self.local = local
         self.promoter: Promoter | None = None
         self.takeover: Takeover | None = None
         self.relocation: Relocation | None = None

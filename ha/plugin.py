@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
 from ha.model.public_url import SERVER_PROPERTY
@@ -154,7 +155,8 @@ class HaPlugin:
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         if settings.public_url:
             host.broker.server_properties[SERVER_PROPERTY] = settings.public_url
-        node = Node(settings, host.engine, VHostConfiguration(host.broker), env, state, uuid.uuid4().hex)
+        configuration = VHostConfiguration(host.broker)
+        node = Node(LocalMember(settings, host.engine, configuration, env, state, uuid.uuid4().hex))
         env.node = node
         env.fail = lambda reason: host.fail(reason, EXIT_TWIN)
         if (store := registry_store(options, state.id)) is not None:

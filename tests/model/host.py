@@ -14,6 +14,7 @@ from typing import Any
 from ha.backup.backup import Backup
 from ha.backup.joining import Step
 from ha.environment import Answer, Exchanged, Json
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
 from ha.model.operations import Membership
 from ha.model.position import make, sequence_of
@@ -224,7 +225,7 @@ class Host:
         self.engine = ModelEngine()
         self.settings = NodeSettings(id, id.upper(), username="ha", **settings)
         stubs: Any = self.engine, ModelConfiguration(), self.env
-        node: Any = Node(self.settings, stubs[0], stubs[1], stubs[2], ha_state(id, EMPTY))
+        node: Any = Node(LocalMember(self.settings, stubs[0], stubs[1], stubs[2], ha_state(id, EMPTY)))
         self.node: Node = node
         self.engine.node = node
         node.candidacy = Nothing()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ha.backup.backup import Backup
+from ha.model.local_member import LocalMember
 from ha.model.protocol import Kind
 from ha.node import Node
 from ha.primary.primary import Primary
@@ -54,8 +55,8 @@ class CoveredNode(Node):
         self.note("link closed")
         super().link_closed(link, reason)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, local: LocalMember) -> None:
+        super().__init__(local)
         persist = self.local.persist
 
         def noted(**changes: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.state_file import NAME as STATE_FILE
 from ha.model.state_file import StateFile, StateFileError, newest
@@ -158,7 +159,7 @@ class BrokerProcess(Ports):
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
         configuration, instance = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
-        self.node = CoveredNode(self.settings, self.engine, configuration, self, self.state, instance)
+        self.node = CoveredNode(LocalMember(self.settings, self.engine, configuration, self, self.state, instance))
         self.node.pairs = self.simulation.pairs
         self.node.candidacy.news = partial(self.simulation.news, self)
         self.passes = Passes(self)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.salvaged import Header
 from ha.model.status import State
@@ -248,7 +249,7 @@ class Host:
         self.links: list[FakeLink] = []
         self.configure()
         instance = f"{self.name}-{self.life}"
-        self.node = Node(self.settings, self.engine, self.configuration, self, self.disk, instance)
+        self.node = Node(LocalMember(self.settings, self.engine, self.configuration, self, self.disk, instance))
         self.requests = NodeRequests(self.node)
         self.engine.on_batch = self.node.batch
         self.engine.on_membership = self.node.membership
