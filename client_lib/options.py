@@ -326,5 +326,5 @@ _ELSEWHERE: Mapping[str, str] = {
     "address_ttl": "an address is looked up whenever a sender or receiver is made",
     "host": "write it into the URL",
     "port": "write it into the URL",
-    "failover_updates": "what the broker tells about its cluster is used anyhow",
+    "failover_updates": "addresses that the broker announces for its cluster are always used",
 }

@@ -328,7 +328,7 @@ def _subscription(address: Address, node: _Node, unique: str) -> Resolution[Rece
     if address.mode is Mode.BROWSE:
         raise InvalidOption(f"mode: browse is for queues, and {address.name} is a topic: its receivers share nothing")
     if link.durable and link.name is None:
-        raise InvalidOption("link.durable without link.name: nobody could find the subscription again")
+        raise InvalidOption("link.durable without link.name: no later receiver could find the subscription")
     queue = link.name or f"{unique}.{address.name.encode()[:_SHOWN].decode(errors='ignore')}"
     declaration = _queue_declaration(queue, link.x_declare, bool(link.durable), not link.durable)
     yield from _check_alternate(queue, link.x_declare)

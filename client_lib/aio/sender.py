@@ -193,7 +193,7 @@ class Sender(Window):
         answer: object = self._on_settled(entry.message, entry.message_id, entry.error)  # type: ignore[arg-type]
         if inspect.iscoroutine(answer):
             answer.close()
-            raise TypeError("on_settled returned a coroutine, which nobody awaits; let it create a task")
+            raise TypeError("on_settled returned a coroutine, which is not awaited; create a task instead")
 
 
 def refuse_coroutine_function(name: str, callback: Any) -> None:

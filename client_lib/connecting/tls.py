@@ -110,5 +110,5 @@ def _verification(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in (_HOST_MISMATCH, _IP_MISMATCH):
         return f"{message} (ssl_server_name, ssl_skip_hostname_check)"
     if "self-signed" in message or "self signed" in message or "issuer" in message:
-        return f"{message}: nobody in ssl_trustfile has signed it"
+        return f"{message}: it is not signed by an authority in ssl_trustfile"
     return message
