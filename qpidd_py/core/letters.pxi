@@ -27,7 +27,7 @@ cdef int send_letters(Engine engine, size_t most) except -1:
 
 
 cdef int send_refused(Engine engine, size_t most) except -1:
-    """Sends what full queues have refused; ends, because nothing comes to a queue twice that way."""
+    """Sends the messages that full queues refused; this ends, since no message reaches a queue twice this way."""
     cdef Queue queue
     while engine.refused and most:
         most -= 1
@@ -111,7 +111,8 @@ cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key,
 
 
 cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1:
-    """Whether it has no room for so many messages and says so; consumers that can take something make room first."""
+    """True if the queue has no room for so many messages and refuses; consumers that can take messages make room
+    first."""
     if queue.rejects and queue.over(count, octets) and queue.consumers:
         engine.pump(queue)
     return queue.rejects and queue.over(count, octets)
