@@ -1,4 +1,4 @@
-"""What the brokers of a made-up cluster write: replication, and the fail-over from n1 to n2."""
+"""Broker events of a generated cluster: replication, and the fail-over from n1 to n2."""
 
 from __future__ import annotations
 
