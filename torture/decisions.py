@@ -193,8 +193,7 @@ class Staller(PlainClient):
     meanwhile would wrongly suggest that no earlier one is under way."""
     removes = True
     heartbeat = 60
-    """No heartbeats, so that its own silence does not end the connection; the kernel detects a dead broker
-    (`PATIENCE`)."""
+    """Long, so that its own silence does not end the connection; the kernel detects a dead broker (`PATIENCE`)."""
 
     def run(self) -> None:
         while not self._over:

@@ -59,7 +59,7 @@ class Link:
         self.error: MessagingError | None = None
         self.address: Address | None = None
         self.conn_id = ""
-        """The address of the present connection, or of the last one."""
+        """The id of the present connection, or of the last one."""
         self.failovers = 0
         self.workers: list[ChannelWorker] = []
         self.recovery = Recovery()

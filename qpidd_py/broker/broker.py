@@ -89,11 +89,11 @@ class Broker:
 
     @property
     def blocked(self) -> str:
-        """The reasons for which publishers are blocked; empty while they are not."""
+        """The first reason for which publishers are blocked; empty while they are not."""
         return next(iter(self._blocks.values()), "")
 
     def block(self, reason: str, cause: str = "") -> None:
-        """Blocks publishers (`connection.blocked`) until every `cause` has been removed."""
+        """Blocks publishers (`connection.blocked`) until `unblock` was called for every `cause`."""
         self._blocks[cause] = reason
         for session in list(self.sessions):
             session.block(self.blocked)

@@ -165,9 +165,7 @@ class Tool:
 
     def _add_queue(self, name: str) -> int:
         arguments = {**common_arguments(self._options), **limit_arguments(self._options)}
-        declare = with_fields(
-            commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments
-        )
+        declare = with_fields(commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments)
         code = self._call(declare)
         if self._options.start_replica:
             with ManagementSocket(self._target, self._deadline) as broker:

@@ -46,4 +46,3 @@ class Changes:
         if_unused, if_empty = flag(arguments, "if_unused"), flag(arguments, "if_empty")
         count, position = self._broker.vhost.delete_queue(None, name, if_unused, if_empty)
         return {"deleted": count}, position
-
