@@ -79,6 +79,6 @@ def limits_of(options: argparse.Namespace) -> Limits:
 
 
 def told(found: Sequence[Finding], bad: Sequence[Finding]) -> list[str]:
-    """What is not simply within its limit, and how many there are."""
+    """The findings that are not within their limits, and their number."""
     lines = [str(finding) for finding in found if finding.level != "ok"]
     return [*lines, f"{len(bad) or 'none'} of {len(found)} comparisons failed"]

@@ -69,7 +69,7 @@ def _message(options: argparse.Namespace) -> Sequence[str]:
 
 
 def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
-    """Its path, and the cluster if one incident is asked about."""
+    """Its path, and the cluster if the query is about one incident."""
     if place.is_dir() and incident is None:
         overview = place / OVERVIEW
         return (documents.load(overview).workspace if overview.exists() else str(place / "work")), None
