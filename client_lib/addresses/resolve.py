@@ -120,7 +120,7 @@ Resolution = Generator[Operation, Answer, T]
 
 
 def resolve_sender(text: str | Address, unique: str) -> Resolution[SenderPlan]:
-    """`unique`: used for names that are to be generated.
+    """`unique`: part of generated names.
 
     Raises MalformedAddress, InvalidOption, NotFound, AssertionFailed, ResolutionError, UnauthorizedAccess."""
     address = _named(text, unique)

@@ -86,8 +86,8 @@ class WaitingLine:
         self._tidy()
 
     async def wait(self, timeout: float | None = None, again: bool = False) -> bool:
-        """Waits until woken; False after `timeout` seconds.  `again`: the task was woken in vain and waits again at the
-        front."""
+        """Waits until woken; False after `timeout` seconds.  `again`: waits at the front, after a wake-up without
+        effect."""
         if timeout is not None and timeout <= 0:
             return False
         loop = asyncio.get_running_loop()

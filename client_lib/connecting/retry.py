@@ -16,7 +16,7 @@ is something to wait for: call `tick` then.
   place was not tried in this round, or refused (it may have been promoted since).  At most once a round for each place,
   so that two confused brokers cannot keep us moving between them.  A hint to an address that timed out in this round is
   ignored.
-* The end of a round: all of its attempts have failed, or are older than `connect_overlap` and go on beside the next
+* The end of a round: all of its attempts have failed, or are older than `connect_overlap` and continue during the next
   round, each until it is `connect_timeout` old.  If all places hang, there is no next round before one of them fails.
   The pause before the next round is `client_lib.connecting.backoff`'s.
 * Copies.  While all places hang and nothing else is left to try, they are tried again in parallel: the SYN may have

@@ -23,7 +23,7 @@ Transactions.  What a transaction puts into queues is handed out when its commit
 otherwise a client could have one message of a transaction that a fail-over removes completely.
 
 Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
-removals.pxi (which messages nobody consumed), letters.pxi (messages that leave a queue for another).
+removals.pxi (messages removed without being consumed), letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 

@@ -13,8 +13,8 @@ Our rows in these terms:
 * attempt: the first send of an id (`publish` without `resend`).  A re-send is the client's own and would hide a
   duplicate.
 * confirm: an id that was sent again may be confirmed again, which is the same fact: e = min(confirms, max(a, 1)).
-* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  What was delivered and
-  nobody ever attempted is unexpected, acknowledged or not.
+* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  A message that was
+  delivered without an attempt is unexpected, acknowledged or not.
 * several queues: an exchange may put a message into many (it was delivered from several), and each has its own
   dequeues.  d is that of the queue with the most; duplicates are those of all queues, max(0, d - a) each.
 

@@ -42,8 +42,7 @@ from {events} where source = 'client' and kind in {_LINK}"""
 
 def client_lives(dialect: Dialect, end: int | None = None) -> str:
     """The lives of clients (first_ts, last_ts), `until`: a client that ended cleanly waits for nothing; `horizon`: the
-    end
-    of the observation of the cluster, µs.  `client`: the hash in `message_lives`."""
+    end of the observation of the cluster, µs.  `client`: the hash in `message_lives`."""
     last = "last_ts" if end is None else f"greatest(last_ts, {end})"
     return f"""
 select c.*, {dialect.hashed("client_id")} as client, case when ended > 0 then last_ts else horizon end as until
