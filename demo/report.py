@@ -94,4 +94,4 @@ def verdict_line(messages: Mapping[str, Any]) -> str:
         return f"LOST: {verdict.lost} confirmed messages, among them {' '.join(verdict.lost_ids)}"
     if verdict.unaccounted:
         return f"UNACCOUNTED: {verdict.unaccounted} confirmed messages; a queue was not drained to its end"
-    return f"UNEXPECTED: {verdict.unexpected} messages were delivered that nobody sent: {verdict.unexpected_ids}"
+    return f"UNEXPECTED: {verdict.unexpected} messages were delivered but never sent: {verdict.unexpected_ids}"

@@ -11,8 +11,8 @@ cdef uint64_t MAX_OUTPUT = 4 << 20      # octets waiting on one connection befor
 cdef class Route:
     """Where the messages of one (exchange, routing key) go.
 
-    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel, exchange,
-    routing key, content header, body)` for exchanges that are served by the broker itself."""
+    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel,
+    exchange, routing key, content header, body)` for exchanges that the broker itself serves."""
 
     def __init__(self, list queues, by_header=None, handler=None):
         cdef Queue q
@@ -121,7 +121,8 @@ cdef class Channel:
         return c
 
     def cancel(self, str tag):
-        """Ends a subscription; what it holds unsettled stays with the channel.  The queue, or None for an unknown tag."""
+        """Ends a subscription; what it holds unsettled stays with the channel.  The queue, or None for an unknown
+        tag."""
         cdef Consumer c = self.consumers.pop(tag, None)
         if c is None:
             return None

@@ -1,26 +1,27 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The data path: connections, channels, and the turn that connects them to the log.
 
-One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their consumers,
-what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the backups),
-confirms and held replies up to `safe` are released, and every connection's output goes out, once.
+One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their
+consumers, what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the
+backups), confirms and held replies up to `safe` are released, and every connection's output goes out, once.
 
-Positions.  `position` is that of the newest operation in the log, `safe` the highest that may be confirmed.  Messages of
-queues that are not replicated count on as well (`sequence`), but are not in the log.  Without `on_batch`
-the engine is alone and `safe` follows `position`; with it, `advance_safe` is called by the plug-in.
+Positions.  `position` is that of the newest operation in the log, `safe` the highest that may be confirmed.  Messages
+of queues that are not replicated count on as well (`sequence`), but are not in the log.  Without `on_batch` the engine
+is alone and `safe` follows `position`; with it, `advance_safe` is called by the plug-in.
 
-Confirms.  A publish is confirmed when the operation that made it safe is safe, or when a client has acknowledged the message.
-Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the dead letters waits
-for its own enqueue operation like any other message; a message for no queue waits for an operation of the open batch
-(`witness`), so that a primary which was deposed without knowing it confirms no such message; what it puts into local
-queues only waits for the last change of the configuration (`changed`).
+Confirms.  A publish is confirmed when the operation that made it safe is safe, or when a client has acknowledged the
+message. Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the
+dead letters waits for its own enqueue operation like any other message; a message for no queue waits for an operation
+of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
+puts into local queues only waits for the last change of the configuration (`changed`).
 
 The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
-one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an acknowledgement
-releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
+one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an
+acknowledgement releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with
+multiple.
 
-Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`, `Queue.hold_from`):
-otherwise a client could have one message of a transaction that a fail-over removes completely.
+Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
+`Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
 
 Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
 removals.pxi (messages removed without being consumed), letters.pxi (messages that leave a queue for another).
@@ -829,8 +830,9 @@ cdef class Engine:
                 self.note_timed(queue)
 
     def hold_inherited(self, uint64_t known):
-        """What a new primary has taken over of transactions above `known` is handed out when all of that is safe: another
-        broker may be promoted that has nothing of it, and no client may have seen a part.  `known`: 0 when nothing is."""
+        """What a new primary has taken over of transactions above `known` is handed out when all of that is safe:
+        another broker may be promoted that has nothing of it, and no client may have seen a part.  `known`: 0 when
+        nothing is."""
         cdef Queue queue
         cdef uint64_t first
         cdef list held = []

@@ -25,8 +25,8 @@ EXAMPLES: Final = """\
   failover-report check out/incident-3.json --max-outage 10s --max-phase promotion=500ms --max-phase recovering=2s"""
 _MESSAGES: Final = {
     "lost": "confirmed, never delivered, and all logs that could say otherwise are complete",
-    "unaccounted": "confirmed, not seen again, and nobody knows",
-    "unexpected": "delivered, and nobody had sent them",
+    "unaccounted": "confirmed, not seen again, outcome unknown",
+    "unexpected": "delivered, but never sent",
     "unmarked": "delivered twice without a mark",
 }
 

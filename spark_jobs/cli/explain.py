@@ -58,7 +58,7 @@ def _message(options: argparse.Namespace) -> Sequence[str]:
     workspace = Workspace(where)
     with engines.opened(options, where) as engine:
         if not workspace.has(engine, "events_raw"):
-            raise UserError(f"{where}: no table events_raw, expected the folder `work` beside a report's documents")
+            raise UserError(f"{where}: no table events_raw, expected the folder `work` next to a report's documents")
         found = gather.message(engine, workspace, options.name, cluster)
         if not found:
             known = "; ".join(gather.producers(engine, workspace)) or "none"

@@ -182,7 +182,7 @@ VERDICTS: Final = {
     "lost": "confirmed and never taken; every log that could say otherwise is complete",
     "unaccounted": "confirmed and not seen again; whether it is lost is not known",
     "explained": "confirmed and not taken, for a reason",
-    "unexpected": "taken, and nobody had sent it",
+    "unexpected": "taken, but never sent",
     "refused": "refused, so its producer knows",
     "unknown": "neither confirmed nor seen again: its producer knows nothing",
 }
