@@ -3,9 +3,9 @@
 #
 # Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it
 # keeps its place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn,
-# so many in each turn.  So there is no recursion, however queues push messages into one another, and no loop of letters stops
-# the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing key,
-# header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
+# so many in each turn.  So there is no recursion, however queues push messages into one another, and no loop of letters
+# stops the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing
+# key, header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
 # after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
 # both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
 # refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
