@@ -1,4 +1,4 @@
-"""`python -m benchmarks.client`: the client library beside bare pika, and the outage that an application sees.
+"""`python -m benchmarks.client`: the client library compared with bare pika, and the outage seen by an application.
 
 Every run is a process of its own against the same stand-alone broker; the sides alternate, the order turning round with
 each repetition, and the table shows medians.
@@ -98,7 +98,7 @@ def load(cluster: QpiddCluster, pattern: str, side: str, count: int, queue: str)
 
 
 class Session:
-    """Runs what was asked for; a void run is noted and the next one is tried."""
+    """Runs the requested measurements; a void run is noted and the next one is tried."""
 
     def __init__(
         self, parts: Sequence[str], repeat: int, outages: int, divisor: int, say: Callable[[str], None]
@@ -154,7 +154,8 @@ class Session:
         self.say(f"  VOID {what}: {error}")
 
 
-# ---- telling --------------------------------------------------------------------------------------------------------
+# ---- reporting
+# --------------------------------------------------------------------------------------------------------
 
 
 def load_table(results: Results) -> str:
@@ -183,7 +184,7 @@ def outage_table(results: Results) -> str:
 
 
 def targets(results: Results) -> list[tuple[str, str, float | None, bool]]:
-    """Text, what is wanted, what was measured, whether that is enough."""
+    """Text, target, measured value, whether the target is met."""
     found: list[tuple[str, str, float | None, bool]] = []
     for pattern in PATTERNS:
         bare = results.value(pattern, BARE[pattern], "rate")

@@ -28,12 +28,12 @@ from client_lib.failover import FailoverConnection
 
 PATTERNS: Final = ("window", "sync", "consume")
 BARE: Final = {"window": "pika Select", "sync": "pika Blocking", "consume": "pika Select"}
-"""What a side is compared with: the fastest that bare pika has for the pattern."""
+"""The reference: the fastest way of bare pika for the pattern."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to do.  `count` messages of `size` octets."""
+    """The task: `count` messages of `size` octets."""
 
     address: str
     queue: str

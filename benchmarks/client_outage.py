@@ -1,4 +1,4 @@
-"""An application that sends and receives while its broker is killed; prints how long it stood still, in JSON.
+"""An application that sends and receives while its broker is killed; prints the length of its outage as JSON.
 
     python -m benchmarks.client_outage --addresses HOST:PORT,... --queue NAME --seconds S [--rate N]
 
@@ -32,7 +32,7 @@ SETTLE = 20.0
 
 @dataclass
 class Application:
-    """A sender and a receiver, as a careful program has them."""
+    """A sender and a receiver, as in a careful program."""
 
     addresses: str
     queue: str
@@ -66,7 +66,7 @@ class Application:
             receiver.start()
             deadline, due, steady = time.monotonic() + seconds, time.monotonic(), False
             while (now := time.monotonic()) < deadline:
-                due = max(due + 1 / self.rate, now - 0.1)  # an outage is not made up for
+                due = max(due + 1 / self.rate, now - 0.1)  # time lost in an outage is not made up for
                 time.sleep(max(0.0, due - now))
                 sender.send(Message(b"x" * SIZE), sync=False)
                 if not steady and len(self.confirms) >= STEADY:
@@ -94,7 +94,7 @@ def longest_gap(moments: Iterable[float]) -> float:
 
 
 def measure(cluster: Cluster, queue: str, rate: float = 1000.0, seconds: float = 4.0) -> dict[str, float]:
-    """kill -9 of the broker that serves, promotion at once; then the cluster is made whole.  Raises BenchmarkError."""
+    """kill -9 of the primary, promotion at once; then the killed broker is started again.  Raises BenchmarkError."""
     words = [
         "--addresses",
         ",".join(cluster.addresses()),

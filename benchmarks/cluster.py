@@ -1,4 +1,4 @@
-"""What a measurement needs to know of a group of brokers, whoever made them."""
+"""The interface of a group of brokers under measurement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cluster(Protocol):
         """host:port of all nodes, the one that serves clients first."""
 
     def fail_over(self) -> None:
-        """kill -9 of the broker that serves, and whatever promotes another one at once."""
+        """kill -9 of the primary, and a promotion at once if the cluster needs a request for it."""
 
     def repair(self) -> None:
         """Starts the killed broker again and returns when it replicates."""

@@ -16,11 +16,11 @@ DOOR = "qpid.management"
 
 
 class RefusedError(BenchmarkError):
-    """The broker understood the request and will not do it."""
+    """The broker refused the request."""
 
 
 class Management:
-    """One connection to one broker; backups admit it because it says that it is an administrator's."""
+    """One connection to one broker; backups admit it because it declares itself administrative."""
 
     def __init__(self, port: int) -> None:
         parameters = pika.ConnectionParameters(

@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 
 def _new_queue() -> str:
-    """Never used before, so that what a void run left behind cannot disturb the next one."""
+    """A new name, so that leftovers of a void run cannot disturb the next one."""
     return f"bench.{next(_numbers)}"
 
 
@@ -51,7 +51,7 @@ def cells(brokers: int, sizes: list[int]) -> list[Cell]:
 
 
 class _Meter:
-    """CPU of the brokers and of everybody else during a run."""
+    """CPU of the brokers and of all other processes during a run."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.pids = cluster.pids()

@@ -1,4 +1,4 @@
-"""What the kernel tells about processes (Linux): CPU time, memory; free ports; bounded waiting."""
+"""Process figures from the kernel (Linux): CPU time, memory; free ports; bounded waiting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """User and kernel time of a process and all that it began and that still live, or that they have waited for."""
+    """User and kernel time of a process and of its descendants, living or waited for."""
     parents: dict[int, int] = {}
     times: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -71,7 +71,7 @@ def fresh_memory_cost() -> float:
 
 
 def free_ports(number: int) -> list[int]:
-    """TCP ports of the loopback interface that nobody listens on; all different."""
+    """Free TCP ports of the loopback interface; all different."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for sock in sockets:

@@ -1,4 +1,4 @@
-"""The session: which clusters run when, in alternation, and what is printed."""
+"""The session: the order of the clusters, in alternation, and the output."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def make_plan(options: argparse.Namespace, rabbitmq_installed: bool) -> Plan:
 
 
 class Session:
-    """Runs a plan. A void run is noted and the next one is tried: one fault must not cost the whole table."""
+    """Runs a plan. A void run is noted and the next one is tried: one fault must not lose the whole table."""
 
     def __init__(self, plan: Plan, output: Callable[[str], None]) -> None:
         self.plan = plan

@@ -1,4 +1,4 @@
-"""What was measured: values of one run, and medians over the repetitions."""
+"""Results: values of one run, and medians over the repetitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What a value belongs to."""
+    """The key of a value."""
 
     brokers: int
     load: str

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.spark`: the analysis of incidents over a made-up fleet whose truth is known.
+"""`python -m benchmarks.spark`: the analysis of incidents over a generated fleet with known truth.
 
 Every run is a process of its own.  Fleet: the tables from Parquet as `ingest` writes it, and from the logs as they are
 (JSON lines).  Incident: one cluster's logs from the command line to the finished page.

@@ -1,4 +1,4 @@
-"""What the brokers of a made-up cluster write: replication, and the fail-over from n1 to n2."""
+"""Broker events of a generated cluster: replication, and the fail-over from n1 to n2."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _replication(
 ) -> None:
     """Each batch is sent, received, and answered."""
     primary, backup = link
-    # the last ones reach nobody
+    # the last ones reach no backup
     sent = np.sort(chance.integers(span[0] + 1_000_000, span[1] - 20_000, count))
     received = sent + 200 + np.minimum(chance.exponential(600, count), 8000).astype(np.int64)
     back = received + 50 + 180 + np.minimum(chance.exponential(500, count), 8000).astype(np.int64)

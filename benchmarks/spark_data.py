@@ -1,8 +1,8 @@
-"""A made-up fleet with the truth that was planted in it (arrays; no time, no randomness but the seed's).
+"""A generated fleet with its truth (arrays; no clock, randomness only from the seed).
 
 Each cluster has one incident: producers and consumers at a steady rate, the primary is killed in the middle, another
-one is promoted, after which what waited is sent again.  Of the clients' hosts half have clocks that are wrong, as
-two of the brokers have.  All moments in here are true time, µs; `Clock` says what a machine writes.
+one is promoted, and waiting messages are sent again.  Half of the clients' hosts and two of the brokers have wrong
+clocks.  All moments in here are true time, µs; `Clock` gives the time that a machine writes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Mask = np.ndarray
 
 @dataclass
 class Truth:
-    """What the jobs have to find in one cluster.  `outages`: producer → (first µs, last µs); `offsets`: node → µs of
-    its clock before true time in the beginning, `drifts` in ppm; `events`: rows."""
+    """The findings that the jobs must make in one cluster.  `outages`: producer → (first µs, last µs); `offsets`: node
+    → µs of its clock before true time in the beginning, `drifts` in ppm; `events`: rows."""
 
     cluster: str
     begin: int
@@ -111,7 +111,7 @@ class Traffic:
         self._fates()
 
     def _some(self, mean: int) -> np.ndarray:
-        # an answer on its way at the crash arrives before anybody notices it
+        # an answer on its way at the crash arrives before the crash is noticed
         found: np.ndarray = np.minimum(self.chance.exponential(mean, self.count), NOTICED // 5).astype(np.int64)
         return found
 
@@ -218,7 +218,7 @@ class _Speaker:
 
 
 def _ends(rows: Rows, traffic: Traffic, machines: dict[str, Clock], chance: np.random.Generator) -> None:
-    """What each client writes besides, and messages that nobody sent."""
+    """Each client's other events, and messages that were never sent."""
     for side, number in [("prod", n) for n in range(PRODUCERS)] + [("cons", n) for n in range(CONSUMERS)]:
         host = f"h{number % HOSTS}"
         client = _Client(rows, f"{side}-{number}", host, machines, chance)

@@ -1,4 +1,4 @@
-"""Blocks of made-up events as Arrow tables with the columns of the schema, and as Parquet."""
+"""Blocks of generated events as Arrow tables with the columns of the schema, and as Parquet."""
 
 from __future__ import annotations
 

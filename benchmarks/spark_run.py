@@ -1,4 +1,4 @@
-"""One run of the analysis over a made-up fleet, in a process of its own: what each step cost, and the check against the
+"""One run of the analysis over a generated fleet, in its own process: the cost of each step, and the check against the
 truth.  `python -m benchmarks.spark_run ENGINE WORKSPACE TRUTH [INPUT]` prints one JSON object.
 """
 

@@ -64,7 +64,7 @@ def _throughput_row(results: Results, key: Key) -> list[str]:
 
 
 def _worst(results: Results, key: Key) -> str:
-    """The highest share of somebody else: with more than a few percent of a core only CPU µs can be compared."""
+    """The highest share of other processes: above a few percent of a core only CPU µs can be compared."""
     shares = [results.largest(key, side, "foreign_cpu_percent") for side in (OURS, RABBIT)]
     return number(max((share for share in shares if share is not None), default=None))
 

@@ -11,7 +11,7 @@
         message = receiver.fetch(timeout=5)
         session.acknowledge(message)
 
-What survives a fail-over and what may come twice is said in `client_lib.session`.
+`client_lib.session` says what survives a fail-over and what may arrive twice.
 """
 
 from client_lib import errors

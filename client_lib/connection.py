@@ -1,11 +1,11 @@
 """The connection that fails over, for the threaded API: one I/O thread that owns pika (shell).
 
 The I/O thread runs pika's loop and is the only one that touches pika.  Other threads change a session's state under its
-lock and call `wake`, which posts one callback into the loop however many messages were added since.  The states are
-explained in `client_lib.connecting.link`.
+lock and call `wake`, which posts one callback into the loop however many messages were added since.
+`client_lib.connecting.link` explains the states.
 
-close() waits, at most its timeout, for confirms; then closes politely, and after a moment impolitely.  In a callback,
-that is in the I/O thread, it waits for nothing.
+close() waits at most its timeout for confirms, sends connection.close, and aborts if no close-ok comes soon.  In a
+callback, that is in the I/O thread, it does not wait.
 
 A process made by fork(2) has no I/O thread and must not write to the parent's socket: there the connection has ended.
 """
@@ -56,7 +56,7 @@ class Connection(Handle[Session]):
 
     @classmethod
     def establish(cls, urls: Given, **options: Any) -> Connection:
-        """A connection, opened."""
+        """Returns an open connection."""
         return cls(urls, **options).open()
 
     # -- for the application
@@ -157,7 +157,7 @@ class Connection(Handle[Session]):
                 done.set()
 
             self.link.post(dismiss)
-            # The thread may end, or have ended, without looking at this
+            # The thread may end, or have ended, without handling this
             while not done.wait(LOOK) and thread.is_alive():
                 if deadline is not None and time.monotonic() >= deadline:
                     return
@@ -206,7 +206,7 @@ class Connection(Handle[Session]):
 
 
 def _close_all() -> None:
-    """At interpreter exit: what was not confirmed is waited for a moment and then said."""
+    """At interpreter exit: waits a moment for confirms, then logs the messages in doubt."""
     deadline = time.monotonic() + EXIT_CLOSE
     for connection in list(_open_connections):
         try:

@@ -1,4 +1,4 @@
-"""What a message carries: octets, text, maps and lists (pure).
+"""The content of a message: octets, text, maps and lists (pure).
 
     content            content type                              octets
     bytes              as given, none by default                 as they are
@@ -30,12 +30,12 @@ from typing import Any
 
 MAP, LIST, JSON, TEXT = "amqp/map", "amqp/list", "application/json", "text/plain; charset=utf-8"
 DEPTH_MAX = 64
-"""Maps and lists inside each other."""
+"""Maximum nesting of maps and lists."""
 _LENGTH = struct.Struct(">I")
 
 
 def type_of(content: Any, content_type: str | None) -> str | None:
-    """The content type to send; `content_type` is what the application says.  Raises TypeError."""
+    """The content type to send; `content_type` is the one set by the application.  Raises TypeError."""
     if content is None or isinstance(content, (bytes, bytearray, memoryview)):
         return content_type
     if isinstance(content, str):
@@ -125,7 +125,7 @@ def _value(value: Any, path: str, depth: int) -> bytes:
     if isinstance(value, int):
         return _integer(value, path)
     if isinstance(value, float):
-        if not math.isfinite(value):  # pika's decoder dies of it, and the message would come again and again
+        if not math.isfinite(value):  # pika's decoder fails on it, and the message would be redelivered without end
             raise ValueError(f"{path} is {value}, expected a finite number")
         return struct.pack(">cd", b"d", value)
     if value is None:
@@ -279,7 +279,7 @@ def read_property(name: str, data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _text(octets: bytes) -> str | bytes:
-    """Long strings are text by convention only."""
+    """Text if it is UTF-8, otherwise octets: long strings are text only by convention."""
     try:
         return octets.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Errors of the client library: the tree of qpid.messaging, and what an AMQP 0-9-1 client must say beside it.
+"""Errors of the client library: the tree of qpid.messaging, and those that an AMQP 0-9-1 client needs in addition.
 
     MessagingError
       ConnectionError          ConnectError (AuthenticationFailure), UrlError, ConnectionClosed, HeartbeatTimeout
@@ -10,8 +10,8 @@
         ReceiverError          ReceiverCancelled, FetchError (Empty)
       Timeout                  InDoubt; InsufficientCapacity and Empty are timeouts, too
 
-A fail-over that succeeds raises nothing, except in a transaction.  Where Python has a name for the same thing
-(`ConnectionError`, `TimeoutError`, `ValueError`), ours is one of those as well.
+A fail-over that succeeds raises nothing, except in a transaction.  Where Python has an error of the same meaning
+(`ConnectionError`, `TimeoutError`, `ValueError`), ours is a subclass of it.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ __all__ = [
 
 
 class MessagingError(Exception):
-    """Base of everything this package raises on its own account."""
+    """Base of all errors that this package defines."""
 
 
 class Timeout(MessagingError, builtins.TimeoutError):
-    """Something did not finish in time and had no effect, or may be repeated without harm."""
+    """A call did not finish in time and had no effect, or may be repeated without harm."""
 
 
 class InDoubt(Timeout):
@@ -96,7 +96,7 @@ class HeartbeatTimeout(ConnectionError):
 
 
 class _Located(ValueError):
-    """A text that cannot be read: `position` is the offending character, counted from 0."""
+    """A text with a syntax error: `position` is the offending character, counted from 0."""
 
     def __init__(self, reason: str, text: str, position: int) -> None:
         super().__init__(f"{reason} at character {position}: {text!r}")
@@ -111,7 +111,7 @@ class UrlError(_Located, ConnectionError):
 
 
 class SessionError(MessagingError):
-    """The session cannot be used any more, or not for this."""
+    """The session has ended, or does not allow this call."""
 
 
 class SessionClosed(SessionError):
@@ -219,7 +219,7 @@ class ReceiverCancelled(ReceiverError):
 
 
 class FetchError(ReceiverError):
-    """`fetch` brought nothing."""
+    """`fetch` returned no message."""
 
 
 class Empty(FetchError, Timeout):

@@ -1,12 +1,13 @@
-"""Many events of one kind as one line that still names every message (pure; times are arguments, in microseconds).
+"""Joins events of one kind into one line that still names every message (pure; times are arguments, in microseconds).
 
-Theory.  publish, resend, confirm, deliver and ack would be several lines a message.  Consecutive events of one kind,
-queue, flags and place whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one *run*: the fields of the line are
-those of the first, `attrs.last` is the last id, `attrs.count` how many, `attrs.last_ts_mono` when the last happened.
+Theory.  Without joining, publish, resend, confirm, deliver and ack would be several lines per message.  Consecutive
+events of one kind, queue, flags and place whose message ids are `PREFIX:n`, `PREFIX:n+1`, ... become one *run*: the
+fields of the line are those of the first, `attrs.last` is the last id, `attrs.count` how many, `attrs.last_ts_mono`
+when the last happened.
 
 * Exact: a run stands for the ids first ... last, each once, and for no other.
-* Ordered: runs are written in the order in which they began.  A run that ends takes with it those that began earlier,
-  and whoever writes a line of another kind takes all of them first, so the order of lines (`seq`) never contradicts
+* Ordered: runs are written in the order in which they began.  When a run ends, those that began earlier are written
+  with it, and before a line of another kind all runs are written, so the order of lines (`seq`) never contradicts
   the times in them.  A confirm is never written before the publish or the disconnect that it followed.
 """
 
@@ -47,7 +48,7 @@ def split_id(message_id: str) -> tuple[str, int] | None:
 
 
 def flag_fields(kind: str, flags: int) -> dict[str, bool]:
-    """The columns that the flags of an event about a message belong into."""
+    """The columns for the flags of a message event."""
     if kind != "deliver":
         return {"resend": True} if flags else {}
     found = {"redelivered": flags & REDELIVERED, "resend": flags & RESENT}
@@ -70,7 +71,8 @@ class Run:
     last_mono: int
 
     def follow(self, ids: Sequence[str | None], start: int, mono: int) -> int:
-        """Takes what goes on with the run, beginning at ids[start]; returns where it does not.  As `Runs.add`, fast."""
+        """Takes the ids from ids[start] that continue the run; returns the index of the first that does not.  As
+        `Runs.add`, fast."""
         prefix, number, limit = f"{self.prefix}:", self.last + 1, self.first + RUN_MAX
         index = start
         while index < len(ids) and number < limit and ids[index] == prefix + str(number):
@@ -100,7 +102,7 @@ class Runs:
         self._recent: dict[str, Run] = {}  # by kind; each is open
 
     def go_on(self, kind: str, queue: str, message_id: str | None, flags: int, mono: int, where: Where) -> bool:
-        """Does the message go on with the last run of its kind?  Then it is in it now.  As `add`, fast."""
+        """Adds the message to the last run of its kind and returns True, if it continues that run.  As `add`, fast."""
         run = self._recent.get(kind)
         if run is None or run.queue != queue or run.flags != flags or run.where is not where:
             return False
@@ -113,7 +115,7 @@ class Runs:
     def add(
         self, kind: str, queue: str, prefix: str, number: int, flags: int, mono: int, wall: int, where: Where = NOWHERE
     ) -> tuple[Run, list[Run]]:
-        """The run that the message is in now, and the runs that have to be written now, in their order."""
+        """Returns the run that now contains the message, and the runs to write now, in order."""
         key = (kind, queue, prefix, flags, where)
         run = self._open.get(key)
         if run is None:

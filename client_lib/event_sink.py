@@ -1,9 +1,10 @@
-"""Where event lines go: one file, or a directory of segments.  A failing disk costs events, never the client.  Shell.
+"""Writes event lines to one file or to a directory of segments.  A failing disk loses events and never disturbs the
+client.  Shell.
 
-Lines wait in memory and are written with one system call a flush, so that several processes may append to one file
-(O_APPEND, whole lines).  What cannot be written is kept, up to BACKLOG_MAX octets, and tried again at the next flush;
-lines that find no room there are dropped and counted.  Their numbers (`seq`) are then missing in the file, so that a
-reader sees the loss.  No call raises for what the disk does; there is one warning for each time of trouble.
+Lines are buffered and written with one system call per flush, so several processes may append to one file (O_APPEND,
+whole lines).  Lines that cannot be written are kept, up to BACKLOG_MAX octets, and tried again at the next flush; lines
+beyond that are dropped and counted.  Their numbers (`seq`) are then missing in the file, so a reader sees the loss.  No
+call raises for a disk error; each period of errors causes one warning.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LOGGER = logging.getLogger("client_lib")
 SEGMENT_BYTES = 64 << 20
 BACKLOG_MAX = 1 << 20
 LOOK_SECONDS = 1.0
-"""How often it is looked whether the file was renamed (by logrotate, say); then it is begun anew."""
+"""Seconds between two checks whether the file was renamed, for example by logrotate; then a new file is opened."""
 
 Target = str | Path
 
@@ -64,7 +65,7 @@ class Sink:
             self._failing = False
 
     def close(self) -> None:
-        """What cannot be written now is lost."""
+        """Lines that cannot be written now are lost."""
         self.flush()
         self.dropped += self._buffer.count(b"\n")
         self._buffer.clear()
@@ -89,7 +90,7 @@ class Sink:
             self._fd = -1
 
     def _choose_file(self) -> None:
-        """Opens the file that the next line belongs into, if it is not open."""
+        """Opens the file for the next line, if it is not open."""
         raise NotImplementedError
 
     def _written(self, count: int) -> None:
@@ -97,7 +98,7 @@ class Sink:
 
 
 class AppendedFile(Sink):
-    """One file, of any number of processes."""
+    """One file, shared by any number of processes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,21 +1,21 @@
-"""What the client saw, as events: JSON lines for the incident analysis, and callbacks.
+"""Events of the client: JSON lines for the incident analysis, and callbacks.
 
-A line is one flat object; absent fields are left out.  FIELDS has all columns and their types, ALWAYS those of every
-line, KINDS what may have happened.  Times are in microseconds: `ts_wall` since 1970 (UTC), `ts_mono` of
+A line is one flat object; absent fields are left out.  FIELDS has all columns and their types, ALWAYS the columns of
+every line, KINDS the kinds of events.  Times are in microseconds: `ts_wall` since 1970 (UTC), `ts_mono` of
 CLOCK_MONOTONIC; `ts_res` is their resolution.  `boot_id` is the machine's, new with each start of it: the monotonic
 clocks of two processes can be compared when they share it.  `proc` names this log and no other; its `seq` counts from 1
 without gaps, so a missing number is a lost line and the last line of a log that ended in order is `log_end`.
 
 Kinds: connect (an attempt begins), connect_refused (it failed: `result`, `reason`), connected (`attrs.broker`: its
-name; `attrs.peer_wall`: what its clock shows at this moment at least, by what it has said while we connected; after a
+name; `attrs.peer_wall`: a lower bound of its clock at this moment, from the time it sent while connecting; after a
 fail-over `attrs.outage_us`), disconnected, recovered (the last message that was sent again is confirmed:
-`attrs.resent`, `attrs.outage_us` since the loss), publish, resend, confirm, nack, return, deliver (`resend`: it may be
-a second copy, says the message), ack, reject (without requeue), release (back to the queue), blocked and unblocked (the
-broker asks to pause), drain_begin, drain_end, log_end.
+`attrs.resent`, `attrs.outage_us` since the loss), publish, resend, confirm, nack, return, deliver (`resend`: the
+message is marked as a possible second copy), ack, reject (without requeue), release (back to the queue), blocked and
+unblocked (the broker asks to pause), drain_begin, drain_end, log_end.
 
-Events about messages may share a line, which names them all: see `client_lib.event_runs`.  They are in the file at
-the latest RUN_SECONDS after they happened, all other events at once; so a process that is killed may lose the last
-RUN_SECONDS of its messages, and has no `log_end`.  Files: see `client_lib.event_sink`.
+Events about messages may share a line, which names them all: see `client_lib.event_runs`.  They are in the file at most
+RUN_SECONDS after they happened, all other events at once; a process that is killed may lose the last RUN_SECONDS of its
+message events, and has no `log_end`.  Files: see `client_lib.event_sink`.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ def _now() -> tuple[int, int]:
 
 
 class EventLog:
-    """Thread-safe; no call raises for what the disk or a callback does.  Events about messages cost next to nothing
-    without target and callback.
+    """Thread-safe; no call raises for an error of the disk or of a callback.  Without target and callback, events about
+    messages cost almost nothing.
 
-    Callbacks get the events in the order of `seq` and one at a time, in whatever thread they happen, without a lock of
-    ours: they may use the connection, and must be quick."""
+    Callbacks get the events in the order of `seq` and one at a time, in the thread of the event, without a lock of the
+    library: they may use the connection, and must be quick."""
 
     def __init__(
         self, client_id: str, target: Target | None = None, callback: Callback | None = None, cluster: str = ""
     ) -> None:
         token = uuid.uuid4().hex[:8]
         self.enabled = target is not None or callback is not None
-        """Are there events about messages?"""
+        """True if events about messages are recorded."""
         self._lock = threading.Lock()
         self._runs = Runs()
         self._seq = 0
@@ -157,7 +157,7 @@ class EventLog:
             self._deliver()
 
     def flush_runs(self) -> None:
-        """To be called every RUN_SECONDS."""
+        """Writes open runs; call every RUN_SECONDS."""
         if not self.enabled or self._closed:
             return
         with self._lock:
@@ -222,7 +222,7 @@ class EventLog:
     # -- without
 
     def _deliver(self) -> None:
-        """Whoever comes first delivers for all, so that the order is kept; a callback that comes here returns."""
+        """The first thread delivers for all, which keeps the order; a callback that calls this returns at once."""
         while self._undelivered:
             with self._lock:
                 if self._delivering or not self._undelivered:
@@ -237,7 +237,8 @@ class EventLog:
 
 
 def _value(name: str, value: Any) -> Any:
-    """As the type of its column; what is of another type by mistake becomes text rather than a line nobody can load."""
+    """The value in the type of its column; a value of another type becomes text, so that the line can still be
+    loaded."""
     if name == "attrs":
         return {str(key): str(text) for key, text in value.items()}
     return value if isinstance(value, FIELDS.get(name, str)) else str(value)

@@ -1,4 +1,4 @@
-"""The options of a connection, with the names Qpid's users know (pure).
+"""The options of a connection, under Qpid's names (pure).
 
 `Options(...)` takes Python values.  `connection_options` takes what a user wrote: names with - or _, the names that
 Qpid's C++ client has for the same thing, texts in place of numbers; `connection_settings` joins that with the URLs.
@@ -27,15 +27,15 @@ class Options:
 
     reconnect       False: every address is tried once at open(), and a connection that is lost stays lost
     reconnect_urls  further addresses, after the one given to the connection
-    reconnect_urls_replace  those take the place of the one given to the connection
-    reconnect_timeout       gives up when nobody took us for so long; None = never
+    reconnect_urls_replace  reconnect_urls replace the address given to the connection
+    reconnect_timeout       gives up after so long without a connection; None = never
     reconnect_limit         gives up after so many rounds through all addresses; None = never
-    reconnect_interval_min, reconnect_interval_max  pause after a round that found nobody, growing
+    reconnect_interval_min, reconnect_interval_max  pause after a round without success, growing
     reconnect_interval      sets both of them
-    connect_overlap the next address is tried beside the one before when that has not answered for so long
+    connect_overlap the next address is tried in parallel when the one before has not answered for so long
     heartbeat       whole seconds, 0 = none; a silent broker is given up before two of them have passed
-    connect_timeout one attempt, from the SYN to connection.open-ok; keep it short, a paused broker costs all of it
-    restore_timeout how long a session whose queues are not there (yet) after a fail-over tries again
+    connect_timeout one attempt, from the SYN to connection.open-ok; keep it short: a paused broker uses all of it
+    restore_timeout how long a session retries after a fail-over while its queues do not exist (yet)
     username, password, virtual_host  for addresses that do not say
     sasl_mechanisms names with spaces between, the first that the broker offers is taken; see MECHANISMS.
                     None = PLAIN AMQPLAIN
@@ -43,15 +43,15 @@ class Options:
     tcp_nodelay     False lets the system gather small packets, which costs latency
     ssl_trustfile   PEM file of the authorities that may sign brokers' certificates; None = the system's
     ssl_certfile, ssl_keyfile, ssl_key_password  our certificate (PEM), its key if that is in another file
-    ssl_skip_hostname_check  take a certificate that is made out to another host
-    ssl_verify      False takes any certificate: whoever can answer at the address is believed
-    ssl_server_name the name that is asked for and must be in the certificate; None = the host of the address
+    ssl_skip_hostname_check  accept a certificate issued to another host
+    ssl_verify      False accepts any certificate: the server at the address is not authenticated
+    ssl_server_name the name sent in SNI, which must be in the certificate; None = the host of the address
     ssl_context     used as it is, instead of the six above
     client_id       in events, logs and the broker's list of connections
     client_properties  added to those of connection.start-ok
     frame_max, channel_max  what we propose: octets, number of channels
     event_log       directory, or one file, for the JSON lines of `client_lib.events`; None = none
-    on_event        called with each event, in whatever thread it happens; must be quick and must not raise
+    on_event        called with each event, in the thread of the event; must be quick and must not raise
     cluster         name of the cluster in events
     """
 
@@ -142,15 +142,15 @@ def _seconds(name: str, value: float | None, positive: bool = False) -> None:
         raise ValueError(f"{name} must be {'more than 0' if positive else '0 or more'} seconds, not {value!r}")
 
 
-# -- what a user wrote
+# -- options as users write them
 
 
 _INTERVALS = ("reconnect_interval", "reconnect_interval_min", "reconnect_interval_max")
 
 
 def connection_settings(urls: Given, given: Mapping[str, Any]) -> tuple[list[Address], Options]:
-    """All addresses in order, and the options; `given` counts more than what URLs say about the whole connection.
-    Raises UrlError, TypeError for an unknown option, ValueError for a wrong value."""
+    """All addresses in order, and the options; `given` overrides what URLs say about the whole connection. Raises
+    UrlError, TypeError for an unknown option, ValueError for a wrong value."""
     mine = _converted(given)
     transport = mine.get("transport", "tcp")
     own, more = read_urls(urls, transport), mine.get("reconnect_urls")
@@ -165,8 +165,8 @@ def connection_settings(urls: Given, given: Mapping[str, Any]) -> tuple[list[Add
 
 
 def _said(said: Mapping[str, Any], addresses: Iterable[Address], mine: Mapping[str, Any]) -> dict[str, Any]:
-    """What URLs say about the whole connection.  The longest connect_timeout of an address is such, for the planner
-    knows one; an interval is not, if the program has set one of the three."""
+    """The options in URLs that hold for the whole connection.  That includes the longest connect_timeout of the
+    addresses, since the planner has only one, but no interval if the program has set one of the three."""
     options = dict(said)
     if any(name in mine for name in _INTERVALS):
         options.pop("reconnect_interval", None)
@@ -180,7 +180,7 @@ def connection_options(given: Mapping[str, Any]) -> Options:
 
 
 def effective(options: Options, address: Address) -> Options:
-    """With what the URL of this address says.  Raises ValueError."""
+    """The options with those of this address's URL.  Raises ValueError."""
     try:
         return replace(options, **address.options) if address.options else options
     except ValueError as error:
@@ -247,7 +247,7 @@ def _number(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
-    """A number that a parser has made of an unquoted text becomes that text again, if nothing of it was lost."""
+    """Turns a number that a parser made of an unquoted text back into that text, if nothing was lost."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
@@ -326,5 +326,5 @@ _ELSEWHERE: Mapping[str, str] = {
     "address_ttl": "an address is looked up whenever a sender or receiver is made",
     "host": "write it into the URL",
     "port": "write it into the URL",
-    "failover_updates": "what the broker tells about its cluster is used anyhow",
+    "failover_updates": "addresses that the broker announces for its cluster are always used",
 }

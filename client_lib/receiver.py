@@ -58,6 +58,6 @@ class Receiver(Subscription):
 
     def close(self, timeout: float | None = None) -> None:
         """Cancels the subscription; messages not fetched go back to the queue.  Harmless when repeated; does not wait
-        in a callback.  Raises Timeout; it is closed all the same."""
+        in a callback.  Raises Timeout; it is closed nevertheless."""
         deadline = None if timeout is None else time.monotonic() + timeout
         self._session.finish(self._session.closing_receiver(self), deadline)

@@ -1,4 +1,4 @@
-"""Sending, for the threaded API: a window of unconfirmed messages onto one exchange and routing key."""
+"""Sending, for the threaded API: a window of unconfirmed messages for one exchange and routing key."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class Sender(Window):
     """Made by Session.sender.  May be used from many threads; messages of one thread keep their order.
 
-    A message is kept until the broker confirms it, over any number of fail-overs.  What the broker does not take raises
-    Rejected or Returned: from `send` of that message, with sync=False from the next call of `send` or `sync`, one
-    failure a call.  With an `on_settled` callback failures go there instead (and confirms too): it is called as
+    A message is kept until the broker confirms it, over any number of fail-overs.  A message that the broker refuses
+    raises Rejected or Returned: from its own `send`, with sync=False from the next call of `send` or `sync`, one
+    failure per call.  With an `on_settled` callback failures and confirms go there instead: it is called as
     callback(message, message_id, error or None) in the I/O thread, must not block and must not raise.
 
-    In a transactional session the commit is the confirm: `send` does not wait for one, and it is `commit` that raises
-    what became of the messages."""
+    In a transactional session the commit is the confirm: `send` does not wait for one, and `commit` raises the
+    failures."""
 
     _session: Session
 
@@ -56,7 +56,7 @@ class Sender(Window):
     def close(self, timeout: float | None = None) -> None:
         """Waits for the confirms, then takes no more messages.  Harmless when repeated; does not wait in a callback.
 
-        Raises what `sync` raises; the sender is closed all the same, and what is unconfirmed is still kept."""
+        Raises what `sync` raises; the sender is closed nevertheless, and unconfirmed messages are still kept."""
         if self.error is not None:
             return
         deadline = None if timeout is None else time.monotonic() + timeout

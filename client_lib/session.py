@@ -1,13 +1,13 @@
 """A session as the application sees it.
 
-What survives a fail-over, and what may come twice:
+What survives a fail-over, and what may arrive twice:
 
 * A message given to a sender is kept until the broker confirms it; if the connection is lost before, it is sent again,
   in order, with the same id and the header `x-resent`.  The first copy may have arrived: consumers may see both.
 * Queues, exchanges and bindings declared here are declared again, then receivers subscribe again.
 * What a receiver had fetched and not acknowledged is delivered again; acknowledging the old delivery does nothing,
   unless the receiver drops duplicates: then the new copy is attached to the old message and settled with it.
-* A transaction that is not empty does not survive: everything raises TransactionAborted until `rollback`.
+* A transaction that is not empty does not survive: every call raises TransactionAborted until `rollback`.
 
 The states and the locking are explained in `client_lib.core.channel_worker`.
 """
@@ -57,7 +57,8 @@ class Session(SessionCore):
         on_settled: SettledCallback | None = None,
         timeout: float | None = None,
     ) -> Sender:
-        """A sender to an address, see `client_lib.addresses.address`.  Raises AddressError and its kind, Timeout."""
+        """A sender to an address, see `client_lib.addresses.address`.  Raises AddressError and its subclasses,
+        Timeout."""
 
         def make(routing_key: str, exchange: str, mandatory: bool) -> Sender:
             return Sender(self, routing_key, exchange, capacity, mandatory, on_settled)
@@ -75,7 +76,7 @@ class Session(SessionCore):
         """A receiver from an address, see `client_lib.addresses.address`.  `capacity` messages are fetched ahead.
 
         `drop_duplicates`: each message id is handed out once; the number of ids to remember, or True.  Raises
-        AddressError and its kind, Timeout."""
+        AddressError and its subclasses, Timeout."""
 
         def make(queue: str, unreliable: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Receiver:
             return self.subscription(
@@ -159,34 +160,34 @@ class Session(SessionCore):
             self.fence()
 
     def reject(self, message: Message) -> None:
-        """The broker drops the message, or dead-letters it."""
+        """Rejects the message: the broker drops it or dead-letters it."""
         self.settle(message, Disposition.REJECT)
 
     def release(self, message: Message) -> None:
-        """The message goes back to its queue."""
+        """Gives the message back to its queue."""
         self.settle(message, Disposition.RELEASE)
 
     def fence(self, timeout: float | None = None) -> None:
-        """Waits until the broker has read everything that was decided about deliveries.  Raises Timeout."""
+        """Waits until the broker has read all acknowledgements, rejects and releases.  Raises Timeout."""
         self.run(self.fencing(), timeout)
 
     # -- transactions
 
     def commit(self, timeout: float | None = None) -> None:
-        """What was sent and settled since the last commit or rollback happens, all of it.  `timeout` in seconds.
+        """Commits everything sent and settled since the last commit or rollback.  `timeout` in seconds.
 
         Raises NontransactionalSession; TransactionAborted: nothing has happened, call rollback();
-        TransactionUnknown: all or nothing has, a new transaction has begun; Timeout: its text says whether nothing has
-        happened and the transaction is still open, or the outcome is not known yet: commit() again waits for it;
-        Returned: committed, but no queue was bound for a mandatory message."""
+        TransactionUnknown: all of it or nothing has happened, a new transaction has begun; Timeout: its text says
+        whether nothing has happened and the transaction is still open, or the outcome is not known yet: commit() again
+        waits for it; Returned: committed, but no queue was bound for a mandatory message."""
         self.run(self.committing(), timeout)
 
     def rollback(self, timeout: float | None = None) -> None:
-        """Nothing of what was sent and settled since the last commit or rollback happens; all messages that were
-        fetched and whose acknowledgement was not committed come again.
+        """Discards everything sent and settled since the last commit or rollback; all messages that were fetched and
+        whose acknowledgement was not committed are delivered again.
 
         Raises NontransactionalSession, TransactionError (a commit() that had timed out was done after all),
-        TransactionUnknown (nobody knows about that commit), Timeout (call it again)."""
+        TransactionUnknown (the outcome of that commit is unknown), Timeout (call it again)."""
         self.run(self.rolling_back(), timeout)
 
     # -- topology; declared now and after each fail-over (see `client_lib.core.topology`)
@@ -275,7 +276,7 @@ class Session(SessionCore):
         return self.run(self.purging_queue(queue), timeout)
 
     def declare(self, method: str, remember: bool, timeout: float | None = None, **arguments: Any) -> Any:
-        """A method of pika's channel with its arguments, and its answer; if `remember` again after each fail-over."""
+        """Calls a method of pika's channel and returns its answer; with `remember` also after each fail-over."""
         return self.answer(self.start_declaration(method, remember, **arguments), timeout)
 
     # -- waiting, end
@@ -302,7 +303,7 @@ class Session(SessionCore):
             self.connection.close_session(self, deadline)
 
     def drain(self, deadline: float | None) -> None:
-        """Waits for what is unsettled and does what its addresses want done at the end; as far as that is possible."""
+        """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
         try:
             self.sync(_left(deadline))
             self.run(self.ending(), _left(deadline))
@@ -342,13 +343,14 @@ class Session(SessionCore):
         try:
             return future.result(timeout)
         except TimeoutError:
-            # Not if the command itself has failed with a timeout, or has been answered at this very moment
+            # Not if the command itself failed with a timeout, or was answered at this moment
             if future.done() or (not future.cancel() and future.done()):
                 return future.result()
             raise Timeout(f"no answer within {timeout} s") from None
 
     def run(self, steps: Steps[T], timeout: float | None) -> T:
-        """Takes all steps, waiting for each; at the timeout they get Timeout, to undo what they must."""
+        """Runs all steps, waiting for each; at the timeout Timeout is thrown into them, so that they undo what they
+        must."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             future = next(steps)

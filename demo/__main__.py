@@ -1,7 +1,7 @@
-"""`python -m demo`: the cluster, the load, the faults, the verdict, and the report that an engineer would write of it.
+"""`python -m demo`: a cluster under load and faults, the verdict, and the incident report.
 
-Exit codes: 0 every confirmed message was delivered, and the report made from the logs alone says so, too; 1 not so; 2
-the scenario could not be carried out.
+Exit codes: 0 every confirmed message was delivered, and the report made from the logs alone agrees; 1 otherwise; 2 the
+scenario could not run.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(directory: Path, narrator: Narrator, counted: Mapping[str, int]) -> list[str]:
-    """From the logs alone; returns, and tells, what is wrong with it."""
+    """Reports from the logs alone; prints and returns the problems found."""
     engine, out = morning_after.engine(), directory / "report"
     narrator.say(f"the morning after: failover-report on {engine}")
     logs = [directory / "events", *sorted(directory.glob("node*/events")), *sorted(directory.glob("*.log"))]

@@ -29,7 +29,7 @@ options:
 
 
 class DemoError(Exception):
-    """The scenario could not go on; says what was awaited and what was found."""
+    """The scenario could not continue; the text has the awaited and the found state."""
 
 
 def wait_for(what: str, condition: Callable[[], Any], timeout: float, interval: float = 0.005) -> Any:
@@ -66,7 +66,7 @@ class Cluster:
         wait_for("a primary and two ready backups", lambda: settled(self.status()), timeout, 0.05)
 
     def status(self) -> dict[str, Any]:
-        """As `qpid-cluster status --json`; empty while nobody answers."""
+        """As `qpid-cluster status --json`; empty while no broker answers."""
         try:
             return dict(control.request(self.spec.control_path, "status"))
         except control.NotRunning:
@@ -97,7 +97,7 @@ class Cluster:
         return list(control.request(self.spec.control_path, "history"))
 
     def down(self) -> None:
-        """Ends everything, in an orderly way if that is possible."""
+        """Ends everything, cleanly if possible."""
         if self._supervisor is None:
             return
         try:

@@ -1,6 +1,6 @@
-"""What became of every message, by Jepsen's definitions, and how long clients stood still.  Pure.
+"""The outcome of every message, by Jepsen's definitions, and the outages of clients.  Pure.
 
-The history is what clients logged themselves (see `client_lib/events.py`), so no broker can flatter itself.
+The history is what clients logged themselves (see `client_lib/events.py`), independent of the brokers.
 
 Counting (Jepsen's `total-queue` checker): multisets over message ids, A attempts, E confirmed, D dequeued.
 

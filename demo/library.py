@@ -1,4 +1,4 @@
-"""Load by our client library: fail-over, re-sending and the dropping of duplicates are its business, not ours."""
+"""Load by the client library, which does fail-over, re-sending and the dropping of duplicates itself."""
 
 import time
 
@@ -47,7 +47,7 @@ class Producer(Client):
             sender = session.sender(self.queue, capacity=CAPACITY, on_settled=self._settled)
             number, due = 0, time.monotonic()
             while not self.stopping:
-                due = max(due + self._interval, time.monotonic() - 0.1)  # an outage is not made up for
+                due = max(due + self._interval, time.monotonic() - 0.1)  # time lost in an outage is not made up for
                 time.sleep(max(0.0, due - time.monotonic()))
                 number += 1
                 sender.send(Message(self._body, id=f"{self.name}:{number}"), sync=False)

@@ -1,4 +1,4 @@
-"""`failover-report` as a process of its own, over the logs of a run of ours.                                  Shell."""
+"""Runs `failover-report` as a process over the logs of a demo run.                                       Shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIME: Final = 600.0
 
 
 class ReportFailed(Exception):
-    """The text is what `failover-report` said."""
+    """The text is the output of `failover-report`."""
 
 
 def engine() -> str:
@@ -34,7 +34,7 @@ def report(inputs: Sequence[Path], out: Path, *options: str) -> dict[str, Any]:
 
 
 def check(out: Path, *limits: str) -> list[str]:
-    """What is said when a limit is broken; empty if none is.  Raises ReportFailed if they cannot be compared."""
+    """The text for a broken limit; empty if none is.  Raises ReportFailed if they cannot be compared."""
     done = _run("check", str(out), *limits, fine=(0, 1))
     return done.stdout.splitlines() if done.returncode else []
 
@@ -53,7 +53,7 @@ SAME: Final = {
     "published": "attempts", "confirmed": "confirmed", "lost": "lost", "unaccounted": "unaccounted",
     "unexpected": "unexpected", "duplicated": "duplicated", "unmarked": "unmarked", "recovered": "recovered",
 }  # fmt: skip
-"""What the checker of a run counts, and what the report calls it."""
+"""The checker's counts, and their names in the report."""
 
 
 def differences(overview: Mapping[str, Any], counted: Mapping[str, int]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Load by plain pika, written as its users write it: a list of addresses, a loop around everything, one re-send.
+"""Load by plain pika, as in typical programs: a list of addresses, a loop around everything, one re-send.
 
 Unmodified pika notices a hung broker only by its heartbeat, and checks that 6 s apart at the earliest; the demo shows
-what that costs, beside our client library.
+the cost, compared with the client library.
 """
 
 import time
@@ -26,7 +26,7 @@ TROUBLE = (AMQPError, AMQPConnectorException, OSError)  # the second when a stop
 
 
 class Client:
-    """What producer and consumer share: the next connection, whatever it takes."""
+    """The common part of producer and consumer: connects again until it succeeds."""
 
     def __init__(self, name: str, queue: str, addresses: Addresses, directory: str, slot: Slot) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class Client:
 
     @contextmanager
     def connected(self) -> Iterator[BlockingChannel]:
-        """A channel with the queue declared on the first broker that takes us; what breaks it ends the block."""
+        """A channel with the queue declared on the first broker that accepts; a lost connection ends the block."""
         connection, channel, address = self._connect()
         self.log.fact("connected", peer=address)
         try:
@@ -91,7 +91,7 @@ def _close(connection: pika.BlockingConnection) -> None:
 
 
 def waiting(addresses: Addresses, queue: str) -> int | None:
-    """Messages ready in a queue, None when no broker tells."""
+    """Messages ready in a queue, None when no broker answers."""
     for host, port in addresses:
         with suppress(*TROUBLE), pika.BlockingConnection(_parameters(host, port)) as connection:
             return int(connection.channel().queue_declare(queue, passive=True).method.message_count)
@@ -127,7 +127,7 @@ class Producer(Client):
     def _publish_on(self, channel: BlockingChannel) -> None:
         due = time.monotonic()
         while self._in_doubt or not self.stopping:
-            due = max(due + self._interval, time.monotonic() - 0.1)  # what an outage delayed is not made up for
+            due = max(due + self._interval, time.monotonic() - 0.1)  # time lost in an outage is not made up for
             time.sleep(max(0.0, due - time.monotonic()))
             self._publish(channel)
 

@@ -1,4 +1,5 @@
-"""How far each load process has come: a small shared file, one slot for each, so that looking costs them nothing."""
+"""The progress of each load process: a small shared file with one slot each, so that reading does not slow them
+down."""
 
 import mmap
 import struct

@@ -39,7 +39,7 @@ def _fault(fault: Fault, history: History, styles: Mapping[str, str]) -> dict[st
 
 
 def _copying(fault: Fault, brokers: Sequence[Mapping[str, Any]]) -> float | None:
-    """How long the returning broker itself says that it took to get what it lacked."""
+    """The catch-up time that the returning broker itself logged."""
     for event in sorted(brokers, key=lambda event: int(event["ts_mono"])):
         mine = event["kind"] == "catchup_end" and event["node"] == fault.node
         if mine and fault.returned <= event["ts_mono"] <= fault.end:
@@ -52,7 +52,7 @@ def _ms(microseconds: int) -> float:
 
 
 def table(found: Mapping[str, Any], styles: Mapping[str, str]) -> str:
-    """For people."""
+    """The report as text."""
     m = found["messages"]
     counted = {"published": "attempts", **{name: name for name in ("confirmed", "delivered", "lost", "duplicated")}}
     lines = [
@@ -94,4 +94,4 @@ def verdict_line(messages: Mapping[str, Any]) -> str:
         return f"LOST: {verdict.lost} confirmed messages, among them {' '.join(verdict.lost_ids)}"
     if verdict.unaccounted:
         return f"UNACCOUNTED: {verdict.unaccounted} confirmed messages; a queue was not drained to its end"
-    return f"UNEXPECTED: {verdict.unexpected} messages were delivered that nobody sent: {verdict.unexpected_ids}"
+    return f"UNEXPECTED: {verdict.unexpected} messages were delivered but never sent: {verdict.unexpected_ids}"

@@ -1,4 +1,4 @@
-"""The course of the demo: faults one after the other under load, each with its return, and what is told meanwhile."""
+"""The course of the demo: faults one after the other under load, each with its recovery, and the output meanwhile."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -88,7 +88,7 @@ class Scenario:
         self._until_ready(fault)
 
     def pause(self, node: str) -> None:
-        """SIGSTOP; resumed when everybody is served again."""
+        """SIGSTOP; resumed when all clients are served again."""
         fault = self._inflict("pause", "pause", node)
         self._all_served(fault)
         self.say(f"resume {node} (it does not know yet that it was replaced)")
@@ -112,7 +112,7 @@ class Scenario:
         self.say(f"{fault.new_primary} is promoted, {after:.0f} ms after the {fault.action}")
 
     def _all_served(self, fault: Fault) -> None:
-        """Every client makes progress again; what was late is told as it comes."""
+        """Waits until every client makes progress again; prints each one that does."""
         since = fault.promoted or fault.moment
         waiting = {client.name for client in self.clients.all}
         deadline = time.monotonic() + SERVED_LIMIT
@@ -137,7 +137,7 @@ class Scenario:
         self.say(f"{fault.node} is a ready backup again, {took:.0f} ms after its return")
 
     def _note(self, kind: str, since: int, node: str = "", **attrs: str) -> dict[str, Any]:
-        """What the supervisor noted, with its time; the first of that kind since a moment."""
+        """The supervisor's first event of that kind since a moment, with its time."""
         for note in self.cluster.history():
             about = note["kind"] == kind and node in ("", note["node"])
             if about and note["ts_mono"] >= since and attrs.items() <= note["attrs"].items():
@@ -147,7 +147,7 @@ class Scenario:
     def _starts(self, node: str) -> int:
         return int(self.cluster.node(node).get("starts") or 0)
 
-    # ---- telling -----------------------------------------------------------------------------------------------
+    # ---- reporting -----------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
         """Some calm under load."""
@@ -180,8 +180,8 @@ def _word(node: dict[str, object]) -> str:
     return f"{word or 'unknown'!s:<8}"
 
 
-# Queue, producer, its share of the rate, consumer.  Not mixed: a consumer whose producer stands still has nothing to
-# show for itself, so the outage of one kind of client would be booked on the other.
+# Queue, producer, its share of the rate, consumer.  Not mixed: a consumer without a running producer makes no progress,
+# so the outage of one kind of client would count for the other.
 LOAD = (
     ("q1", "library", 0.3, "library"),
     ("q2", "library", 0.3, "library"),

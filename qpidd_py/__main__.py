@@ -2,7 +2,7 @@
 
 Exit codes
     0   stopped cleanly (SIGTERM, SIGINT); --check: it runs; --quit: it has stopped
-    1   could not start: settings, port, data directory, plug-in; --check, --quit: it does not run, or goes on running
+    1   could not start: settings, port, data directory, plug-in; --check: it does not run; --quit: it did not stop
     3   a plug-in could not go on, such as HA told that this broker cannot be part of the cluster (its data directory is
         a copy of another living broker's: start it once with --new-identity)
     70  an invariant of the broker was broken, or the data path failed: ended at once, nothing was confirmed after it
@@ -82,7 +82,7 @@ def _run(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) ->
 
 
 def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) -> int:
-    # imported late: --help, --check and a wrong option need none of it
+    # imported late: not needed for --help, --check or a wrong option
     from qpidd_py.service import Service
 
     log.debug("up to %d descriptors", raise_descriptor_limit())
@@ -96,7 +96,7 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) 
         if pid_dir is not None:
             files.append(PidFile(pid_path(pid_dir, service.port)))
         gc.collect()
-        gc.freeze()  # what exists now lives as long as the process; the collector need not look at it again
+        gc.freeze()  # objects that exist now live as long as the process; the collector need not scan them again
         service.on_refused = partial(_tell, files)
         return asyncio.run(service.run(lambda: _ready(settings, service.port, readiness)))
     finally:

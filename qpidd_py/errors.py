@@ -1,8 +1,8 @@
-"""Error families, by who is to blame and what it costs, and the AMQP reply codes.
+"""Error families, by cause and consequence, and the AMQP reply codes.
 
-A peer's fault costs that peer its channel (`ChannelException`), its connection (`ConnectionException`) or its
-replication link (`LinkError`).  A broken invariant of our own (`InvariantError`) costs the process: it travels up to
-`__main__`, which ends with a documented exit code, because a broker that contradicts itself must not confirm.
+An error of a peer closes its channel (`ChannelException`), its connection (`ConnectionException`) or its replication
+link (`LinkError`).  A broken invariant of the broker (`InvariantError`) ends the process: it reaches `__main__`, which
+ends with a documented exit code, because a broker in a contradictory state must not confirm.
 """
 
 from enum import IntEnum
@@ -33,11 +33,11 @@ class ReplyCode(IntEnum):
 
 
 class QpiddError(Exception):
-    """Base of everything that this package raises on purpose."""
+    """Base of all errors that this package defines."""
 
 
 class AmqpError(QpiddError):
-    """A peer broke a rule of AMQP; carries what `close` has to say about it."""
+    """A peer broke a rule of AMQP; carries the arguments of `close`."""
 
     def __init__(self, reply_code: int, reply_text: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(f"{reply_code} {reply_text}")
@@ -52,7 +52,7 @@ class ChannelException(AmqpError):
 
 
 class ConnectionException(AmqpError):
-    """Closes the connection; nobody else notices."""
+    """Closes the connection; others are not affected."""
 
 
 class LinkError(QpiddError):
@@ -60,8 +60,8 @@ class LinkError(QpiddError):
 
 
 class InvariantError(QpiddError):
-    """We contradicted ourselves; ends the process."""
+    """An invariant of the broker is broken; ends the process."""
 
 
 class ConfigError(QpiddError):
-    """A setting is unknown or has a value that cannot be used; names the value and what was expected."""
+    """A setting is unknown or has an unusable value; the text names the value and the expectation."""

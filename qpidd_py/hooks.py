@@ -1,4 +1,4 @@
-"""What a plug-in may do with the broker: the interfaces between `broker` and HA.
+"""The interfaces between `broker` and the HA plug-in.
 
 The broker works without any of it (`Broker.hooks` is None).  Layering: HA imports the broker, never the other way.
 """
@@ -30,7 +30,7 @@ class LinkHandler(Protocol):
 
 
 class HaHooks(Protocol):
-    """What HA implements."""
+    """The hooks that HA implements."""
 
     def admit(self, session: "Session", properties: Mapping[str, Any]) -> Refusal | None:
         """At `connection.open`, after authentication.  `properties` are the client's properties."""
@@ -49,4 +49,4 @@ class HaHooks(Protocol):
         """A management request "ha.*" of `user`; False if the method is unknown.  `reply` may be called later."""
 
     def tick(self, now: float) -> None:
-        """Time passes; `now` in seconds of a monotonic clock."""
+        """Runs periodic work; `now` in seconds of a monotonic clock."""

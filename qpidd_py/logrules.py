@@ -1,7 +1,7 @@
-"""Which log lines are wanted, and what they look like.
+"""Selection and format of log lines.
 
-A rule is `LEVEL[+|-][:PATTERN]`: this level, or it and all above (`+`) or below (`-`), in categories whose name has
-PATTERN in it (small or capital letters alike).  A line is written when a `log-enable` rule matches and no
+A rule is `LEVEL[+|-][:PATTERN]`: this level, or it and all above (`+`) or below (`-`), in categories whose name
+contains PATTERN (case-insensitive).  A line is written when a `log-enable` rule matches and no
 `log-disable` rule does.  Categories follow from the module that logs.
 
 Two levels are added to Python's: trace (5) and notice (25).
@@ -96,7 +96,7 @@ def parse_rule(text: str) -> Rule:
 
 
 class RuleFilter(logging.Filter):
-    """Lets through what the rules want; remembers each verdict, there are few (logger, level) pairs."""
+    """Passes the lines that the rules select; caches the verdicts, since there are few (logger, level) pairs."""
 
     def __init__(self, enabled: Iterable[Rule], disabled: Iterable[Rule] = ()) -> None:
         super().__init__()
@@ -119,12 +119,12 @@ class RuleFilter(logging.Filter):
 
     @property
     def lowest_level(self) -> int:
-        """Below this level nothing is wanted at all."""
+        """The lowest level that any rule selects."""
         return min((rule.lowest for rule in self.enabled), default=1000)
 
 
 class LineFormatter(logging.Formatter):
-    """`TIME [Category] level: message`, each part as `log-*` options want it; control characters are escaped."""
+    """`TIME [Category] level: message`, each part as set by the `log-*` options; control characters are escaped."""
 
     def __init__(self, settings: LogSettings) -> None:
         parts = []
@@ -162,7 +162,7 @@ def rules(settings: LogSettings) -> RuleFilter:
 
 
 def set_up(settings: LogSettings, stderr: TextIO | None = None, stdout: TextIO | None = None) -> None:
-    """Route all logging of this process as the settings say; raises `ConfigError`."""
+    """Configures all logging of this process from the settings; raises `ConfigError`."""
     logging.addLevelName(TRACE, "trace")
     logging.addLevelName(NOTICE, "notice")
     wanted = rules(settings)
@@ -177,7 +177,7 @@ def set_up(settings: LogSettings, stderr: TextIO | None = None, stdout: TextIO |
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(max(wanted.lowest_level, 1))
-    logging.raiseExceptions = False  # a full disk under the log must not fill standard error
+    logging.raiseExceptions = False  # a full disk for the log must not flood standard error
 
 
 def _handlers(settings: LogSettings, stderr: TextIO, stdout: TextIO) -> Sequence[logging.Handler]:
@@ -207,5 +207,5 @@ def _syslog(name: str) -> logging.Handler:
 
 
 def log_notice(logger: logging.Logger, message: str, *values: Any) -> None:
-    """Between info and warning: what an operator wants to see although nothing is wrong."""
+    """Between info and warning: events of interest to an operator that are no problem."""
     logger.log(NOTICE, message, *values, stacklevel=2)

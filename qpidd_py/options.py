@@ -98,7 +98,7 @@ def size(value: str) -> int:
 
 
 class _OneOf:
-    """A parser that can be asked for its words: help and shell completion show them."""
+    """A parser with a list of words, for help and shell completion."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
@@ -147,7 +147,7 @@ def addresses(value: str) -> tuple[Address, ...]:
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """What the loader knows of an option beside its name and default."""
+    """The data of an option in addition to its name and default."""
 
     parse: Callable[[str], Any]
     help: str
@@ -176,7 +176,7 @@ class _Option(NamedTuple):
 
 
 class Settings:
-    """All groups, each as its finished dataclass; `warnings` has what should be logged once logging is set up."""
+    """All groups, each as its finished dataclass; `warnings` are to log once logging is set up."""
 
     def __init__(self, groups: Mapping[type, object], warnings: Sequence[str] = ()) -> None:
         self._groups = dict(groups)
@@ -263,7 +263,7 @@ def _collect(groups: Iterable[type]) -> dict[str, _Option]:
 def _parse_environment(
     options: Mapping[str, _Option], environment: Mapping[str, str]
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Names that we do not know are only reported: init scripts keep variables of their own with this prefix."""
+    """Unknown names are only reported: init scripts have other variables with this prefix."""
     known = {ENVIRONMENT_PREFIX + re.sub("[-.]", "_", name).upper(): name for name in (*options, "config")}
     values: dict[str, list[str]] = {}
     warnings = []
@@ -327,7 +327,7 @@ def _parse_arguments(options: Mapping[str, _Option], arguments: Sequence[str], v
 
 
 def command_line(groups: Iterable[type]) -> argparse.ArgumentParser:
-    """The parser of these groups, for what is made of it: shell completion."""
+    """The command-line parser of these groups, for shell completion."""
     return _command_line(_collect(groups), "")
 
 

@@ -1,9 +1,9 @@
-"""Finds plug-ins by entry point (group `qpidd.plugins`) and says what they are given.
+"""Finds plug-ins by entry point (group `qpidd.plugins`); defines their interface.
 
 The broker never imports a plug-in by name.  An entry point is a function without arguments that returns a `Plugin`:
-its option groups are asked for before the settings are read, `attach` is called once everything is built and before
-the first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for a clean end, `stop`
-on one.
+its option groups are collected before the settings are read; `attach` is called once everything is built and before the
+first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for a clean stop, `stop`
+during a clean stop.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ GROUP = "qpidd.plugins"
 
 
 def _tell_nobody(values: Mapping[str, str]) -> None:
-    """Where there is no supervisor."""
+    """The default without a supervisor."""
 
 
 @dataclass
 class PluginHost:
-    """What the composition root hands to a plug-in."""
+    """The objects that the composition root passes to a plug-in."""
 
     loop: asyncio.AbstractEventLoop
     engine: "Engine"
@@ -44,12 +44,12 @@ class PluginHost:
     fail: Callable[[str, int], None]
     """fail(reason, exit_code): log the reason as critical, stop serving and end the process."""
     add_user: Callable[[str, str], None]
-    """add_user(name, password): may log in to this process, beside the users of the user file."""
+    """add_user(name, password): a login for this process, in addition to the users of the user file."""
     addresses: list[Address] = field(default_factory=list)
-    """Where we listen; filled before `start`."""
+    """The addresses that this broker listens on; filled before `start`."""
     tell: Callable[[Mapping[str, str]], None] = _tell_nobody
-    """tell({"STATUS": text, "X_QPID_STATE": word, ...}): what a supervisor should know (`server/notify.py`).  What it
-    knows already is not sent again.  Cheap, and never raises."""
+    """tell({"STATUS": text, "X_QPID_STATE": word, ...}): news for a supervisor (`server/notify.py`).  Unchanged values
+    are not sent again.  Cheap, and never raises."""
 
 
 class Plugin(Protocol):
@@ -63,7 +63,8 @@ class Plugin(Protocol):
     def start(self) -> None: ...
 
     def may_stop(self) -> str:
-        """A signal asks the process to end: empty, or why that should not be.  A second signal soon is not refused."""
+        """Called when a signal asks the process to stop: returns empty text, or a reason to refuse.  A second signal
+        soon after is not refused."""
         ...
 
     def stop(self, reason: str) -> None: ...

@@ -1,7 +1,7 @@
 """The process around the broker: data directory lock, pid file, background, --check and --quit.  Shell.
 
-Whoever runs holds a lock (`flock`) on `DATA_DIR/lock` and on its pid file; both contain its pid.  The kernel drops a
-lock with its process, so a file that is left behind by a crash is told from a living broker without guessing.
+A running broker holds a lock (`flock`) on `DATA_DIR/lock` and on its pid file; both contain its pid.  The kernel
+releases a lock with its process, so a file left by a crash is never mistaken for a running broker.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ POLL: Final = 0.05  # seconds between two looks while we wait for a process to e
 
 
 def raise_descriptor_limit() -> int:
-    """One descriptor for each connection: takes as many as we may have, and answers how many that is."""
+    """Raises the limit of open files, one per connection, as far as allowed; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):  # the limit stays as it is; connections beyond it must wait
@@ -59,21 +59,21 @@ class PidFile:
             raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
     def tell(self, text: str) -> None:
-        """A second line for whoever waits for our end (`quit_running`): why that is not to be.  A full disk costs only
-        that line."""
+        """Writes a second line for `quit_running`, which waits for our end: why the stop was refused.  On a full disk
+        only that line is missing."""
         with contextlib.suppress(OSError):
             self._write(f"{os.getpid()}\n{' '.join(text.split())}\n")
 
     def _write(self, text: str) -> None:
-        """Raises OSError.  Cut afterwards: a file that is empty for a moment would look like that of an ended process,
-        and the room that a crashed one has left is needed when the disk is full."""
+        """Raises OSError.  Truncates after writing: a file that is empty for a moment would look like that of an ended
+        process, and on a full disk the space of the old content is needed."""
         octets = text.encode()
         if os.pwrite(self._descriptor, octets, 0) != len(octets):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.ftruncate(self._descriptor, len(octets))
 
     def remove(self) -> None:
-        """Removed while it is still locked, so that nobody's new file is removed."""
+        """Removed while it is still locked, so that no new file of another process is removed."""
         self.path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
@@ -104,7 +104,8 @@ def running_pid(path: Path) -> int | None:
 
 
 def quit_running(path: Path, wait: float) -> str:
-    """Asks the running process to stop and waits up to `wait` seconds.  Empty: it has ended; else why it has not."""
+    """Asks the running process to stop and waits up to `wait` seconds.  Returns empty text if it has ended, otherwise
+    the reason."""
     pid = running_pid(path)
     if pid is None:
         return "no broker runs"
@@ -144,7 +145,7 @@ def _changed(path: Path) -> int:
 
 
 class Readiness:
-    """How a daemon tells the process that started it whether it came up."""
+    """A daemon's report to the process that started it: whether it came up."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = descriptor
@@ -162,7 +163,7 @@ READY: Final = "ready"
 
 
 def go_to_background(wait: float) -> Readiness:
-    """Returns in the daemon; the process that called ends here, with 0 as soon as the daemon is ready, else with 1."""
+    """Returns in the daemon; the calling process ends here, with 0 as soon as the daemon is ready, otherwise with 1."""
     reading, writing = os.pipe()
     watched = os.environ.get("WATCHDOG_PID") == str(os.getpid())
     if os.fork():
@@ -171,9 +172,10 @@ def go_to_background(wait: float) -> Readiness:
     os.close(reading)
     os.setsid()
     if os.fork():
-        os._exit(0)  # so that the daemon leads no session and can never get a terminal
+        os._exit(0)  # so that the daemon is no session leader and can never get a terminal
     if watched:
-        os.environ["WATCHDOG_PID"] = str(os.getpid())  # who wanted beats of the starter wants ours (sd_notify)
+        # a supervisor that watched the starting process watches the daemon (sd_notify)
+        os.environ["WATCHDOG_PID"] = str(os.getpid())
     _detach_standard_files()
     return Readiness(writing)
 

@@ -1,7 +1,7 @@
 """Puts one broker together and runs it: engine, reactor, broker, ports, plug-ins, ticks; and how it stops.
 
-Everything runs on one asyncio loop.  Whatever comes out of the data path as an exception is a defect of ours (peers'
-faults end in `Session.failed`): the process ends at once, because a broker that contradicts itself must not confirm.
+Everything runs on one asyncio loop.  An exception from the data path is a defect of the broker (errors of peers end in
+`Session.failed`): the process ends at once, because a broker in a contradictory state must not confirm.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 INSIST_TIME: Final = 10.0  # seconds in which a second signal stops a broker that has refused the first
 STOP_TIME: Final = 1.0  # seconds that clients have to answer our close, all in all
-BACKUP_STOP_TIME: Final = 0.2  # the same on a backup: its clients, if any, were closed when it stepped down
+BACKUP_STOP_TIME: Final = 0.2  # the same on a backup, whose clients were closed when it stepped down
 CORE_TICK: Final = 0.25  # seconds between two ticks of the core
 
 
@@ -57,7 +57,7 @@ class Service:
         self._core_tick_due = 0.0
         self._insist_until = 0.0
         self.on_refused: Callable[[str], None] = lambda text: None
-        """Told why a signal to stop was refused."""
+        """Called with the reason when a signal to stop was refused."""
         network, security = settings[NetworkSettings], settings[SecuritySettings]
         self._tls_context = context(security)
         self._users = read_users(security.user_file)
@@ -70,7 +70,7 @@ class Service:
         amqp_door.install(self._broker, version)
 
     async def run(self, ready: Callable[[], None]) -> int:
-        """Serves until a signal or a failure; answers the exit code of the process."""
+        """Serves until a signal or a failure; returns the exit code of the process."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._end = loop.create_future()
@@ -150,7 +150,7 @@ class Service:
         self._broker.engine.end_turn()
 
     def _schedule_turn(self) -> None:
-        """The core wants an end of turn outside `poll`; however often it asks, there is one."""
+        """The core asks for an end of turn outside `poll`; repeated requests cause only one."""
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
@@ -167,7 +167,7 @@ class Service:
             self._die()
 
     def _die(self) -> None:
-        """At once: no buffer is written any more, so nothing is confirmed on the strength of a broken state."""
+        """Ends at once: no buffer is written any more, so nothing is confirmed from a broken state."""
         logging.shutdown()
         os._exit(self._broken)
 
@@ -180,7 +180,7 @@ class Service:
     # ---- stopping
 
     def _signalled(self, name: str) -> None:
-        """SIGTERM or SIGINT.  A plug-in may refuse once: whoever asks again within INSIST_TIME knows what it costs."""
+        """SIGTERM or SIGINT.  A plug-in may refuse once; a second signal within INSIST_TIME is not refused."""
         now = self._loop.time()
         insists = now <= self._insist_until
         refusal = "" if insists else next(filter(None, (plugin.may_stop() for plugin in self._plugins)), "")
@@ -197,7 +197,7 @@ class Service:
             self._end.set_result(reason)
 
     def _fail(self, reason: str, exit_code: int) -> None:
-        """For plug-ins: the data path stands still from now on, then the process ends with `exit_code`."""
+        """For plug-ins: stops the data path now, then ends the process with `exit_code`."""
         log.critical("%s", reason)
         self._loop.remove_reader(self._reactor.fileno())
         self._exit_code = exit_code

@@ -1,1 +1,1 @@
-"""What happened in a fail-over, from the logs that it left behind: PySpark jobs, and `failover-report`."""
+"""Analysis of fail-overs from their logs: PySpark jobs, and `failover-report`."""

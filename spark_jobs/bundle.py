@@ -1,16 +1,16 @@
-"""What somebody hands in: a folder, a tarball, a packed file or a single one; as files with names and lines.     Shell.
+"""An input: a folder, a tarball, a packed file or a single one, as files with names and lines.              Shell.
 
 Theory.  A file's name is its place inside what was given, with `/` (a tarball inside a folder is a folder of that
 name), so every row can name its line and two people get the same names.  The order is that of the names.  Formats are
-told by the first octets, never by suffixes: rotated logs are `.1`, `-20261121` or `.gz` as the machine pleased.
+recognized by the first octets, never by suffixes: rotated logs may be named `.1`, `-20261121` or `.gz`.
 
 * Packed (gzip, xz, bzip2; zstd if this Python can) single files are unpacked while they are read, also packed twice.
 * Tarballs are unpacked below a scratch directory, under numbers instead of their names: a name like `../../etc/x` can
-  do no harm, and is refused nevertheless, because the provenance would lie.
+  do no harm, and is refused nevertheless, because it would give a wrong provenance.
 * Links in a folder are not followed: what they lead to is either in the folder anyway, or was not given.  So there are
   no loops, and no line is read twice.
 
-What is refused or damaged is listed with its reason; only an input that is not there at all is an error.
+Refused or damaged files are listed with the reason; only a missing input is an error.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Bundle:
 
 
 class _Counting(io.RawIOBase):
-    """Says how much was read."""
+    """Reports how much was read."""
 
     def __init__(self, file: BinaryIO, count: Callable[[int], None]) -> None:
         self.file, self.count = file, count

@@ -5,13 +5,13 @@
     pairs      what big logs say about clocks → pairs
     clocks     → clock_segments
     order      facts on one time axis → events
-    clients    who stood still, what became of each message → takings, message_lives, outages
+    clients    outages of clients, outcome of each message → takings, message_lives, outages
     incidents  → incidents, phases, ..: all of reconstruct.TABLES
     messages   cut by the incidents → message_verdicts, message_summary, outage_union
     gaps       what cannot be known, and which step failed for which cluster → gaps
 
-The table `steps` says of what each step's tables were made: a digest of the events and the settings.  A step whose
-digest is that of now is left out; else it is done again and replaces its tables.
+The table `steps` holds for each step a digest of the events and settings of its tables.  A step with an unchanged
+digest is skipped; otherwise it runs again and replaces its tables.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ def after_ingest(
     inputs = _digest(engine, workspace, settings)
     done = set() if settings.redo else _done(engine, workspace, inputs)
     if set(_OF) - done:
-        _write(engine, workspace, inputs, done)  # whoever is interrupted leaves no stale table that counts as new
+        _write(engine, workspace, inputs, done)  # an interrupted run leaves no stale table that counts as new
         try:
             _work(_Work(engine, workspace, settings), done, progress)
         except BaseException:
-            with suppress(Exception):  # the first error is the one to tell
+            with suppress(Exception):  # the first error is the one to report
                 _write(engine, workspace, inputs, done)
             raise
         _write(engine, workspace, inputs, done)
@@ -112,7 +112,7 @@ def after_ingest(
 
 
 def settle(engine: Engine, workspace: Workspace, settings: Settings) -> None:
-    """All tables are what the steps would make now: somebody has put them there."""
+    """Records all tables as up to date, although no step wrote them."""
     _write(engine, workspace, _digest(engine, workspace, settings), set(_OF))
 
 

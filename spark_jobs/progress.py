@@ -1,4 +1,4 @@
-"""What long work tells the person who waits for it: the step, how much of it is done, how fast, how long it will take.
+"""Progress of long work for the user: the step, the share done, the rate, the remaining time.
 
 One line on standard error: rewritten in place on a terminal, a line for each step and each EVERY seconds elsewhere.
 Shell around `line`, which is pure.
@@ -19,7 +19,7 @@ UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 class Progress(Protocol):
-    """What the work calls; neither call fails or waits."""
+    """The interface for the work; neither call fails or waits."""
 
     def step(self, name: str) -> None:
         """The next step begins."""
@@ -29,7 +29,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Tells nothing."""
+    """Prints nothing."""
 
     def expect(self, steps: Sequence[str]) -> None: ...
 
@@ -77,7 +77,7 @@ class Line:
             self._out.write(text)
             self._out.flush()
         except OSError:
-            pass  # nobody is there to read it, which is no reason to stop the work
+            pass  # nothing reads the output, which is no reason to stop the work
 
 
 def place(name: str, steps: Sequence[str]) -> str:

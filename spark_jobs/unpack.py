@@ -1,6 +1,6 @@
 """Reading what is packed (gzip, xz, bzip2; zstd where this Python can), told by its first octets.
 
-Unlike the readers of the standard library, these give what stands before a damaged place before they raise: the torn
+Unlike the readers of the standard library, these yield everything before a damaged place before they raise: the torn
 end of a log is where the incident is.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, cast
 NESTED_MAX: Final = 4
 """Packings of one file."""
 DAMAGE: Final = (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
-"""What reading a damaged file raises."""
+"""The errors of reading a damaged file."""
 _CHUNK: Final = 1 << 15
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -56,7 +56,7 @@ def _opened(file: BinaryIO, packing: str, name: str) -> io.RawIOBase:
 
 
 class _Inflate:
-    """zlib's decoder of gzip, with the manners of the others."""
+    """zlib's decoder of gzip, with the interface of the others."""
 
     def __init__(self) -> None:
         self._decoder = zlib.decompressobj(wbits=31)
@@ -130,7 +130,7 @@ class _Before:
 
 
 class _Zstd(io.RawIOBase):
-    """Its damages are errors like those of all others."""
+    """Reports damage with the same errors as the other decoders."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

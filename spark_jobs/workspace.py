@@ -60,7 +60,7 @@ class Workspace:
         engine.view("events_raw", " union all ".join(parts))
 
     def save(self, engine: Engine, table: str, query: str, partitions: tuple[str, ...] = ()) -> None:
-        """Write it, and load what was written: later queries shall not compute it again."""
+        """Write it, and load what was written, so that later queries do not compute it again."""
         engine.save(query, self.path(table), partitions)
         engine.load(table, self.path(table))
 

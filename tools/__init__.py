@@ -1,1 +1,1 @@
-"""What is run while the project is worked on; nothing of it is installed."""
+"""Development tools; not installed."""

@@ -1,7 +1,7 @@
 """`python -m torture`: a campaign of faults on real brokers.
 
-Exit codes: 0 nothing lost, nothing unexpected, no contradiction; 1 something was; 2 the campaign could not be carried
-out.  Logs and histories are kept in the directory unless all went well.
+Exit codes: 0 nothing lost, nothing unexpected, no contradiction; 1 any of these was found; 2 the campaign could not
+run.  Logs and histories are kept in the directory unless all went well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The brokers of a campaign: one real `qpidd` on each host, and what can be done to its process.  Shell."""
+"""The brokers of a campaign: one real `qpidd` per host, and the operations on its process.  Shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Exit:
-    """A process that ended without having been killed or stopped by us."""
+    """A process that ended without being killed or stopped by the campaign."""
 
     broker: str
     code: int
@@ -40,7 +40,7 @@ def die_with_parent() -> None:
 
 
 def _locked(method: Callable[Concatenate[Broker, P], None]) -> Callable[Concatenate[Broker, P], None]:
-    """One thread at a time: faults and the manager may want something of the same process."""
+    """One thread at a time: faults and the manager may act on the same process."""
 
     def call(self: Broker, /, *arguments: P.args, **named: P.kwargs) -> None:
         with self._lock:
@@ -59,13 +59,13 @@ class Broker:
         self.options = list(options)
         self.address = f"{host.address}:{PORT}"
         self.member = True
-        """Is it one of the cluster's brokers now?"""
+        """True if it is a member of the cluster now."""
         self.paused = 0
-        """How many faults hold it stopped."""
+        """The number of faults that keep it stopped (SIGSTOP)."""
         self.touched = -1e9
-        """When a fault last began or ended to do something to it, monotonic seconds."""
+        """When a fault on it last began or ended, in monotonic seconds."""
         self.held_down = 0
-        """How many faults want it to stay dead."""
+        """The number of faults that keep it dead."""
         self.died = 0.0
         """When it was killed last."""
         self.starts = 0
@@ -87,7 +87,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        process = self._process  # other threads look, too
+        process = self._process  # other threads read it too
         return process is not None and process.poll() is None
 
     @property
@@ -137,7 +137,8 @@ class Broker:
 
     @_locked
     def ended(self, timeout: float) -> None:
-        """After `terminate`: waits for an orderly end, which is none of the unwanted ones; kills what goes on."""
+        """After `terminate`: waits for a clean end, which does not count as unexpected; kills a process that does not
+        end."""
         if self._process is None:
             return
         try:

@@ -30,7 +30,7 @@ SPREAD: Final = 2.0
 
 
 class Stuck(Exception):
-    """The cluster does not come back although nothing is wrong any more; says what was awaited."""
+    """The cluster does not recover although all faults have ended; the text names the awaited state."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Round:
 
 @dataclass
 class Outcome:
-    """What the campaign itself has seen; the histories say the rest."""
+    """The campaign's own observations; the rest is in the histories."""
 
     rounds: list[Round] = field(default_factory=list)
     stuck: str = ""
@@ -72,7 +72,8 @@ class Campaign:
         self._shown = (self._begin, 0, 0)
 
     def run(self, seconds: float, most: int) -> Outcome:
-        """Faults for so many seconds, at most so many; then the end of it.  Always answers what was found so far."""
+        """Runs faults for so many seconds, at most so many; then heals and drains.  Always returns the findings so
+        far."""
         lab, outcome = self._lab, self._outcome
         try:
             lab.start()
@@ -116,7 +117,7 @@ class Campaign:
         current.served = _micro()
 
     def _start_fault(self, current: Round) -> list[tuple[float, Fault]]:
-        """The fault and when it is to end; nothing when no kind was possible now."""
+        """The fault and its end time; None when no kind is possible now."""
         rng = self._lab.rng
         weights = [KINDS[name].weight for name in self._kinds]
         for _ in range(8):
@@ -165,7 +166,7 @@ class Campaign:
             found.update({f"{queue} on {broker.name}": depth for queue, depth in depths.items() if depth})
         return found
 
-    # ---- waiting and telling --------------------------------------------------------------------------------------
+    # ---- waiting and reporting --------------------------------------------------------------------------------------
 
     def _await(
         self, what: str, condition: Callable[[], bool], limit: float, deadline: float = 0.0, may_fail: bool = False
@@ -179,7 +180,7 @@ class Campaign:
             self._tick(deadline)
 
     def _progress_since(self, moment: int) -> bool:
-        """Every client that is not waiting for the end has got something done."""
+        """True when every client that does not wait for the end has made progress."""
         board = self._loaders.board
         return all(board.read(slot).last > moment for slot in self._loaders.busy)
 
@@ -209,7 +210,7 @@ def _total(board: Board, role: str) -> int:
 
 
 def _depths(lab: Lab, name: str, fields: Sequence[str]) -> dict[str, int]:
-    """Messages in each queue of a broker; {"?": 1} when it does not answer, for then nothing is known."""
+    """Messages in each queue of a broker; {"?": 1} when it does not answer."""
     try:
         found: Any = request(lab.broker(name), "queue.list", 3.0)
     except RequestFailed:

@@ -8,18 +8,19 @@ Multisets over message ids: A attempts, E confirmed, D dequeued.
     lost       = E minus D                max(0, e - d)
     recovered  = ok minus E               max(0, min(d, a) - e)
 
-An attempt is the first publish of an id, a second one of the same id is the client's own re-send.  Dequeued is what a
-consumer received and acknowledged; what it received, could not acknowledge and received again is one dequeue.
+An attempt is the first publish of an id; a second one of the same id is the client's own re-send.  A message is
+dequeued when a consumer received and acknowledged it; a message that was received, could not be acknowledged and was
+received again is one dequeue.
 
-What Jepsen does not ask:
-    unaccounted   confirmed and not dequeued, but the queues were not drained to their end: nobody knows
+Findings beyond Jepsen's:
+    unaccounted   confirmed and not dequeued, but the queues were not drained to their end: outcome unknown
     marked        a duplicate of which some delivery said `redelivered` or `x-resent`, or that its producer has re-sent
     torn          a transaction of which some messages were seen and others were not
     phantom       a message that was seen although its transaction cannot have been committed, or it had been refused or
                   returned and was not sent again
     returned      a message that was seen although it had been purged, or had no route (`rules.py`)
     removed       confirmed and not dequeued, from a queue with a rule (`queues.py`) that allows just this (`rules.py`)
-    changed       a message whose body was another when it was received
+    changed       a message that was received with a different body
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from torture.rules import RuledQueue
 
 Event = Mapping[str, Any]
 NAMED: Final = 20
-"""So many ids of each kind of failure are named."""
+"""The number of ids that are named per kind of failure."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class History:
         return sorted(set[str]().union(*(queue.returned() for queue in self.ruled.values())))
 
     def _torn(self) -> list[str]:
-        """All or nothing; what was received by a consumer that then lost its connection was there as well."""
+        """All or nothing; a message received by a consumer that then lost its connection counts as seen."""
         return sorted(tx for tx, ids in self.transactions.items() if 0 < len(ids & self.seen) < len(ids))
 
     # ---- events ---------------------------------------------------------------------------------------------------

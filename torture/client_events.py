@@ -4,8 +4,8 @@
     ok, nack         confirm, nack              end                             log_end
     receive, ack     deliver, ack               unknown, abort, changed         nothing: they are no events of AMQP
 
-Clients whose messages the report counts otherwise are left out (`queues.py`).
-The campaign knows from the broker whether the queues were empty at the end; then each consumer has a `drain_end`.
+Clients whose messages the report counts differently are left out (`queues.py`). If the brokers report empty queues at
+the end, each consumer gets a `drain_end`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _MARKS: Final = {"redelivered": "redelivered", "resend": "resent"}
 
 
 def _fact(text: str) -> dict[str, Any]:
-    """`connected PEER`, `disconnected PEER: REASON`; others are of no use here."""
+    """`connected PEER`, `disconnected PEER: REASON`; others are not used here."""
     word, _, rest = text.partition(" ")
     if word not in ("connected", "disconnected"):
         return {}

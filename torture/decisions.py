@@ -1,7 +1,7 @@
 """Load on queues in which the broker decides about messages: limits, purges, bindings, dead letters, no acks.   Shell.
 
-A client that asks for such a decision must know, after a broken connection, whether it came about: it is `fenced`, and
-what it sees counts when the same broker has confirmed something afterwards, which only the primary does.
+After a broken connection, a client that asked for such a decision must learn whether it was made: it is `fenced`, and
+its observations count when the same broker has confirmed something afterwards, which only the primary does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def exchange_of(queue: str) -> str:
 
 
 class Reader(PlainClient):
-    """Comes now and then and reads until nothing is left.  May purge instead, and reject instead of acknowledging."""
+    """Reads the queue until it is empty, at intervals.  May purge instead, and reject instead of acknowledging."""
 
     fenced = True
     removes = True
@@ -95,7 +95,7 @@ class Reader(PlainClient):
 
 
 class WindowProducer(PlainClient):
-    """Many messages under way at a time, so that an unsafe one may displace another.  What breaks is not repeated."""
+    """Keeps many messages under way, so that an unsafe one may displace another.  Failed publishes are not repeated."""
 
     fenced = True
 
@@ -149,7 +149,8 @@ class WindowProducer(PlainClient):
 
 
 class Binder(Producer):
-    """Binds and unbinds.  After a broken connection it publishes a mandatory message, to know how things stand."""
+    """Binds and unbinds.  After a broken connection it publishes a mandatory message to learn whether the binding
+    exists."""
 
     fenced = True
 
@@ -185,14 +186,14 @@ class Binder(Producer):
 
 
 class Staller(PlainClient):
-    """A reader without acknowledgements that now and then does not read what has come."""
+    """A reader without acknowledgements that sometimes stops reading."""
 
     fenced = True
-    """The broker gives messages to the old connection until it learns that this one has broken: a message that comes
-    over the new one meanwhile would say, wrongly, that none before it is under way."""
+    """The broker delivers to the old connection until it notices its loss: a message that arrives over the new one
+    meanwhile would wrongly suggest that no earlier one is under way."""
     removes = True
     heartbeat = 60
-    """So that it is not its silence that ends the connection.  A dead broker is the kernel's business (`PATIENCE`)."""
+    """Long, so that its own silence does not end the connection; the kernel detects a dead broker (`PATIENCE`)."""
 
     def run(self) -> None:
         while not self._over:

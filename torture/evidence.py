@@ -1,9 +1,9 @@
-"""What the brokers' own logs say against them.  Pure: lines and events in, sentences out.
+"""Evidence of faults in the brokers' own logs.  Pure: lines and events in, sentences out.
 
-* a traceback, a critical line, an exit that nobody asked for (70: the broker found itself in contradiction);
-* two brokers that confirmed at one time.  Each says once a second how far it has confirmed (`confirm_sent`, position
-  `epoch << 48 | sequence`), so two samples bound when it went on.  *Certain* is what holds wherever in these bounds
-  the confirms were: the old primary went on after a moment at which the new one was known to have confirmed.
+* a traceback, a critical line, an unrequested exit (70: a broken invariant);
+* two brokers that confirmed at one time.  Each logs once a second how far it has confirmed (`confirm_sent`, position
+  `epoch << 48 | sequence`), so two samples bound the time of its confirms.  A finding is *certain* if it holds for any
+  times within these bounds: the old primary confirmed after a moment at which the new one had certainly confirmed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The faults: what each does, and what undoes it.  Every fault ends by itself; `KINDS` says which mode has which.
+"""The faults: what each does and how it is undone.  Every fault ends by itself; `KINDS` lists the faults of each mode.
 
-A fault is made of two calls, `begin` and `end`.  `begin` answers what it did in words, or "" when it could not be done
-now (nobody to do it to, or the last whole member of the in-sync set would die); then `end` is not called.
+A fault is made of two calls, `begin` and `end`.  `begin` returns a description of what it did, or "" when it is not
+possible now (no suitable broker, or the last whole member of the in-sync set would die); then `end` is not called.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def kill_all_backups(lab: Lab, undo: list[Undo]) -> str:
 def _spread(
     lab: Lab, undo: list[Undo], one: Host, others: Sequence[Host], effect: Effect, both: bool, out: bool
 ) -> None:
-    """Lays an effect between one host and several; `out`: the direction when it is only one."""
+    """Applies an effect between one host and several; `out`: the direction, if only one."""
     for other in others:
         pair = (one, other) if out else (other, one)
         lab.lay(*pair, effect, both)
@@ -184,7 +184,7 @@ def _words(effect: Effect) -> str:
 
 
 def _would_be_fenced(lab: Lab, chosen: Sequence[Broker]) -> bool:
-    """A manager that fences kills who is cut off: that must not be the last whole member."""
+    """A manager that fences kills isolated brokers: none of them may be the last whole member."""
     return lab.plan.mode in FENCED and not lab.expendable(chosen)
 
 
@@ -192,7 +192,7 @@ def _would_be_fenced(lab: Lab, chosen: Sequence[Broker]) -> bool:
 
 
 def promote(lab: Lab, undo: list[Undo], victims: Sequence[Broker]) -> str:
-    """Whoever they are: a manager that is wrong."""
+    """Promotes any broker, as a wrong manager would."""
 
     def told(name: str, refusal: str) -> None:
         lab.say(f"   {name}: {refusal or 'promoted'}"[:200])
@@ -203,8 +203,8 @@ def promote(lab: Lab, undo: list[Undo], victims: Sequence[Broker]) -> str:
 
 
 def promote_two(lab: Lab, undo: list[Undo]) -> str:
-    """A doubled manager: two at one moment, mostly while the primary stands still or is cut off, so that both have
-    reason to go on."""
+    """A doubled manager: two promotions at one moment, mostly while the primary is stopped or isolated, so that both
+    may proceed."""
     victims, primary = _backups(lab, 2), _primary(lab)
     if not victims or not primary:
         return ""
@@ -235,7 +235,7 @@ def relocate(lab: Lab, undo: list[Undo]) -> str:
 
 
 def replace_member(lab: Lab, undo: list[Undo]) -> str:
-    """A backup is taken out of the cluster, loses its disk, and comes in again as a new member."""
+    """A backup is removed from the cluster, loses its disk, and joins again as a new member."""
     primary, victims = lab.primary(), _backups(lab)
     complete = all(broker.member for broker in lab.brokers)  # one at a time, as its manual says
     if primary is None or not victims or not complete or not lab.expendable(victims):

@@ -82,7 +82,7 @@ class Lab:
         self.manager.start()
 
     def tick(self) -> None:
-        """Often: who died is started again."""
+        """Call often: starts dead brokers again."""
         self._add_owed()
         for broker in self.brokers:
             broker.collect()
@@ -105,7 +105,7 @@ class Lab:
             broker.member = True
 
     def close(self) -> None:
-        """Ends everything; of what is still running, politely first."""
+        """Ends everything; running processes get SIGTERM first."""
         self.manager.stop()
         for watch in self.watches.values():
             watch.stop()
@@ -115,7 +115,7 @@ class Lab:
             broker.ended(5.0)
         self.network.close()
 
-    # ---- who is who -----------------------------------------------------------------------------------------------
+    # ---- roles -----------------------------------------------------------------------------------------------
 
     def broker(self, name: str) -> Broker:
         return next(broker for broker in self.brokers if broker.name == name)
@@ -124,7 +124,7 @@ class Lab:
         return self.watches[broker.name].fresh()
 
     def primaries(self) -> list[Broker]:
-        """Who says that it is primary, the highest epoch first."""
+        """The brokers that report being primary, the highest epoch first."""
         found = [broker for broker in self.brokers if self.view(broker).is_primary]
         return sorted(found, key=lambda broker: self.view(broker).epoch, reverse=True)
 
@@ -145,15 +145,15 @@ class Lab:
         return "paused" if broker.paused else self.view(broker).state or "?"
 
     def settled(self) -> bool:
-        """One active, all others ready, everybody there."""
+        """True if all brokers run, one is active and all others are ready."""
         states = sorted(self.view(broker).state for broker in self.brokers)
         return states == sorted(["active", *["ready"] * (len(self.brokers) - 1)])
 
-    # ---- what may be done -----------------------------------------------------------------------------------------
+    # ---- allowed faults -----------------------------------------------------------------------------------------
 
     def expendable(self, victims: Sequence[Broker]) -> bool:
-        """May these be killed?  Only if a whole member of the newest in-sync set survives that no fault has touched
-        lately; everybody is asked now, because the set may just have changed."""
+        """True if these may be killed: a whole member of the newest in-sync set survives that no fault has touched
+        recently.  All brokers are asked now, because the set may just have changed."""
         views = {broker.name: look(broker) for broker in self.brokers if broker.responsive}
         newest = max((view for view in views.values() if view.facts), key=lambda view: view.set_key, default=View())
         return any(
@@ -175,7 +175,7 @@ class Lab:
         return ""
 
     def knows(self, method: str) -> bool:
-        """Do these brokers have the method?"""
+        """True if these brokers have the method."""
         refusal = self.request(self.brokers[0], method, 3.0)
         return "unknown method" not in refusal
 

@@ -1,4 +1,4 @@
-"""Load by `client_lib`: fail-over and re-sending are its business.  Shell."""
+"""Load by `client_lib`, which does fail-over and re-sending itself.  Shell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def _connection(context: Context) -> Connection:
 
 
 class Producer:
-    """A window of unconfirmed messages at a rate; what a broken connection leaves in doubt the library sends again."""
+    """A window of unconfirmed messages at a rate; the library sends messages in doubt again after a broken
+    connection."""
 
     def __init__(self, context: Context, queue: str) -> None:
         self._context = context
@@ -60,7 +61,7 @@ class Producer:
 
 
 class Consumer:
-    """Acknowledges every message; duplicates are not dropped, the checker wants to see them."""
+    """Acknowledges every message; duplicates are not dropped, since the checker counts them."""
 
     def __init__(self, context: Context, queue: str) -> None:
         self._context = context

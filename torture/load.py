@@ -30,7 +30,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """What every client gets."""
+    """The arguments of every client."""
 
     addresses: tuple[tuple[str, int], ...]
     record: Recorder

@@ -174,7 +174,7 @@ class Manager:
     def _promoted(self, name: str, refusal: str) -> None:
         self._say(f"promotion of {name} refused: {refusal}"[:300] if refusal else f"{name} is promoted")
         if not refusal:
-            self._without_since = time.monotonic()  # it will be seen; until then nobody else is promoted
+            self._without_since = time.monotonic()  # it will be seen; until then no other broker is promoted
 
     def seen(self) -> list[Seen]:
         members = [broker for broker in self._brokers.values() if broker.member]

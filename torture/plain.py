@@ -1,4 +1,4 @@
-"""Load by plain pika, written as its users write it: a list of addresses and a loop around everything.  Shell."""
+"""Load by plain pika, as in typical programs: a list of addresses and a loop around everything.  Shell."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TROUBLE: Final = (AMQPError, AMQPConnectorException, OSError)
 
 
 class PlainClient:
-    """What all have in common: the next connection, whatever it takes."""
+    """The common part of all clients: connects again until it succeeds."""
 
     fenced = False
-    """A new connection waits until the broker has ended the one before: what that one had sent is then done, or will
-    never be."""
+    """A new connection waits until the broker has ended the one before: everything sent on that one has then been done,
+    or never will be."""
     heartbeat = HEARTBEAT
     removes = False
     """It is the one that reads, or purges, a queue with a rule."""
@@ -52,7 +52,7 @@ class PlainClient:
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel | None]:
-        """A channel on the first broker that takes us, or None; what breaks it ends the block."""
+        """A channel on the first broker that accepts, or None; a lost connection ends the block."""
         host, port = self._context.addresses[self._next % len(self._context.addresses)]
         self._next += 1
         connection, channel = None, None
@@ -101,7 +101,7 @@ class PlainClient:
 
 
 class Pace:
-    """Waits so that things happen at a rate; what an outage delayed is not made up for."""
+    """Limits the rate; time lost in an outage is not made up for."""
 
     def __init__(self, rate: float) -> None:
         self._interval = 1.0 / rate
@@ -137,7 +137,7 @@ class Producer(PlainClient):
                     self._publish(channel)
 
     def _publish(self, channel: BlockingChannel) -> bool:
-        """Was it taken?  Raises what broke the connection."""
+        """True if the broker confirmed it.  Raises the error of a lost connection."""
         record, again = self._context.record, bool(self._doubtful)
         if not again:
             self._number += 1
@@ -162,7 +162,7 @@ class Producer(PlainClient):
 
 
 class TransactedProducer(PlainClient):
-    """Batches of messages in transactions over one or more queues; one that broke is not repeated."""
+    """Batches of messages in transactions over one or more queues; a failed transaction is not repeated."""
 
     def __init__(self, context: Context, *queues: str) -> None:
         super().__init__(context, queues[0])
@@ -238,7 +238,7 @@ class Consumer(PlainClient):
                 return
 
     def _ack(self, channel: BlockingChannel, tag: int, ids: list[str]) -> None:
-        """An acknowledgement counts from when it may have left: then the broker may forget the message."""
+        """An acknowledgement counts from the moment it may have left: from then on the broker may drop the message."""
         for id in ids:
             self._context.record.message("ack", id)
         channel.basic_ack(tag, multiple=True)

@@ -1,9 +1,9 @@
-"""The queues of a campaign that are not plain, and by which rule a confirmed message may be missing from them.
+"""Queues with special arguments, and the rule by which a confirmed message may be missing from each.
 
 A confirmed message may be missing only if a client has acknowledged it.  From a queue with a rule it may also have been
 removed by the queue's own limit without dead letters (`limit`), by a purge (`purge`) or because a binding was not there
-(`route`), or the reader has chosen no acknowledgements (`auto`): `rules.py` says what must be shown then.  What has a
-dead-letter exchange has no rule: there the message, wherever it goes, stays.
+(`route`), or the reader has chosen no acknowledgements (`auto`): `rules.py` says what must be shown then.  A queue with
+a dead-letter exchange has no rule: its messages must never be missing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
 
 
 def declare(channel: BlockingChannel, queue: str) -> None:
-    """What takes the dead letters is there first."""
+    """Declares the queue for dead letters first."""
     group, _, kind = queue.rpartition(".")
     arguments = dict(_ARGUMENTS.get(kind, {}))
     if kind == MIXED:
@@ -47,6 +47,6 @@ def declare(channel: BlockingChannel, queue: str) -> None:
 
 
 def rule_of(queue: str, removes: bool) -> dict[str, Any]:
-    """As the `begin` of a client says it."""
+    """The form in a client's `begin` event."""
     found = RULES.get(queue.rpartition(".")[2], {})
     return {**found, "removes": True} if removes and "rule" in found else found

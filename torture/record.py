@@ -1,22 +1,22 @@
-"""The history: what each client did and saw, one JSON line an event, so that no broker can flatter itself.      Shell.
+"""The history: what each client did and saw, one JSON line per event, independent of the brokers' logs.     Shell.
 
     begin     the client, its `queue` with its `rule` if it has one (`queues.py`; `removes`: it reads or purges it),
               `node` and `boot_id`, and the time as `wall` (µs since 1970)
     invoke    a message is about to be published; `again`: not for the first time
     ok        the broker has confirmed it
     nack      the broker has refused it, or returned it; `once`: it had not been sent before
-    unknown   the connection broke before anything was known
+    unknown   the connection broke before an answer
     abort     its transaction was never asked to commit, or was refused: it must never be seen
     receive   a consumer got it; `redelivered`: the broker said so; `resent`: the header x-resent says so;
               `changed`: its body is not what was sent
     ack       the consumer's acknowledgement was handed to the connection, or it needs none
-    reject    the consumer does not want it
+    reject    the consumer rejected it
     empty     nothing was left when the consumer asked, at `asked` (µs), and then this broker confirmed something: it
               was the primary
     purge     is about to be asked for, of the client's queue;     purged    it was answered
     bind, unbind   are about to be asked for;     bound, unbound   it was answered, or a mandatory message has shown it
     fact      connected, disconnected and the like, with a `text`
-    end       nothing is missing before it
+    end       the history is complete up to here
 
 Always there: t (µs of CLOCK_MONOTONIC), client, kind, id (of a message).  Messages of one transaction share a `tx`.
 """

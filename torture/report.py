@@ -1,4 +1,4 @@
-"""The end of a campaign: everything that was found, as JSON and as a table of at most 80 columns.  Pure."""
+"""The report of a campaign: all findings, as JSON and as a table of at most 80 columns.  Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _pause(line: Sequence[int], begin: int, end: int) -> float:
 
 
 def failures(found: Mapping[str, Any]) -> list[str]:
-    """Why the campaign has failed; empty when it has not.  With `availability` a loss is the price agreed on."""
+    """The reasons why the campaign failed; empty if it passed.  With `availability` losses are allowed."""
     messages = found["messages"]
     counted = ("unexpected", "phantom", "changed", "unaccounted")
     promised = ("lost", "torn", "returned") if found["mode"] != "availability" else ()
@@ -82,7 +82,7 @@ def _ids(messages: Mapping[str, Any], name: str) -> str:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """For people."""
+    """The report as text."""
     m, outages = found["messages"], found["outages"]
     kinds = ", ".join(f"{count} {kind}" for kind, count in found["kinds"].items())
     head = f"mode {found['mode']}, {found['brokers']} brokers, seed {found['seed']}, {found['seconds']:.0f} s"

@@ -1,9 +1,10 @@
-"""When a confirmed message may be missing although no client has acknowledged it: judged from what clients saw.  Pure.
+"""Decides whether a confirmed message may be missing although no client acknowledged it, from the clients' histories.
+Pure.
 
 All times are µs of one monotonic clock; the clients share a machine.  A queue with a rule (`queues.py`) has one
-producer that publishes on one channel, and one client that removes.  Each knows after a broken connection that what the
-old one had sent is done or will never be (`plain.py`, `fenced`).  What the removing client *sees* counts when the same
-broker confirmed something afterwards: then it was the primary.
+producer that publishes on one channel, and one client that removes.  After a broken connection, each waits until
+everything sent on the old one is done or never will be (`plain.py`, `fenced`).  What the removing client *sees* counts
+if the same broker confirmed something afterwards: then it was the primary.
 
     limit   *displaced*: between its publish and the next time that the queue was seen empty, as many messages as the
             limit came that lay behind it.  (Each of them came or was displaced by as many that lie further behind.)
@@ -41,7 +42,7 @@ Event = Mapping[str, Any]
 class Purge:
     asked: float
     done: float = inf
-    """From then on it has happened or never will."""
+    """From this moment on it has happened or never will."""
     answered: bool = False
 
 

@@ -1,4 +1,4 @@
-"""`failover-report` as a second judge: from the same logs it must come to the same.                              Shell.
+"""`failover-report` as a second judge: the same logs must give the same verdict.                                Shell.
 
 It reads the clients' histories as events (`client_events.py`) and the brokers' own segments.  What it counts is
 compared with the campaign's checker, how long each producer stood still with `waiting.py`, and `check` has limits.
@@ -30,8 +30,8 @@ Row = Mapping[str, Any]
 def contradictions(
     directory: Path, mode: str, verdict: Verdict, drained: bool, logs: Iterable[Path] | None = None
 ) -> list[str]:
-    """What is broken or counted otherwise; `verdict`: on the same clients; `directory`: of a run, the report
-    comes into it; `logs`: of the brokers."""
+    """Failures and differing counts; `verdict`: on the same clients; `directory`: of a run, the report comes into it;
+    `logs`: of the brokers."""
     events, out = directory / "client-events", directory / "report"
     client_events.write(directory / "history", events, drained)
     brokers = sorted(directory.glob("node*/events")) if logs is None else list(logs)

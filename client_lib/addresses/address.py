@@ -1,4 +1,4 @@
-"""Addresses of senders and receivers in Qpid's notation: what they say (pure).
+"""Addresses of senders and receivers in Qpid's notation: options, defaults and validation (pure).
 
     name [ "/" subject ] [ "; {" options "}" ]
 
@@ -12,8 +12,8 @@
            reliability       unreliable | at-most-once | at-least-once
            x-subscribe       {exclusive, arguments}
 
-`text` has the lexical rules, `resolve` what it means to a broker.  A name that begins with "#" is a temporary one:
-something unique is put before it.  Source: chapter "Addresses" of Programming in Apache Qpid.
+`text` has the lexical rules; `resolve` turns an address into AMQP methods.  A name that begins with "#" is temporary:
+the client puts a unique text in front of it.  Source: chapter "Addresses" of Programming in Apache Qpid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Side(Enum):
 
 
 class Policy(Enum):
-    """Who does it."""
+    """Which side of a link carries out create, delete or assert."""
 
     ALWAYS = "always"
     SENDER = "sender"
@@ -67,7 +67,7 @@ class Reliability(Enum):
 
 @dataclass(frozen=True)
 class Declare:
-    """x-declare; None is what the address does not say."""
+    """x-declare; None = not given in the address."""
 
     type: str | None = None
     durable: bool | None = None
@@ -79,7 +79,7 @@ class Declare:
 
 @dataclass(frozen=True)
 class Binding:
-    """One of x-bindings; None is filled in with the node or the subscription."""
+    """One entry of x-bindings; None stands for the node or the subscription queue."""
 
     exchange: str | None = None
     queue: str | None = None
@@ -174,7 +174,7 @@ _EXACTLY_ONCE = (
 
 
 class _Options:
-    """A map of options: what is not taken out of it before `finish` is unknown."""
+    """A map of options.  `finish` reports every option that was not read before as unknown."""
 
     def __init__(self, values: Any, path: str, hyphens: bool = False) -> None:
         if not isinstance(values, dict):
@@ -219,7 +219,7 @@ def _text(value: Any, path: str) -> str:
 
 
 def _word(value: Any, path: str) -> str:
-    """A text where numbers and the like need no quotes: a queue may be called 17."""
+    """A text option; numbers and booleans need no quotes, since a queue may be called 17."""
     return _text(address_text.write_value(value) if isinstance(value, (int, float)) else value, path)
 
 
@@ -304,7 +304,7 @@ def _binding(value: Any, path: str) -> Binding:
 
 
 def _said(part: Any) -> dict[str, Any]:
-    """What a part of the tree says beyond the defaults, by the names that options have in an address."""
+    """The fields that differ from their defaults, by their option names in an address."""
     found: dict[str, Any] = {}
     for item in fields(part):
         value = getattr(part, item.name)

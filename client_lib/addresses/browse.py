@@ -1,11 +1,11 @@
 """Browsing a queue: its messages in order, each once, without taking them (pure).
 
-AMQP 0-9-1 has no browsing.  Brokers of ours answer the management request `queue.peek` with the messages behind a
-position; positions grow, through fail-overs, too, so the last one seen says where to go on.  A message that another
-client has been given and has not settled is still in the queue and is shown.  One that was taken before we asked is
-never seen.
+AMQP 0-9-1 has no browsing.  A qpidd-py broker answers the management request `queue.peek` with the messages after a
+position.  Positions only grow, also over fail-overs, so browsing continues after the last one seen.  A message that
+another client has received and not settled is still in the queue and is shown.  A message that was consumed before the
+request is not shown.
 
-`polling` asks; when the queue has nothing new the pauses between two questions double, from PAUSE_MIN to
+`polling` sends the requests.  While the queue has nothing new, the pause between two requests doubles from PAUSE_MIN to
 PAUSE_MAX.
 """
 
@@ -24,16 +24,16 @@ _CONTENT_HEAD = 12  # octets of a content header before its property list: class
 
 
 class Browser:
-    """Where one browsing receiver is."""
+    """The position and the pause of one browsing receiver."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.position = 0
         self.pause = PAUSE_MIN
-        """Seconds to wait before the next question."""
+        """Seconds to wait before the next request."""
 
     def request(self, limit: int) -> bytes:
-        """The arguments of the next question, for at most `limit` messages."""
+        """The arguments of the next request, for at most `limit` messages."""
         return json.dumps({"queue": self.queue, "after": self.position, "limit": limit}).encode()
 
     def answered(self, body: bytes) -> list[Message]:
@@ -58,7 +58,7 @@ def _message(shown: dict[str, Any]) -> Message:
 
 
 def _text(value: str | dict[str, str]) -> str:
-    """Octets that are no UTF-8 come as base64."""
+    """Octets that are not UTF-8 arrive as base64."""
     if isinstance(value, str):
         return value
     return base64.b64decode(value["base64"]).decode("utf-8", "backslashreplace")

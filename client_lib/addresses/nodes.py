@@ -1,7 +1,7 @@
-"""Senders and receivers of addresses, for both APIs: what is done at opening and closing, without waiting.
+"""Opening and closing the addresses of senders and receivers, for both APIs; nothing here waits.
 
-What an address has declared is restored after a fail-over from the moment on in which the broker said that it is there:
-the entry in `restores` is made in the I/O thread, before anything else can happen to the connection.
+What an address declared is restored after a fail-over as soon as the broker has confirmed the declaration: the I/O
+thread adds the entry to `restores` before it handles any other event of the connection.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ P = TypeVar("P", SenderPlan, ReceiverPlan)
 
 
 class Declaring(Protocol):
-    """What is needed of a session."""
+    """The part of a session that this module uses."""
 
     restores: dict[object, tuple[Operation, ...]]
-    """What is declared again after a fail-over, by who wants it so (I/O thread, or the lock held)."""
+    """What is declared again after a fail-over, by owner (I/O thread, or lock held)."""
 
     def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]: ...
 
@@ -48,20 +48,20 @@ class Node:
         self._wanted = True
 
     def sending(self) -> Steps[SenderPlan]:
-        """Raises what `client_lib.addresses.resolve` raises, and what ends a session."""
+        """Raises the errors of `client_lib.addresses.resolve` and the error that ended the session."""
         return self._opening(resolve_sender)
 
     def receiving(self) -> Steps[ReceiverPlan]:
         return self._opening(resolve_receiver)
 
     def closing(self) -> Steps[None]:
-        """Undoes what is to be undone; harmless when repeated."""
+        """Undoes what the address asks to undo at close; safe to repeat."""
         undo = self._end()
         if undo:
             yield start_undo(self._session, undo)
 
     def outliving(self) -> list[Operation]:
-        """What is to be undone and would not go with the session; nothing is left for `closing`."""
+        """Returns what must be undone and does not vanish with the session; `closing` then does nothing."""
         return [operation for operation in self._end() if operation not in self._vanishes]
 
     def _end(self) -> tuple[Operation, ...]:
@@ -78,7 +78,7 @@ class Node:
 
         try:
             plan: P = yield start_resolution(self._session, resolution)
-        except BaseException:  # a timeout among them, after which the resolution may still come to its end
+        except BaseException:  # also after a timeout: the resolution may still complete
             self._forget()
             raise
         self._undo, self._vanishes = plan.undo, plan.vanishes
@@ -90,7 +90,7 @@ class Node:
 
 
 def ending(session: Declaring, nodes: Iterable[Node | None]) -> Steps[None]:
-    """At the end of a session: undoes what would outlive it, all in one go."""
+    """At the end of a session: undoes everything that would outlive it."""
     undo = [operation for node in nodes if node is not None for operation in node.outliving()]
     if undo:
         yield start_undo(session, undo)

@@ -1,7 +1,7 @@
-"""Asks a broker again and again for a browsing receiver (shell; it runs in the I/O thread).
+"""Polls the broker for a browsing receiver (shell; runs in the I/O thread).
 
-The messages go into the receiver's buffer as if they had been delivered, so that fetching knows no difference.  A
-question that the connection is lost under is asked again on the next one, from the same position.
+The messages go into the receiver's buffer as if they had been delivered, so `fetch` needs no special case.  A request
+that is open when the connection is lost is sent again on the next connection, from the same position.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Poller:
         self._first: Future[None] = Future()
 
     def start(self) -> Future[None]:
-        """Asks for the first time; the answer is in the buffer when the future is done."""
+        """Sends the first request; its messages are in the buffer when the future is done."""
         self._ask(self._subscription.capacity)
         return self._first
 
@@ -45,7 +45,7 @@ class Poller:
         start_request(self._session, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
 
     def _answered(self, future: Future[bytes]) -> None:
-        """Called once for each question; nothing is asked while an answer is awaited, so there is no second thread."""
+        """Called once for each request; only one request is open at a time, so there is no second thread."""
         error = future.exception()
         try:
             messages = [] if error else self._browser.answered(future.result())

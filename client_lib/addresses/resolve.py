@@ -1,8 +1,8 @@
-"""From an address to AMQP 0-9-1: what to ask, what to declare, where to publish, what to consume (pure).
+"""Resolves an address to AMQP 0-9-1: queries, declarations, where to publish, what to consume (pure).
 
 Theory.  `resolve_sender` and `resolve_receiver` are generators.  They yield one Operation at a time and are sent the
-broker's Answer; they return the plan, or raise.  Each operation belongs on a channel of its own, for a broker closes
-the channel of a method that fails, and failing is how 0-9-1 says "there is none".
+broker's Answer; they return the plan, or raise.  Each operation needs a channel of its own: a broker closes the channel
+when a method fails, and 0-9-1 reports a missing node only by such a failure.
 
     queue   sender      publishes through the default exchange, mandatory: a message without its queue comes back
             receiver    consumes, or browses (mode: browse; see `client_lib.addresses.browse`)
@@ -10,11 +10,11 @@ the channel of a method that fails, and failing is how 0-9-1 says "there is none
     (exch.) receiver    consumes from a subscription queue of its own, bound with the subject, else with what brings all
                         (topic "#", headers and fanout ""; a direct exchange: the messages without subject)
 
-* Which of the two a name is, the broker is asked, the queue first, unless node.type says it.
-* create: declared as the address says, if it is missing.  What is there is used as it is, even if it is different.
-* assert: over 0-9-1 one can compare only as a whole, by declaring again: what the address does not say has its default.
-  An address that says nothing but type asserts that the node exists.  Bindings cannot be compared.
-* delete: at close, whether it is empty or not.
+* Unless node.type says whether a name is a queue or a topic, the broker is asked, for the queue first.
+* create: a missing node is declared as the address says.  An existing node is used as it is, even if it differs.
+* assert: 0-9-1 compares only by declaring the whole node again, so options missing in the address have their defaults.
+  An address with only a type asserts that the node exists.  Bindings cannot be compared.
+* delete: at close, also if the node is not empty.
 * A subscription queue is exclusive and goes with its receiver; what is published while its connection is away is lost.
   On our broker `link: {x-declare: {arguments: {qpid.auto_delete_timeout: SECONDS}}}` keeps it over a fail-over.
   link.name with link.durable makes it a durable one that is shared by name and stays.
@@ -22,8 +22,8 @@ the channel of a method that fails, and failing is how 0-9-1 says "there is none
   acknowledgements; senders are confirmed and re-sent whatever it says.
 
 `restore` of a plan is what must be declared again after a fail-over, in order; only what this address declares, or
-found to be exactly what it would have declared.  `undo` is for the end of the sender or receiver; those of it that are
-in `vanishes` the broker does by itself at the end of the session.
+found to be exactly what it would have declared.  `undo` is for the end of the sender or receiver; the broker does the
+part listed in `vanishes` by itself when the session ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from client_lib.errors import (
 
 T = TypeVar("T")
 MANAGEMENT = "qpid.management"
-"""The pseudo queue by which a broker of ours is known, and asked."""
+"""The pseudo queue that identifies a qpidd-py broker and takes management requests."""
 NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, ACCESS_REFUSED = 404, 405, 406, 403
 _SHOWN = 200
 """Octets of a topic's name in the name of a subscription queue.  (They cannot begin it: "amq." is reserved.)"""
@@ -109,7 +109,7 @@ class ReceiverPlan:
 
 @dataclass(frozen=True)
 class _Node:
-    """What a name turned out to be; `exchange_type` None: an exchange of a type that 0-9-1 does not tell."""
+    """The kind of node that was found; `exchange_type` None: unknown, since 0-9-1 cannot query it."""
 
     type: NodeType
     exchange_type: str | None = None
@@ -120,7 +120,7 @@ Resolution = Generator[Operation, Answer, T]
 
 
 def resolve_sender(text: str | Address, unique: str) -> Resolution[SenderPlan]:
-    """`unique`: used for names that are to be generated.
+    """`unique`: part of generated names.
 
     Raises MalformedAddress, InvalidOption, NotFound, AssertionFailed, ResolutionError, UnauthorizedAccess."""
     address = _named(text, unique)
@@ -220,7 +220,7 @@ def _exists(kind: NodeType, name: str, side: Side) -> Resolution[bool]:
 
 
 def _missing(address: Address, side: Side, asserts: bool) -> Resolution[None]:
-    """Raises what says best why there is no node."""
+    """Raises the error that best explains why there is no node."""
     name, kind = address.name, address.node.type
     if kind is None:
         raise NotFound(f"there is no queue and no exchange {name!r}, and the address does not say create")
@@ -232,7 +232,7 @@ def _missing(address: Address, side: Side, asserts: bool) -> Resolution[None]:
 
 
 def _declare(address: Address, kind: NodeType, side: Side, asserts: bool) -> Resolution[_Node | None]:
-    """Declares the node; None if it is there and different, which only an assertion minds."""
+    """Declares the node; None if it exists and differs, which is an error only for an assertion."""
     operation = _declaration(address, kind)
     if kind is NodeType.QUEUE:
         yield from _check_alternate(address.name, address.node.x_declare)
@@ -313,7 +313,7 @@ def _check_alternate(queue: str, said: Declare) -> Resolution[None]:
 
 
 def _demand_ours(what: str) -> Resolution[None]:
-    """Other brokers would ignore it, and say nothing."""
+    """Other brokers ignore it silently."""
     answer = yield Operation("queue_declare", {"queue": MANAGEMENT, "passive": True})
     if answer.reply_code:
         reason = f"{answer.reply_code} {answer.reply_text}"
@@ -328,7 +328,7 @@ def _subscription(address: Address, node: _Node, unique: str) -> Resolution[Rece
     if address.mode is Mode.BROWSE:
         raise InvalidOption(f"mode: browse is for queues, and {address.name} is a topic: its receivers share nothing")
     if link.durable and link.name is None:
-        raise InvalidOption("link.durable without link.name: nobody could find the subscription again")
+        raise InvalidOption("link.durable without link.name: no later receiver could find the subscription")
     queue = link.name or f"{unique}.{address.name.encode()[:_SHOWN].decode(errors='ignore')}"
     declaration = _queue_declaration(queue, link.x_declare, bool(link.durable), not link.durable)
     yield from _check_alternate(queue, link.x_declare)
@@ -363,7 +363,7 @@ def _bind_link(address: Address, node: _Node, queue: str | None) -> Resolution[t
 
 
 _DEFAULT_KEYS: dict[str | None, tuple[str, ...]] = {"topic": ("#",), "fanout": ("",), "headers": ("",), "direct": ("",)}
-"""An exchange whose type nobody told gets both: each type does with one of them what it should."""
+"""An exchange of unknown type gets both bindings: for each type one of them has the intended effect."""
 
 
 def _bindings(address: Address, wanted: Iterable[Binding], node: _Node, queue: str | None = None) -> list[Operation]:

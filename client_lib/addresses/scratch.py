@@ -1,9 +1,9 @@
-"""Asking the broker on a channel that may be lost (shell).
+"""Runs methods on a spare channel, which the broker may close (shell).
 
-A broker closes the channel of a method that fails.  What is asked or declared for an address must not cost the session
-its channel, so it is done on another one of the same connection, replaced when the broker has closed it.  If the
-connection is lost meanwhile, the session's command runs again, from the beginning, on the next one: everything asked
-here may be asked twice.
+A broker closes the channel of a method that fails.  Queries and declarations for an address must not close the
+session's channel, so they run on another channel of the same connection, which is replaced when the broker closes it.
+If the connection is lost meanwhile, the session's command starts again on the next one, so every operation here may run
+twice.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Answered = Callable[[Answer | Exception], None]
 
 
 class Commands(Protocol):
-    """What is needed of a session."""
+    """The part of a session that this module uses."""
 
     def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]: ...
 
 
 class Scratch:
-    """Operations one after the other, never two at a time.  I/O thread only."""
+    """Runs operations one at a time.  I/O thread only."""
 
     def __init__(self, channel: Any) -> None:
         """`channel`: any open channel of the connection."""
@@ -57,7 +57,7 @@ class Scratch:
             getattr(self._channel, operation.method)(
                 **operation.arguments, callback=lambda _frame: self._answer(Answer())
             )
-        except Exception as error:  # what pika refuses to encode
+        except Exception as error:  # pika could not encode the arguments
             self._answer(error)
 
     def _closed(self, channel: Any, reason: Exception) -> None:
@@ -85,14 +85,14 @@ def start_resolution(session: Commands, make: Callable[[], Resolution[T]]) -> Fu
 
 
 def start_undo(session: Commands, operations: Iterable[Operation]) -> Future[None]:
-    """All operations in their order; one that fails (its object may be gone already) is logged and left out."""
+    """Runs all operations in order; one that fails (its object may be gone already) is logged and skipped."""
     result: Future[None] = Future()
     _follow(session.start_command(lambda channel, done: _Undo(Scratch(channel), list(operations), done).step()), result)
     return result
 
 
 def _follow(command: Future[Any], result: Future[T]) -> None:
-    """What the command yields becomes the result, an exception among the answers included; cancelled both ways."""
+    """Passes the command's result or exception on to the future; cancelling either one cancels the other."""
 
     def finished(command: Future[Any]) -> None:
         if command.cancelled() or not result.set_running_or_notify_cancel():

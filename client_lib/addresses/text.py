@@ -1,4 +1,4 @@
-r"""How an address string is written, before anybody asks what it means (pure).
+r"""The syntax of an address string; its meaning is in `address` and `resolve` (pure).
 
     address = name [ "/" subject ] [ ";" map ]
     name    = ( plain / quoted / escape )+           up to "/" or ";"
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from client_lib.errors import MalformedAddress
 
 DEPTH_MAX = 32
-"""Maps and lists inside each other."""
+"""Maximum nesting of maps and lists."""
 _SPACE = re.compile(r"[ \n\r\t]*")
 _PLAIN = re.compile(r"[^ \n\r\t/;'\"\\]+")
 _WORD = re.compile(r"[^\s'\"{}\[\],:/;\\]+")
@@ -224,7 +224,7 @@ class _Scanner:
 
 
 def write(name: str, subject: str | None, options: dict[str, Any]) -> str:
-    """The text that `scan` reads as these three."""
+    """The text that `scan` reads back as these three."""
     text = name if _BARE_NAME.fullmatch(name) else _quote(name)
     if subject is not None:
         text += "/" + (subject if _BARE_SUBJECT.fullmatch(subject) else _quote(subject))

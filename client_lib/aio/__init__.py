@@ -19,8 +19,8 @@
 
     asyncio.run(main())
 
-Everything that may wait for the broker is a coroutine; `unsettled()`, `available()` and the attributes are not.  What
-survives a fail-over and what may come twice is said in `client_lib.session`; the options are those of `client_lib`
+Everything that may wait for the broker is a coroutine; `unsettled()`, `available()` and the attributes are not.
+`client_lib.session` says what survives a fail-over and what may arrive twice; the options are those of `client_lib`
 (`help(client_lib.Options)`), and so are the errors, which are exported here as well.
 
 **Tasks.**  Sessions, senders and receivers may be shared by many tasks.  Messages are sent in the order of the calls.
@@ -29,10 +29,10 @@ survives a fail-over and what may come twice is said in `client_lib.session`; th
         for order in orders:
             group.create_task(sender.send(order))    # one round trip for many
 
-**Time.**  `timeout=` of a call says precisely what happened: InsufficientCapacity (not taken), InDoubt (taken, and
-still sent again after a fail-over), Empty, Timeout.  `asyncio.timeout` and cancelling a task work, too, and lose
-nothing: a cancelled `fetch` has taken no message; a cancelled `send` was not taken (with sync=False always so), or
-the message stays with the library, counted in `unsettled()`, and a failure is raised by the next `send` or `sync`; a
+**Time.**  The error of a call with `timeout=` says what happened: InsufficientCapacity (not taken), InDoubt (taken, and
+still sent again after a fail-over), Empty, Timeout.  `asyncio.timeout` and cancelling a task also work and lose
+nothing: a cancelled `fetch` has taken no message; a cancelled `send` was not taken (with sync=False always so), or the
+message stays with the library, counted in `unsettled()`, and a failure is raised by the next `send` or `sync`; a
 cancelled `close` stops waiting for confirms and closes.
 
     try:
@@ -45,12 +45,12 @@ functions, called in the event loop; a coroutine function is refused with TypeEr
 
 **One loop.**  A connection belongs to the event loop in which it was made; calls from another loop or thread raise
 RuntimeError.  The library starts no tasks and no threads (but one to look a host name up), so a handler that blocks the
-loop stops it, too: the broker is not blamed for that, but may itself give up a client that was silent for two
-heartbeats.  Long work belongs into `asyncio.to_thread`.
+loop also stops the library.  The library does not count that time as silence of the broker, but the broker may close a
+client that was silent for two heartbeats.  Run long work in `asyncio.to_thread`.
 
 **The end.**  `close` never hangs and returns the messages that are in doubt.  If a loop ends with the connection open,
-`asyncio.run` has it closed after all, with a ResourceWarning and two seconds for the confirms; what is in doubt then is
-logged, at the latest when the interpreter exits.
+`asyncio.run` closes it, with a ResourceWarning and two seconds for the confirms; messages still in doubt are logged, at
+the latest when the interpreter exits.
 """
 
 from client_lib import errors

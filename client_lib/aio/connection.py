@@ -2,18 +2,18 @@
 
 Theory.  Everything runs in the event loop in which the connection was made: pika (its AsyncioConnection's services),
 the life of the connection (`client_lib.connecting.link`), sessions and the application's tasks.  There is no thread
-and no lock; calls from another loop or thread are refused.  The library starts no tasks of its own: what it does beside
-the application's calls are callbacks of the loop, so a loop that is blocked (time.sleep in a handler) stops everything
-and continues it afterwards; the time that was slept away is not held against the broker.
+and no lock; calls from another loop or thread are refused.  The library starts no tasks: outside the application's
+calls it runs only callbacks of the loop, so a blocked loop (time.sleep in a handler) stops everything until it runs
+again.  The time it was blocked does not count as silence of the broker.
 
-The end, in three ways:
+A connection ends in one of three ways:
 
-* `close` waits at most its timeout for confirms, closes politely, and after a moment impolitely.  When it is cancelled
-  it stops waiting and closes at once; the rest goes on in the loop.
+* `close` waits at most its timeout for confirms, sends connection.close, and aborts if no close-ok comes soon.  A
+  cancelled `close` stops waiting and closes at once; the remaining work runs in the loop.
 * The loop ends (`asyncio.run` returns) while the connection is open: `_watch_the_end` is an asynchronous generator that
   the loop closes before it closes itself.  It warns (ResourceWarning), and closes the connection with EXIT_CLOSE.
-* The loop was closed without a word to asynchronous generators, or never ran again: at interpreter exit the log says
-  how many messages are in doubt.
+* The loop was closed without shutting down asynchronous generators, or never ran again: at interpreter exit the log
+  says how many messages are in doubt.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Connection(Handle[Session]):
         async with aio.Connection("node1,node2,node3", heartbeat=2) as connection:
             session = await connection.session()
 
-    To be made in a coroutine: it belongs to the event loop that runs.  Raises UrlError, ValueError, TypeError, and
+    Create it in a coroutine: it belongs to the running event loop.  Raises UrlError, ValueError, TypeError, and
     RuntimeError without a loop."""
 
     def __init__(self, urls: Given, **options: Any) -> None:
@@ -63,12 +63,12 @@ class Connection(Handle[Session]):
         self._changed = LoopMonitor()
         self.link = Link(addresses, self.options, GuardedLoop(self._loop, self._broken), self._changed)
         self._ended: asyncio.Future[None] | None = None
-        """There from the moment on in which the connection closes; done when it has."""
+        """Set when closing begins; done when the connection is closed."""
         self._end_watch: AsyncGenerator[None, None] | None = None
 
     @classmethod
     async def establish(cls, urls: Given, **options: Any) -> Connection:
-        """A connection, opened.
+        """Returns an open connection.
 
         connection = await aio.Connection.establish("node1,node2")"""
         return await cls(urls, **options).__aenter__()
@@ -111,7 +111,7 @@ class Connection(Handle[Session]):
         """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that are in doubt; they are
         also logged.  Never hangs, may be called twice, and may be cancelled: then it closes without waiting."""
         self.own_loop()
-        if self._ended is not None:  # somebody else closes it, or has
+        if self._ended is not None:  # another task closes it, or has closed it
             await asyncio.wait((self._ended,), timeout=timeout)
             return []
         if self.link.state is LinkState.IDLE:
@@ -139,7 +139,7 @@ class Connection(Handle[Session]):
         if self.link.state is LinkState.IDLE:
             try:
                 await self.open()
-            except BaseException:  # nobody will close it: __aexit__ is not called
+            except BaseException:  # __aexit__ will not be called, so close it here
                 self._give_back()
                 raise
         return self
@@ -189,7 +189,7 @@ class Connection(Handle[Session]):
                 await self._closed_by_the_loop()
 
     async def _closed_by_the_loop(self) -> None:
-        self._end_watch = None  # this very generator, which cannot close itself
+        self._end_watch = None  # this generator, which cannot close itself
         if self._ended is None and self.link.state is not LinkState.FAILED:
             warnings.warn(f"connection {self.client_id} was not closed", ResourceWarning, source=self, stacklevel=2)
             LOGGER.warning("%s: not closed before the end of its event loop", self.client_id)

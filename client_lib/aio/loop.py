@@ -1,8 +1,8 @@
 """The application's event loop, as the library uses it (shell).
 
-An exception in a callback of the library is a defect, here or in pika, after which nobody knows what state the
-connection is in.  asyncio would log it and go on, with a connection that may be stuck for ever; here it is logged and
-the connection is replaced, as the threaded API does.
+An exception in a callback of the library is a defect, here or in pika, that leaves the connection in an unknown state.
+asyncio would only log it, and the connection might hang for ever.  Here it is logged and the connection is replaced, as
+in the threaded API.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """How tasks wait: asyncio's stand-in for `threading.Condition`.
 
-Theory.  The application, the sessions and pika run in one thread, so nobody is kept out: entering the monitor does
-nothing, and whatever happens between two `await` is atomic.  What remains is waking the right tasks, and no others:
+Theory.  The application, the sessions and pika run in one thread, so no mutual exclusion is needed: entering the
+monitor does nothing, and code between two `await` is atomic.  What remains is to wake the right tasks and no others:
 
-* A task waits in a `WaitingLine`.  Whoever makes room for one calls `wake(1)`: the first in the line goes on.
-* A woken task runs later, and must look again: the connection may have been lost meanwhile, or somebody else was
-  quicker.  It then waits on with `again=True`, at the front.  Who wants to overtake nobody waits while the line is
-  `occupied`: that counts those who were woken and have not run yet.
-* A task that is cancelled between being woken and running passes the wake-up on, else it would be lost and the next in
-  line would sleep beside a full buffer.
-* `notify_all` is what the sessions call when something has ended, was restored or may go on.  It asks each line in
-  which somebody waits, once, how many `may_go`: no task runs only to find that nothing has changed for it.
+* A task waits in a `WaitingLine`.  Code that makes room for one task calls `wake(1)`: the first in the line continues.
+* A woken task runs later and must check again: the connection may have been lost meanwhile, or another task was
+  quicker.  It then waits again with `again=True`, at the front.  A task that must not overtake others waits while the
+  line is `occupied`, which also counts tasks that were woken and have not run yet.
+* A task that is cancelled between being woken and running passes the wake-up on; otherwise it would be lost, and the
+  next task would sleep although there is something for it.
+* `notify_all` is what the sessions call when something has ended, was restored or may go on.  It asks each line that is
+  not empty once how many `may_go`, so no task runs only to find that nothing has changed for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 ALL = sys.maxsize
-"""How many may go on when waiting is over."""
+"""How many tasks may continue when waiting is over."""
 
 
 class LoopMonitor:
@@ -40,7 +40,7 @@ class LoopMonitor:
         return None
 
     def notify_all(self) -> None:
-        """Wakes as many in each line as may go on now."""
+        """Wakes as many tasks of each line as may continue now."""
         for line in list(self._busy):
             line.wake(line.may_go())
 
@@ -51,7 +51,7 @@ class LoopMonitor:
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         """Waits until `predicate` was true at some `notify_all`; False after `timeout` seconds.
 
-        It may have become false again when the task runs: for the caller what counts is that it was true."""
+        It may be false again when the task runs; the caller only needs that it was true."""
         if predicate():
             return True
         return await self.line(lambda: ALL if predicate() else 0).wait(timeout)
@@ -76,17 +76,18 @@ class WaitingLine:
         return self.going > 0 or bool(self._line)
 
     def wake(self, count: int = 1) -> None:
-        """Lets the first `count` go on."""
+        """Lets the first `count` tasks continue."""
         while count > 0 and self._line:
             future, _ = self._line.popitem(last=False)
-            if not future.done():  # else its task was cancelled or timed out, and has not run yet
+            if not future.done():  # otherwise its task was cancelled or timed out and has not run yet
                 future.set_result(True)
                 self.going += 1
                 count -= 1
         self._tidy()
 
     async def wait(self, timeout: float | None = None, again: bool = False) -> bool:
-        """Until woken; False after `timeout` seconds.  `again`: was woken for nothing, and waits on at the front."""
+        """Waits until woken; False after `timeout` seconds.  `again`: waits at the front, after a wake-up without
+        effect."""
         if timeout is not None and timeout <= 0:
             return False
         loop = asyncio.get_running_loop()

@@ -8,8 +8,8 @@
 **Cancellation.**  A `fetch` that is cancelled, or whose `asyncio.timeout` expires, has taken no message: what had
 arrived for it goes to the next call.
 
-**The loop.**  While there are messages `fetch` has nothing to wait for.  Every BURST messages it lets the loop run all
-the same.
+**The loop.**  While there are messages `fetch` has nothing to wait for.  Every BURST messages it lets the loop run
+nevertheless.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Receiver(Subscription):
         return message
 
     async def _let_others_run(self) -> None:
-        """Before a message is taken: a task that is cancelled here swallows none."""
+        """Called before a message is taken, so a task that is cancelled here loses no message."""
         self._burst += 1
         if self._burst >= BURST:
             self._burst = 0
@@ -80,7 +80,7 @@ class Receiver(Subscription):
     async def close(self, timeout: float | None = None) -> None:
         """Cancels the subscription; messages not fetched go back to the queue.  Harmless when repeated.
 
-        Raises Timeout; it is closed all the same, also when cancelled."""
+        Raises Timeout; it is closed nevertheless, also when cancelled."""
         await self._session.finish(self._session.closing_receiver(self), timeout)
 
     # -- for the channel worker

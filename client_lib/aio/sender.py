@@ -9,13 +9,14 @@
 **Cancellation.**  A `send` that is cancelled before the message is taken has done nothing; with sync=False it can only
 be cancelled then.  Once the message is taken it stays with the library, is sent again after a fail-over, and counts as
 unsettled until the broker has answered; if the broker does not take it, the next call of `send` or `sync` says so.
-Only waiting ends early.  Who must know prefers `timeout=` to `asyncio.timeout`: the errors tell the two cases apart.
+Only the waiting ends early.  To tell the two cases apart, use `timeout=`, which raises different errors, instead of
+`asyncio.timeout`.
 
-**Order.**  Messages are taken in the order in which `send` was called, over all tasks; nobody overtakes a task that
-waits for room.
+**Order.**  Messages are taken in the order in which `send` was called, over all tasks; no task overtakes one that waits
+for room.
 
-**The loop.**  While there is room `send` has nothing to wait for.  Every BURST messages it lets the loop run all the
-same, so that a tight loop cannot keep the loop from writing, reading and heartbeats.
+**The loop.**  While there is room `send` has nothing to wait for.  Every BURST messages it lets the event loop run
+nevertheless, so a tight loop cannot block writing, reading and heartbeats.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ BURST = 64
 class Sender(Window):
     """Made by Session.sender.  May be used by many tasks.
 
-    A message is kept until the broker confirms it, over any number of fail-overs.  What the broker does not take raises
-    Rejected or Returned: from `send` of that message, with sync=False from the next call of `send` or `sync`, one
-    failure a call.  With an `on_settled` callback failures go there instead (and confirms too): it is called as
+    A message is kept until the broker confirms it, over any number of fail-overs.  A message that the broker refuses
+    raises Rejected or Returned: from its own `send`, with sync=False from the next call of `send` or `sync`, one
+    failure per call.  With an `on_settled` callback failures and confirms go there instead: it is called as
     callback(message, message_id, error or None) in the event loop, must be quick and must not raise; it is a plain
     function, which may create tasks.
 
-    In a transactional session the commit is the confirm: `send` does not wait for one, and it is `commit` that raises
-    what became of the messages."""
+    In a transactional session the commit is the confirm: `send` does not wait for one, and `commit` raises the
+    failures."""
 
     _session: Session
 
@@ -62,7 +63,7 @@ class Sender(Window):
         """Messages taken without a turn of the loop."""
         self._paused = False
         self._filled = False
-        """The window was full and has not fallen to its low-water mark since: nobody is woken for one place."""
+        """The window was full and has not fallen to its low-water mark since; no task is woken for a single place."""
 
     async def send(self, message: Message | bytes | str, sync: bool = True, timeout: float | None = None) -> str:
         """Takes the message, waits for the confirm and returns its id; with sync=False does not wait for the confirm.
@@ -97,7 +98,7 @@ class Sender(Window):
     async def close(self, timeout: float | None = None) -> None:
         """Waits for the confirms, then takes no more messages.  Harmless when repeated.
 
-        Raises what `sync` raises; the sender is closed all the same, also when cancelled, and what is unconfirmed is
+        Raises what `sync` raises; the sender is closed nevertheless, also when cancelled, and what is unconfirmed is
         still kept."""
         loop = self._session.own_loop()
         if self.error is not None:
@@ -113,8 +114,8 @@ class Sender(Window):
             await self._session.finish(steps, None if deadline is None else max(0.0, deadline - loop.time()))
 
     def _let_the_loop_run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Who sends next must wait for a turn of the loop, if many have not.  They wait before their message is taken:
-        a task that is cancelled there has sent nothing, and nobody overtakes it."""
+        """Waits for a turn of the loop if many messages were sent without one.  The task waits before its message is
+        taken: if it is cancelled there it has sent nothing, and no other task overtakes it."""
         self._burst += 1
         if self._burst >= BURST:
             self._paused = True
@@ -153,7 +154,7 @@ class Sender(Window):
     # -- for the channel worker
 
     def settled(self, entry: Entry) -> bool:
-        """Books a settled entry, and wakes exactly those who wait for it or for the room it left."""
+        """Books a settled entry and wakes exactly the tasks that wait for it or for the room it left."""
         wanted = super().settled(entry)
         confirm = self._confirms.get(entry)
         if confirm is not None and not confirm.done():
@@ -162,14 +163,15 @@ class Sender(Window):
         return wanted
 
     def _admit(self) -> None:
-        """Called whenever room may have been left, also by a task that was let in and did not use its place."""
+        """Called whenever there may be room, also by a task that was woken and did not use its place."""
         if self.full():
             self._filled = True
         elif self._room:
             self._room.wake(self._places())
 
     def _places(self) -> int:
-        """How many of those who wait for room may go on; once the window was full, none before a quarter is free."""
+        """How many tasks that wait for room may continue; after the window was full, none before a quarter of it is
+        free."""
         if self._over():
             return ALL
         if self._paused or self.full() or (self._filled and not self.roomy()):
@@ -191,7 +193,7 @@ class Sender(Window):
         answer: object = self._on_settled(entry.message, entry.message_id, entry.error)  # type: ignore[arg-type]
         if inspect.iscoroutine(answer):
             answer.close()
-            raise TypeError("on_settled returned a coroutine, which nobody awaits; let it create a task")
+            raise TypeError("on_settled returned a coroutine, which is not awaited; create a task instead")
 
 
 def refuse_coroutine_function(name: str, callback: Any) -> None:

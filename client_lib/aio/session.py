@@ -1,11 +1,11 @@
 """A session of the asyncio API: the names, options and errors of `client_lib.session`, awaited.
 
-What survives a fail-over, and what may come twice, is said there.  Beyond that:
+That module says what survives a fail-over and what may arrive twice.  In addition:
 
-* A call that is cancelled while it waits for the broker's answer is given up as if its time were up: it is not asked
-  again after a fail-over; it may have had its effect.
-* `sync`, and everything else that waits for a state of the session, ends when the state was reached, even if another
-  task has changed it since.
+* A call that is cancelled while it waits for the broker's answer is treated like a timeout: it is not repeated after a
+  fail-over, and it may have had its effect.
+* `sync` and other calls that wait for a state of the session end once the state was reached, even if another task has
+  changed it since.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Session(WaitingSession):
         on_settled: SettledCallback | None = None,
         timeout: float | None = None,
     ) -> Sender:
-        """A sender to an address, see `client_lib.addresses.address`.  Raises AddressError and its kind, Timeout."""
+        """A sender to an address, see `client_lib.addresses.address`.  Raises AddressError and its subclasses,
+        Timeout."""
 
         def make(routing_key: str, exchange: str, mandatory: bool) -> Sender:
             return Sender(self, routing_key, exchange, capacity, mandatory, on_settled)
@@ -57,7 +58,7 @@ class Session(WaitingSession):
         """A receiver from an address, see `client_lib.addresses.address`.  `capacity` messages are fetched ahead.
 
         `drop_duplicates`: each message id is handed out once; the number of ids to remember, or True.  Raises
-        AddressError and its kind, Timeout."""
+        AddressError and its subclasses, Timeout."""
 
         def make(queue: str, unreliable: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Receiver:
             return self.subscription(
@@ -139,36 +140,36 @@ class Session(WaitingSession):
             await self.fence()
 
     async def reject(self, message: Message) -> None:
-        """The broker drops the message, or dead-letters it."""
+        """Rejects the message: the broker drops it or dead-letters it."""
         self.own_loop()
         self.settle(message, Disposition.REJECT)
 
     async def release(self, message: Message) -> None:
-        """The message goes back to its queue."""
+        """Gives the message back to its queue."""
         self.own_loop()
         self.settle(message, Disposition.RELEASE)
 
     async def fence(self, timeout: float | None = None) -> None:
-        """Waits until the broker has read everything that was decided about deliveries.  Raises Timeout."""
+        """Waits until the broker has read all acknowledgements, rejects and releases.  Raises Timeout."""
         await self.run(self.fencing(), timeout)
 
     # -- transactions
 
     async def commit(self, timeout: float | None = None) -> None:
-        """What was sent and settled since the last commit or rollback happens, all of it.  `timeout` in seconds.
+        """Commits everything sent and settled since the last commit or rollback.  `timeout` in seconds.
 
         Raises NontransactionalSession; TransactionAborted: nothing has happened, call rollback();
-        TransactionUnknown: all or nothing has, a new transaction has begun; Timeout: its text says whether nothing has
-        happened and the transaction is still open, or the outcome is not known yet: commit() again waits for it;
-        Returned: committed, but no queue was bound for a mandatory message."""
+        TransactionUnknown: all of it or nothing has happened, a new transaction has begun; Timeout: its text says
+        whether nothing has happened and the transaction is still open, or the outcome is not known yet: commit() again
+        waits for it; Returned: committed, but no queue was bound for a mandatory message."""
         await self.run(self.committing(), timeout)
 
     async def rollback(self, timeout: float | None = None) -> None:
-        """Nothing of what was sent and settled since the last commit or rollback happens; all messages that were
-        fetched and whose acknowledgement was not committed come again.
+        """Discards everything sent and settled since the last commit or rollback; all messages that were fetched and
+        whose acknowledgement was not committed are delivered again.
 
         Raises NontransactionalSession, TransactionError (a commit() that had timed out was done after all),
-        TransactionUnknown (nobody knows about that commit), Timeout (call it again)."""
+        TransactionUnknown (the outcome of that commit is unknown), Timeout (call it again)."""
         await self.run(self.rolling_back(), timeout)
 
     # -- topology; declared now and after each fail-over (see `client_lib.core.topology`)
@@ -259,7 +260,7 @@ class Session(WaitingSession):
         return await self.run(self.purging_queue(queue), timeout)
 
     async def declare(self, method: str, remember: bool, timeout: float | None = None, **arguments: Any) -> Any:
-        """A method of pika's channel with its arguments, and its answer; if `remember` again after each fail-over."""
+        """Calls a method of pika's channel and returns its answer; with `remember` also after each fail-over."""
         return await self.run(single(self.start_declaration(method, remember, **arguments)), timeout)
 
     # -- waiting, end
@@ -284,7 +285,7 @@ class Session(WaitingSession):
             self.connection.close_session(self)
 
     async def drain(self, deadline: float | None) -> None:
-        """Waits for what is unsettled and does what its addresses want done at the end; as far as that is possible."""
+        """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
         loop = self.own_loop()
         try:
             await self.sync(None if deadline is None else deadline - loop.time())

@@ -1,11 +1,11 @@
 """How a session of the asyncio API waits: for the answers to its commands, and for a state.
 
-`client_lib.core.session_core` has everything that needs no waiting; what takes several answers is there as steps, a
-generator that yields futures (`client_lib.core.steps`).  All futures are completed in the event loop.
+`client_lib.core.session_core` has everything that needs no waiting; work that takes several answers is written there as
+steps, a generator that yields futures (`client_lib.core.steps`).  All futures are completed in the event loop.
 
-A call that is cancelled is, for its steps, one whose time is up: they are told so by Timeout and undo what they must
-(a commit that is not written is withdrawn, a subscription is cancelled, a message that comes too late goes back), but
-nobody waits for that, and what is raised is CancelledError.
+For its steps, a cancelled call is one that timed out: Timeout is thrown into them and they undo what they must (a
+commit that is not written is withdrawn, a subscription is cancelled, a message that arrives too late goes back).  The
+call does not wait for that and raises CancelledError.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class WaitingSession(SessionCore):
         super().__init__(link, name, LoopMonitor(), transactional)
         self.connection = connection
         self.arrivals = self.monitor.line(lambda: ALL if self.ended() else 0)
-        """Who waits for a message of any receiver."""
+        """The tasks that wait for a message of any receiver."""
 
     def own_loop(self) -> asyncio.AbstractEventLoop:
         """The loop of the connection.  Raises RuntimeError in another one."""
         return self.connection.own_loop()
 
     def ended(self) -> bool:
-        """Would `check` raise?"""
+        """True if `check` would raise."""
         try:
             self.check()
         except MessagingError:
@@ -52,7 +52,7 @@ class WaitingSession(SessionCore):
         return False
 
     def message_arrived(self) -> None:
-        """A receiver has a message that nobody has fetched yet: all who wait for any may look."""
+        """A receiver has a message that is not fetched yet: wakes all tasks that wait for any receiver."""
         if self.arrivals:
             self.arrivals.wake(len(self.arrivals))
 
@@ -65,7 +65,8 @@ class WaitingSession(SessionCore):
         return reached
 
     async def run(self, steps: Steps[T], timeout: float | None = None) -> T:
-        """Takes all steps, waiting for each; at the timeout they get Timeout, to undo what they must."""
+        """Runs all steps, waiting for each; at the timeout Timeout is thrown into them, so that they undo what they
+        must."""
         loop = self.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         try:
@@ -95,7 +96,7 @@ class WaitingSession(SessionCore):
 
 
 async def _answer(future: Future[Any], loop: asyncio.AbstractEventLoop, deadline: float | None) -> Any:
-    """The answer to a command.  Without one in time, or cancelled, it is not asked again.  Raises Timeout."""
+    """The answer to a command.  After a timeout or cancellation the command is not repeated.  Raises Timeout."""
     answered: asyncio.Future[bool] = loop.create_future()
     future.add_done_callback(lambda _future: _complete(answered))
     timer = None if deadline is None else loop.call_at(deadline, expire, answered)
@@ -104,7 +105,7 @@ async def _answer(future: Future[Any], loop: asyncio.AbstractEventLoop, deadline
     finally:
         if timer is not None:
             timer.cancel()
-        future.cancel()  # does nothing if it is answered, or if several may wait for it
+        future.cancel()  # no effect if it is answered, or if several tasks may wait for it
     if future.cancelled() or not future.done():
         raise Timeout("no answer of the broker in time")
     return future.result()
@@ -116,7 +117,7 @@ def _complete(answered: asyncio.Future[bool]) -> None:
 
 
 def single(future: Future[T]) -> Steps[T]:
-    """Steps that are one."""
+    """Steps with a single command."""
     result: T = yield future
     return result
 
@@ -129,7 +130,7 @@ def break_off(steps: Steps[Any]) -> None:
 
 
 def leave(steps: Steps[Any]) -> None:
-    """Takes all steps without waiting for the answers."""
+    """Runs all steps without waiting for the answers."""
     with contextlib.suppress(MessagingError):
         for _ in steps:
             pass

@@ -1,8 +1,8 @@
 """What `qpid-send` and `qpid-receive` share: options, signals, pace, the frame of a run.  Shell, but for `Pace`.
 
-A signal asks the tool to end in order; a second one ends it as if there were no handler.  While senders and receivers
-are being made there is nothing to end in order, so the first one already raises.  The work itself is never interrupted
-in the middle: it asks `stopped()`, and waits for at most SLICE seconds at a time.
+The first signal asks the tool to stop cleanly; a second one ends it as if there were no handler.  While senders and
+receivers are being created there is nothing to stop cleanly, so the first signal raises at once.  The work is never
+interrupted in the middle: it polls `stopped()` and waits at most SLICE seconds at a time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ exit codes:
 SLICE = 0.2
 """Seconds of the longest wait; a signal has its effect after that."""
 FIRST_CONNECT = 10.0
-"""Seconds for the first connection, if the connection options do not speak of reconnecting."""
+"""Seconds for the first connection, if the connection options do not set any reconnect option."""
 PATIENCE = 5.0
-"""Seconds that confirms and the end of the connection are waited for after a signal."""
+"""Seconds to wait for confirms and for the connection to close after a signal."""
 
 
 class Interrupted(Exception):
-    """A signal came while nothing had begun."""
+    """A signal arrived before the work began."""
 
 
 class Signals:
@@ -78,7 +78,7 @@ class Signals:
 
 
 class Pace:
-    """A rate of messages a second, 0 = as fast as possible; what was delayed is made up for, as in Qpid's tools."""
+    """A rate in messages per second, 0 = as fast as possible; delays are made up for, as in Qpid's tools."""
 
     def __init__(self, rate: float, began: float) -> None:
         self._rate, self._began = rate, began
@@ -89,7 +89,7 @@ class Pace:
 
 
 class World:
-    """What the work needs of the process; tests have their own."""
+    """What the work needs from the process; tests supply their own."""
 
     def __init__(self, stopped: Callable[[], bool], out: BinaryIO) -> None:
         self.stopped, self.out = stopped, out
@@ -107,13 +107,13 @@ class Work(Protocol):
     """One of the tools."""
 
     complete: bool
-    """Is everything done that was asked for?"""
+    """True when the requested work is done."""
 
     def prepare(self, connection: Connection) -> None:
-        """Makes sessions, senders and receivers."""
+        """Creates sessions, senders and receivers."""
 
     def run(self) -> None:
-        """Until everything is done, or a signal came."""
+        """Works until everything is done or a signal arrives."""
 
     def finish(self, failovers: int) -> int:
         """After the connection was closed: reports; returns how many messages are in doubt."""
@@ -246,14 +246,14 @@ def _work(connection: Connection, work: Work, signals: Signals, say: Complaints,
 
 
 def leave_output() -> None:
-    """Whoever read our output has gone; writing again, at exit for example, would only add a traceback."""
+    """The reader of standard output has gone; a further write, for example at exit, would only add a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def logged(level: int | None) -> Iterator[None]:
-    """What the library logs, on standard error: from `level` on; None: that connections were lost, and the like, but
-    not the errors that end the run, since those are said anyway."""
+    """Sends the library's log to standard error, from `level` on.  None: lost connections and the like, but not the
+    errors that end the run, since the tool prints those itself."""
     if level is not None:
         logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         yield
@@ -279,7 +279,7 @@ class Complaints:
 
 
 def first_connect(connection: Connection, given: dict[str, Any]) -> None:
-    """Raises ConnectError, Interrupted.  Whoever speaks of reconnecting decides how long it is tried."""
+    """Raises ConnectError, Interrupted.  If a reconnect option is set, the reconnect options decide how long to try."""
     names = {name.replace("-", "_") for name in given}
     unlimited = bool(names & {"reconnect", "reconnect_timeout", "reconnect_limit"})
     try:

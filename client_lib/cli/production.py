@@ -15,14 +15,14 @@ from client_lib.cli.sequence import SN
 from client_lib.message import Message
 
 EOS = b"eos"
-"""The content of a message that says: this was the last one.  The words of Qpid's tools."""
+"""The content of the end-of-stream message, as Qpid's tools send it."""
 TS = "ts"
 
 Content = bytes | str | Mapping[str, Any]
 
 
 def contents(options: argparse.Namespace) -> Iterator[Content]:
-    """Without end: what the options say, except --content-stdin."""
+    """Endless contents as the options ask for, except --content-stdin."""
     if options.content_map:
         return itertools.repeat(dict(options.content_map))
     if options.content_string is not None:
@@ -111,13 +111,13 @@ class Production:
         )
 
     def end_of_stream(self) -> Message:
-        """It is numbered like the others."""
+        """The end-of-stream message; it is numbered like the others."""
         properties = {SN: self._number + 1} if self._options.sequence else {}
         self._number += 1
         return Message(EOS, durable=self._options.durable, subject=self._options.subject, properties=properties)
 
     def _id(self) -> str | None:
-        """An id belongs to one message; several get numbers behind it."""
+        """The message id; with several messages a number is appended, since ids are unique."""
         if self._options.id is None or self._options.messages == 1:
             return None if self._options.id is None else str(self._options.id)
         return f"{self._options.id}:{self._number}"

@@ -1,9 +1,9 @@
 """`qpid-receive`: receives and acknowledges messages of an address, over any number of fail-overs.  Shell around
 `Receiving`.
 
-Messages are printed before they are acknowledged.  What was printed and not yet acknowledged when a connection is lost
-comes again; --ignore-duplicates keeps it from being counted and printed twice (but for those of an aborted transaction,
-which had not been received), and goes on where the outcome of a commit is unknown.
+Messages are printed before they are acknowledged.  Messages that were printed and not acknowledged when a connection is
+lost are delivered again; --ignore-duplicates keeps them from being counted and printed twice (except those of an
+aborted transaction, which had not been received), and lets the tool continue when the outcome of a commit is unknown.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class Receiving:
             connection.session().sender(options.ready_address).send(Message(b"", durable=False))
 
     def _capacity(self) -> int:
-        """Not more than is wanted, since the rest comes back to the queue as redelivered; but the broker must not wait
-        for acknowledgements while we wait for messages."""
+        """Not more than requested, since the rest goes back to the queue as redelivered; but enough that the broker
+        does not wait for acknowledgements while we wait for messages."""
         options = self._options
         if not options.ack_frequency and not options.tx:
             return CAPACITY_MAX
@@ -151,7 +151,7 @@ class Receiving:
     # -- receiving
 
     def _fetch(self) -> Message | None:
-        """None: nothing came for too long, or a signal did.  An outage is not a time without messages."""
+        """None: no message within the timeout, or a signal.  The time of an outage does not count."""
         limit = max(self._options.timeout, EMPTY_AFTER)
         quiet_since = self._world.clock()
         while not self._world.stopped():
@@ -187,7 +187,7 @@ class Receiving:
         self._counted += 1
         self._reporter.message(self._latency(message))
         self._print(message)
-        if self._world.clock() - self._flushed >= SLICE:  # somebody may be watching a slow stream
+        if self._world.clock() - self._flushed >= SLICE:  # a slow stream should be visible at once
             self._flush()
         if self._options.reply and message.reply_to:
             self._reply(message)
@@ -237,7 +237,7 @@ class Receiving:
             self._tracker.keep()
 
     def _acknowledge(self) -> None:
-        """What is acknowledged cannot be printed any more: it is printed before."""
+        """Prints before acknowledging: an acknowledged message cannot be received again."""
         self._flush()
         self._session.acknowledge(sync=False)
         self._tracker.keep()
@@ -248,7 +248,7 @@ class Receiving:
         self._transactions += 1
         every = self._options.rollback_frequency
         if every and self._transactions % every == 0:
-            self._session.rollback()  # counted all the same, as in Qpid's tool; they come again as duplicates
+            self._session.rollback()  # counted nevertheless, as in Qpid's tool; they are delivered again as duplicates
         else:
             self._commit()
         self._tracker.keep()
@@ -260,12 +260,12 @@ class Receiving:
             self._session.commit()
         except TransactionUnknown:
             if self._options.ignore_duplicates and not self.complete:
-                return  # if it did not happen the messages come again, and are known
+                return  # if the commit did not happen, the messages are delivered again and recognized
             self._unknown = self._open
             raise
 
     def _undo(self) -> None:
-        """A fail-over has aborted the transaction: its messages come again as if they had never come."""
+        """A fail-over aborted the transaction: its messages are delivered again and count as new."""
         self._session.rollback()
         self._tracker.undo()
         self.received -= self._counted
@@ -273,7 +273,7 @@ class Receiving:
         self._open = self._counted = 0
 
     def _end(self) -> None:
-        """Acknowledges the rest and waits, not for ever, until that is written."""
+        """Acknowledges the rest and waits, for a limited time, until that is written."""
         if self._options.tx and self._open:
             self._end_transaction()
         elif self._open and self._options.ack_frequency:

@@ -1,8 +1,8 @@
-"""Reports of the tools: Qpid's columns, or JSON lines.  Pure but for the stream that is given.
+"""Reports of the tools: Qpid's columns, or JSON lines.  Pure except for the given stream.
 
     tp(m/s)  messages a second              l-min l-max l-avg  latency in ms, from the header `ts` (qpid-receive)
 
-`ts` is the sender's clock in ns since 1970: on two machines the latencies are as right as their clocks agree.
+`ts` is the sender's clock in ns since 1970: between two machines the latencies are only as exact as their clocks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Reporter:
         self.begin()
 
     def begin(self) -> None:
-        """Time counts from here."""
+        """Starts the clock."""
         self.all = self._batch = Figures(self.clock())
         if self.every:
             self._batch = Figures(self.all.began)
@@ -93,12 +93,12 @@ class Reporter:
                 self._batch = Figures(now)
 
     def end(self) -> None:
-        """Time counts up to here."""
+        """Stops the clock."""
         if self.ended is None:
             self.ended = self.clock()
 
     def print_total(self, **facts: Any) -> None:
-        """If it is wanted; `facts` go into JSON only."""
+        """Writes the final report if requested; `facts` go into JSON only."""
         if self.total:
             self._print("total", self.all, self.clock() if self.ended is None else self.ended, facts)
 

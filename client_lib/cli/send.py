@@ -105,7 +105,7 @@ def _add_groups(parser: argparse.ArgumentParser) -> None:
 
 
 class Tally:
-    """What became of the messages; `settled` is called in the I/O thread, all else belongs to the main thread."""
+    """Counts the outcomes of the messages; `settled` is called in the I/O thread, all else in the main thread."""
 
     def __init__(self) -> None:
         self.sent = self.confirmed = self.refused = self.committed = self.rolled_back = self.repeated = 0
@@ -158,7 +158,7 @@ class Sending:
     def finish(self, failovers: int) -> int:
         self._reporter.end()
         tally = self.tally
-        # What is left of a transaction that never came to its commit has not happened.
+        # Messages of a transaction that was never committed were not sent.
         doubt = self._unknown if self._options.tx else tally.pending
         confirmed = tally.committed - tally.refused if self._options.tx else tally.confirmed
         facts = {name: getattr(tally, name) for name in ("sent", "refused", "rolled_back", "repeated")}
@@ -185,7 +185,7 @@ class Sending:
         self.complete = True
 
     def _send(self, message: Message) -> bool:
-        """False: a signal came before there was room for it."""
+        """False: a signal arrived before there was room for the message."""
         if self._options.tx:
             self._open.append(message)
             self._write([message])
@@ -206,7 +206,7 @@ class Sending:
                     return False
 
     def _settle(self) -> None:
-        """Waits for the confirms; after a signal not for ever."""
+        """Waits for the confirms; after a signal for a limited time."""
         last: float | None = None
         while not self._options.tx and self.tally.pending > 0:
             if self._world.stopped():
@@ -215,14 +215,14 @@ class Sending:
                     return
             try:
                 self._session.sync(SLICE)
-                self._world.sleep(0.001)  # everything is confirmed; the I/O thread may still be telling us
+                self._world.sleep(0.001)  # everything is confirmed; the I/O thread may still be calling `settled`
             except Timeout:
                 pass
 
     # -- transactions
 
     def _write(self, messages: Sequence[Message]) -> None:
-        """What a fail-over aborts is written again, with all that was before it in the transaction."""
+        """Sends a transaction that a fail-over aborted again, from its first message."""
         while True:
             try:
                 for message in messages:

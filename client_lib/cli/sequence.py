@@ -1,9 +1,9 @@
-"""What a receiver can tell from the numbers in messages: duplicates, gaps, missing flags (pure).
+"""Checks the numbers in received messages: duplicates, gaps, missing redelivered flags (pure).
 
 A sender numbers its messages in the header `sn`, from 1.  Message ids `PREFIX:n` tell senders apart, so that the
-numbers of several may come mixed; messages without an id count as those of one sender, as in Qpid's tool.  What has an
-id of another form, or no `sn`, is known by its id, of which the last IDS_MAX are remembered.  What has neither cannot
-be checked.
+numbers of several may come mixed; messages without an id count as those of one sender, as in Qpid's tool.  A message
+with an id of another form, or without `sn`, is recognized by its id; the last IDS_MAX ids are remembered.  A message
+with neither cannot be checked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ IDS_MAX = 100_000
 
 
 class CheckFailed(Exception):
-    """A message is not what the checks ask for."""
+    """A message violates a check."""
 
 
 class Numbered(Protocol):
-    """What of a message matters here."""
+    """The fields of a message that the checks use."""
 
     id: str | None
     properties: dict[str, object]
@@ -34,7 +34,7 @@ class Numbered(Protocol):
 
 
 class Numbers:
-    """A set of whole numbers that is small as long as they come without many gaps."""
+    """A set of whole numbers that stays small while there are few gaps."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -97,11 +97,11 @@ class SequenceTracker:
         return seen
 
     def keep(self) -> None:
-        """What was booked stays: the messages are acknowledged, or the transaction is committed."""
+        """Keeps what was booked: the messages are acknowledged, or the transaction is committed."""
         self._journal.clear()
 
     def undo(self) -> None:
-        """What was booked since `keep` comes again: the transaction was rolled back."""
+        """Forgets what was booked since `keep`: the transaction was rolled back and its messages come again."""
         for entry in reversed(self._journal):
             if isinstance(entry, str):
                 self._ids.pop(entry, None)

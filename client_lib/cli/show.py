@@ -11,7 +11,7 @@ from client_lib.message import Message
 
 
 def headers(message: Message) -> str:
-    """As Qpid's tool writes them, one a line and an empty line behind."""
+    """As Qpid's tool writes them: one per line, then an empty line."""
     named = {
         "Subject": message.subject,
         "ReplyTo": message.reply_to,
@@ -35,7 +35,7 @@ def content(message: Message) -> bytes:
 
 
 def object_type(message: Message) -> str:
-    """Of the content: what the application would get."""
+    """The content as the application would get it."""
     names: dict[type, str] = {bytes: "binary", str: "text", dict: "map", list: "list"}
     return names.get(type(message.content), "other")
 
@@ -73,5 +73,5 @@ def _json_content(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON does not know: octets, times, decimals."""
+    """Values that JSON lacks: octets, times, decimals."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""Values on the command lines of the tools: what is taken, and what is said about the rest (pure).
+"""Parsers for values on the tools' command lines (pure).
 
 All raise argparse.ArgumentTypeError, which argparse prints with the name of the option; exit code 2.
 """

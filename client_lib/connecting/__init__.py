@@ -1,2 +1,2 @@
-"""Finding the primary and staying with it: what to try when, the life of the connection, and all use of what pika keeps
-to itself."""
+"""Finds the primary and stays connected to it: the order of attempts, the life of the connection, and all use of pika's
+private parts."""

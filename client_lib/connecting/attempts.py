@@ -1,4 +1,4 @@
-"""Attempts to connect, and what the planner (retry.py) wants done about them (pure)."""
+"""Attempts to connect, and the actions that the planner (retry.py) asks for (pure)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Abandon:
-    """End the attempt, without an answer; `hung`: because its time is over."""
+    """End the attempt; no answer is expected.  `hung`: it timed out."""
 
     attempt: Attempt
     reason: str
@@ -51,14 +51,14 @@ class Abandon:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """No more attempts; `start` or `lost` begin anew."""
+    """No more attempts; `start` or `lost` begins again."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Call `tick` at this time, if nothing happens before."""
+    """Call `tick` at this time, unless something happens before."""
 
     until: float
 

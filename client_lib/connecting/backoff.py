@@ -1,8 +1,8 @@
 """How long to wait between two rounds of attempts (pure; randomness is an injected generator).
 
-The pause grows exponentially from `interval_min` to `interval_max`, with jitter over its upper half.  A round in which
-somebody refused us means that the cluster lives and is promoting: the pause after it does not grow beyond
-REFUSED_FACTOR times `interval_min`, and the first such is the minimum.
+The pause grows exponentially from `interval_min` to `interval_max`, with jitter over its upper half.  If a broker
+refused the connection in a round, the cluster is up and a promotion is under way: the pause after such a round does not
+grow beyond REFUSED_FACTOR times `interval_min`, and the first one is the minimum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RetryPolicy:
     """Qpid's names.  Seconds; `limit` counts rounds, None = without limit.
 
     connect_timeout  what an attempt may take, from the SYN to connection.open-ok
-    connect_overlap  so long an attempt is alone; then the next place is tried beside it"""
+    connect_overlap  after this time the next place is tried in parallel"""
 
     reconnect: bool = True
     timeout: float | None = None
@@ -60,7 +60,7 @@ class BackOff:
         self._rounds = self._refused = 0
 
     def pause(self, refused: bool) -> float:
-        """Seconds after the round that has just ended; `refused`: somebody answered in it."""
+        """Seconds to pause after the round that has just ended; `refused`: a broker answered in it."""
         self._rounds += 1
         if not refused:
             return self._wait(_call_state(self._rounds))
@@ -69,7 +69,7 @@ class BackOff:
 
 
 def _call_state(attempt: int) -> tenacity.RetryCallState:
-    """What tenacity's wait strategies look at: the number of the attempt, from 1."""
+    """The state that tenacity's wait strategies read: the number of the attempt, from 1."""
     state = tenacity.RetryCallState(retry_object=tenacity.Retrying(), fn=None, args=(), kwargs={})
     state.attempt_number = attempt
     return state

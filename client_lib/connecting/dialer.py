@@ -1,7 +1,9 @@
-"""Gets a connection: does what the planner says, several attempts at a time, and tells it what came of them (shell).
+"""Opens a connection: carries out the planner's actions, several attempts at a time, and reports the results to it
+(shell).
 
-Each attempt has a transport of its own.  The first that is open wins and is handed over; what the others still say is
-ignored.  One that is about to be taken by its broker is closed politely when it is open, others at once.
+Each attempt has a transport of its own.  The first one that opens is handed over; later events of the others are
+ignored.  An attempt that has already sent connection.open is closed with a handshake once it is open, the others are
+aborted.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ POLITE_CLOSE = 1.0  # seconds for connection.close-ok
 
 @dataclass(frozen=True)
 class Owner:
-    """Whom to tell: `opened` or `gave_up`, and what the transport that was handed over says later."""
+    """Receives `opened` or `gave_up`, and later the events of the transport that was handed over."""
 
     opened: Callable[[Transport, Attempt], None]
     gave_up: Callable[[ConnectError], None]
@@ -71,22 +73,22 @@ class Dialer:
         self._planner = Planner(addresses, options.retry_policy())
         self._resolver = Resolver(loop.call_threadsafe)
         self._attempts: dict[Transport, Attempt] = {}
-        self._losers: set[Transport] = set()  # that we close politely
+        self._losers: set[Transport] = set()  # to be closed with a handshake
         self._timer: Timer | None = None
-        self._complained: dict[str, str] = {}  # of which address, and what
+        self._complained: dict[str, str] = {}  # which address, and the text
 
     # -- for the link
 
     def start(self) -> None:
-        """The first connection."""
+        """Opens the first connection."""
         self._do(self._planner.start(time.monotonic()))
 
     def lost(self, now: float, hint: Address | None, hung: bool) -> None:
-        """The connection that was handed over is lost: another one."""
+        """The connection that was handed over is lost: opens another one."""
         self._do(self._planner.lost(now, hint, hung))
 
     def stop(self) -> None:
-        """No connection is wanted; whoever is about to take us may still do so and is told."""
+        """Ends all attempts; one whose broker is about to accept is closed with a handshake once it is open."""
         self._do(self._planner.stop())
         self._resolver.forget()
         if self._timer is not None:
@@ -94,7 +96,7 @@ class Dialer:
             self._timer = None
 
     def hang_up(self) -> None:
-        """`stop`, without manners."""
+        """As `stop`, but without closing handshakes."""
         self.stop()
         for loser in self._losers:
             loser.abort(Aborted("closed"))
@@ -151,7 +153,7 @@ class Dialer:
             target = Target(parameters, attempt.ip, attempt.address.port, identity)
             self._attempts[self._loop.connect(target, listener)] = attempt
         except Exception as error:
-            if not isinstance(error, (ConnectError, ValueError)):  # a defect; the planner must hear of it
+            if not isinstance(error, (ConnectError, ValueError)):  # a defect; the planner must be told
                 LOGGER.exception("%s: cannot connect to %s", self._client_id, attempt.address)
             reason = str(error)
             self._loop.call_soon(lambda: self._attempt_failed(attempt, reason))
@@ -231,7 +233,7 @@ class Dialer:
             self._do(self._planner.failed(attempt, now, reason))
 
     def _complain(self, attempt: Attempt, reason: str) -> None:
-        """Once each until we are connected."""
+        """Logs each reason once until connected."""
         where = str(attempt.address)
         level = logging.DEBUG if self._complained.get(where) == reason else logging.WARNING
         self._complained[where] = reason

@@ -1,15 +1,15 @@
-"""The life of a connection over all its fail-overs (shell); the same for the threaded and the asyncio API.
+"""The life of a connection over all its fail-overs, for the threaded and the asyncio API (shell).
 
 Theory.  Everything here runs in the loop that owns pika, except `post`, `wake` and reading.
 
     IDLE --start--> CONNECTING --open-ok--> CONNECTED --lost--> CONNECTING ... --gives up--> FAILED
     any --shut_down--> CLOSED
 
-* The dialer gets the connections, with several attempts at a time; in CONNECTED it rests.
-* The watchdog gives a silent broker up before two heartbeat intervals have passed, whatever the application does.
+* The dialer opens connections, with several attempts at a time; in CONNECTED it is idle.
+* The watchdog gives up a silent broker before two heartbeat intervals have passed, whatever the application does.
 * Before anything is written to a new connection every session has put its unconfirmed messages back
   (`connection_lost`), so no delivery tag of an old channel is ever applied to a new one.
-* `state` and `error` are changed with the monitor held, and who waits is told.
+* `state` and `error` change with the monitor held, and waiting threads or tasks are notified.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Link:
         self.error: MessagingError | None = None
         self.address: Address | None = None
         self.conn_id = ""
-        """Of the connection, or of the last one."""
+        """The id of the present connection, or of the last one."""
         self.failovers = 0
         self.workers: list[ChannelWorker] = []
         self.recovery = Recovery()
@@ -76,20 +76,20 @@ class Link:
 
     @property
     def attempts(self) -> int:
-        """To connect, so far."""
+        """Attempts to connect so far."""
         return self._dialer.started
 
     # -- from any thread
 
     def wake(self) -> None:
-        """Lets the I/O thread look at all sessions soon."""
+        """Schedules a look at all sessions in the I/O thread."""
         if not self._wake_pending:
-            # Set before posting and cleared before looking: a change made in between posts once more, never once less
+            # Set before posting and cleared before looking: a change in between may post twice, but is never missed
             self._wake_pending = True
             self._loop.call_soon(self._work)
 
     def post(self, job: Callable[[], None]) -> None:
-        """Lets the I/O thread do something soon."""
+        """Schedules a call in the I/O thread."""
         self._jobs.append(job)
         self.wake()
 
@@ -222,7 +222,7 @@ class Link:
     # -- connected
 
     def _blocked(self, transport: Transport) -> None:
-        """The broker asks us to pause, or lets us go on."""
+        """The broker asks to pause publishing, or allows it again."""
         if transport is not self._transport:
             return
         if transport.blocked:
@@ -233,7 +233,7 @@ class Link:
             self.wake()
 
     def _begin_watch(self, transport: Transport) -> None:
-        """By our own interval; a broker that proposed no heartbeats may not send any and is judged only if it does."""
+        """Uses our own interval; a broker that proposed no heartbeats is watched only if it sends some."""
         assert self.address is not None
         interval = effective(self.options, self.address).heartbeat
         if interval:
@@ -250,7 +250,7 @@ class Link:
         self._later("watch", watchdog.pause, lambda: self._watch(transport, watchdog))
 
     def _lost(self, transport: Transport, error: BaseException) -> None:
-        """The open connection ended, whoever ended it."""
+        """The open connection ended, closed by either side or lost."""
         if transport is not self._transport:
             return
         self._transport = None
@@ -283,7 +283,7 @@ class Link:
         self._dialer.lost(now, hint, hung)
 
     def abandon(self, reason: str) -> None:
-        """Takes a new connection whatever state the present one is in, after a defect of ours or of pika's."""
+        """Replaces the connection, whatever its state, after a defect here or in pika."""
         transport, self._transport = self._transport, None
         was_connected = self.state is LinkState.CONNECTED
         try:

@@ -1,8 +1,8 @@
 """The IP addresses of a name, without blocking the loop (shell).
 
-The system's resolver blocks, for many seconds if no name server answers, so each look-up has a thread.  A name that is
-being looked up already is not looked up once more: the answer serves all who asked.  The threads are daemons; an
-answer that nobody can take any more is dropped.
+The system's resolver blocks, for many seconds if no name server answers, so each look-up has a thread.  Requests for a
+name that is already being looked up share one answer.  The threads are daemons; an answer that can no longer be
+delivered is dropped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from client_lib.urls.url import Address
 
 LOGGER = logging.getLogger("client_lib")
 Answer = Callable[[Sequence[str], str], None]
-"""Gets the IP addresses in the order in which they should be tried or, if there are none, why."""
+"""Called with the IP addresses in the order to try them or, if there are none, the reason."""
 
 getaddrinfo = socket.getaddrinfo  # tests put their own here
 
 
 class Resolver:
-    """`call_threadsafe` runs a function in the thread that asks; answers come through it."""
+    """`call_threadsafe` runs a function in the requesting thread; answers are delivered through it."""
 
     def __init__(self, call_threadsafe: Callable[[Callable[[], None]], None]) -> None:
         self._call = call_threadsafe
@@ -36,12 +36,12 @@ class Resolver:
         self._asking[host] = [answer]
         try:
             threading.Thread(target=self._ask, args=(host,), name=f"look-up of {host}", daemon=True).start()
-        except RuntimeError as error:  # no more threads, or the interpreter ends
+        except RuntimeError as error:  # no thread can be started, or the interpreter is shutting down
             reason = str(error)
             self._call(lambda: self._answer(host, [], reason))
 
     def forget(self) -> None:
-        """Nobody wants an answer any more."""
+        """Drops all outstanding requests."""
         for waiting in self._asking.values():
             waiting.clear()
 
@@ -64,7 +64,7 @@ class Resolver:
 
 
 def interleaved(ips: Sequence[str]) -> list[str]:
-    """The system's order, but IPv6 and IPv4 by turns: where one of them leads nowhere, it costs one attempt only."""
+    """The system's order with IPv6 and IPv4 alternating, so that a broken family costs only one attempt."""
     unique = list(dict.fromkeys(ips))
     first = [ip for ip in unique if (":" in ip) == (":" in unique[0])]
     second = [ip for ip in unique if ip not in first]

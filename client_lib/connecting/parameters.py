@@ -1,4 +1,4 @@
-"""Options and an address -> what pika wants to know for one attempt to connect."""
+"""Builds pika's parameters for one attempt to connect, from the options and an address."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from client_lib.options import Options, effective
 from client_lib.urls.url import Address
 
 CHANNEL_FLOW = "qpid.channel_flow"
-"""Tells the broker that we stop when channel.flow asks us to, and answer when we have; pika alone does neither."""
+"""Tells the broker that this client stops publishing on channel.flow and then answers; pika alone does neither."""
 
 
 class Parameters(pika.ConnectionParameters):  # type: ignore[misc]
-    """With what pika has no name for."""
+    """pika's parameters, with the fields that pika lacks."""
 
     __slots__ = ("tcp_nodelay",)
     tcp_nodelay: bool
 
 
 class Credentials(pika.PlainCredentials):  # type: ignore[misc]
-    """The first of our mechanisms that the broker offers; pika's own classes know one each."""
+    """Chooses the first of our mechanisms that the broker offers; each of pika's own classes knows only one."""
 
     def __init__(self, place: str, mechanisms: Sequence[str], username: str, password: str) -> None:
         super().__init__(username, password)
@@ -52,11 +52,11 @@ class Credentials(pika.PlainCredentials):  # type: ignore[misc]
             pieces: list[bytes] = []
             pika.data.encode_table(pieces, {"LOGIN": user, "PASSWORD": password})
             return b"".join(pieces)[4:]
-        return b""  # EXTERNAL: the certificate says who we are; ANONYMOUS: nobody
+        return b""  # EXTERNAL: the certificate names the user; ANONYMOUS: there is none
 
 
 def connection_parameters(address: Address, options: Options) -> Parameters:
-    """Without timeouts: the planner keeps the time.  Raises ConnectError, ValueError."""
+    """Without timeouts, since the planner keeps the time.  Raises ConnectError, ValueError."""
     options = effective(options, address)
     user = address.username if address.username is not None else options.username
     password = address.password if address.password is not None else options.password

@@ -1,9 +1,9 @@
-"""Where brokers may be, and what we remember of each place from one fail-over to the next (pure).
+"""Where brokers may be, and the record of each place from one fail-over to the next (pure).
 
-A *place* is an address together with one IP address of its name.  Known are the addresses that the application gave and
-those that a broker told us; the told ones come first.  The place that was lost last comes after the others, and those
-where an attempt or a connection hung come after that, until they answer: a paused broker accepts the TCP connection
-and says nothing.
+A *place* is an address together with one IP address of its name.  Known are the addresses from the application and
+those announced by a broker; announced ones come first.  The place that was lost last comes after the others.  Places
+where an attempt or a connection hung come after that one, until they answer: a paused broker accepts the TCP connection
+and stays silent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def literal(host: str) -> str | None:
 
 @dataclass(frozen=True)
 class Place:
-    """`where` is an IP address, or a name that is not looked up yet.  By whatever name and login it was found, a place
-    is the same."""
+    """`where` is an IP address, or a name that is not looked up yet.  Name and login do not count: places with the same
+    IP address and port are equal."""
 
     where: str
     port: int
@@ -46,7 +46,7 @@ class Place:
 
 
 class Places:
-    """What is known of them; `given` by the application, in its order."""
+    """All known places; `given` by the application, in its order."""
 
     def __init__(self, given: Iterable[Address]) -> None:
         self._given = list(given)
@@ -57,21 +57,21 @@ class Places:
 
     @property
     def addresses(self) -> list[Address]:
-        """All that are known, the learned ones first."""
+        """All known addresses, the announced ones first."""
         given = [a for a in self._given if not any(a.same_place(b) for b in self._learned)]
         return [*self._learned, *given]
 
     def all(self) -> list[Place]:
-        """Names without their records."""
+        """Names, not resolved."""
         return [Place.of(address) for address in self.addresses]
 
     def learned(self, addresses: Iterable[Address]) -> list[Place]:
-        """A broker said where the cluster listens; replaces what one said before.  Returns those places."""
+        """A broker announced the addresses of the cluster; they replace earlier ones.  Returns those places."""
         self._learned = list(dict.fromkeys(addresses))
         return [Place.of(address) for address in self._learned]
 
     def records(self, place: Place) -> list[Place]:
-        """Where the name led when it was looked up last; the place itself if it has an IP address."""
+        """The places of the last look-up of this name; the place itself if it has an IP address."""
         if place.ip is not None:
             return [place]
         return [Place.of(place.address, ip) for ip in self._records.get(place, ())]
@@ -80,7 +80,7 @@ class Places:
         self._records[Place.of(address)] = tuple(dict.fromkeys(ips))
 
     def named(self, address: Address) -> Place:
-        """The place that a broker speaks of; it may use the IP address of what we know by name."""
+        """The place that a broker named; it may use the IP address of a place that we know by name."""
         for place in self.all():
             for record in self.records(place):
                 if record.where == address.host and record.port == address.port:
@@ -100,7 +100,7 @@ class Places:
         self._slow.add(place)
 
     def answered(self, place: Place) -> None:
-        """It refused us, or took us, or is not there: whichever, it costs no timeout."""
+        """The place refused, accepted or is not reachable: in each case trying it costs no timeout."""
         self._slow.discard(place)
 
     def rank(self, place: Place) -> int:

@@ -1,34 +1,34 @@
 """Which broker to try when, several at once (pure: time is an argument, randomness an injected generator).
 
-Theory.  The planner is told what happened (`start`, `lost`, `looked_up`, `reached`, `failed`, `refused`, `connected`,
-`tick`), each time with the present time, and answers with actions.  The caller performs them in order; one `Wait`
-comes last while there is something to wait for: call `tick` then.
+Theory.  The caller reports each event (`start`, `lost`, `looked_up`, `reached`, `failed`, `refused`, `connected`,
+`tick`), each with the present time, and gets actions.  It performs them in order; the last one is a `Wait` while there
+is something to wait for: call `tick` then.
 
     idle --start, lost--> active --connected--> idle          active --limits--> GiveUp, idle
 
 * Places.  A name is looked up each time its turn comes, and each of its records is a place of its own.  If the look-up
-  fails, or has not ended after `connect_overlap`, the records of the last one are used: the name server may be what has
-  failed.  In which order places are tried says `client_lib.connecting.places`.
-* Rounds.  A round tries every place that is not being tried already.  The first attempt after a loss is made at once.
+  fails, or has not ended after `connect_overlap`, the records of the last one are used: the name server itself may have
+  failed.  `client_lib.connecting.places` has the order of the places.
+* Rounds.  A round tries every place that is not being tried already.  The first attempt after a loss starts at once.
   The next place follows when an attempt has failed, or when the latest is `connect_overlap` old.  The first to be
   `connected` wins; the others are abandoned.
-* A backup that refuses (connection.close 320) and names the primary sends us there at once: if we have not been there
-  in this round, or were refused there, for it may have been promoted since; at most once a round for each place, so
-  that two confused brokers cannot send us to and fro.  Where nobody answered we do not go again on hearsay.
-* The end of a round: all of its attempts have failed, or are older than `connect_overlap` and go on beside the next
+* Hints.  A backup that refuses (connection.close 320) and names the primary causes an attempt there at once, if that
+  place was not tried in this round, or refused (it may have been promoted since).  At most once a round for each place,
+  so that two confused brokers cannot keep us moving between them.  A hint to an address that timed out in this round is
+  ignored.
+* The end of a round: all of its attempts have failed, or are older than `connect_overlap` and continue during the next
   round, each until it is `connect_timeout` old.  If all places hang, there is no next round before one of them fails.
   The pause before the next round is `client_lib.connecting.backoff`'s.
 * Copies.  While all places hang and nothing else is left to try, they are tried again in parallel: the SYN may have
   been swallowed while a virtual IP address moved, and the kernel repeats it only after a second.  One copy at a time,
   every `connect_overlap`, half as often after each round; a copy that did not even get a TCP connection makes room for
-  the next one, and ends with the attempt it copies.  Also one that somebody names is tried again if nothing at all has
-  been heard of it for `connect_overlap`.  When a place has answered, attempts that have not reached it are
-  of no use.
-* A connection that does not live for SHORT_LIFE is no success.  After FREE_LOSSES such in a row each loss is followed
-  by a pause that grows as after refusals, else a broker that takes us and throws us out would be asked without end.
+  the next one, and ends with the attempt it copies.  A place that a hint names is also tried again if nothing was heard
+  from it for `connect_overlap`.  Once a place has answered, other attempts that have not reached it are abandoned.
+* A connection that ends within SHORT_LIFE is no success.  After FREE_LOSSES of them in a row each loss is followed by a
+  pause that grows as after refusals; otherwise a broker that accepts and then closes would be tried in a tight loop.
 * Limits.  At most IN_FLIGHT attempts at a time and PER_PLACE at one place.
-* Lateness.  If a tick comes much later than asked for, this process was paused: answers may be waiting unread, so what
-  is in flight gets that time on top, once.
+* Lateness.  If a tick comes much later than asked for, this process was paused: answers may be waiting unread, so
+  attempts in flight get that much extra time, once.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class _Flight:
 
 
 class Planner:
-    """One per connection.  Any method may be called at any time; news about attempts that are not in flight (any more)
-    change nothing."""
+    """One per connection.  Any method may be called at any time; events of attempts that are not in flight (any more)
+    are ignored."""
 
     def __init__(self, addresses: Iterable[Address], policy: RetryPolicy, rng: random.Random | None = None) -> None:
         self.places = Places(addresses)
@@ -103,22 +103,22 @@ class Planner:
         self._queue: deque[Place] = deque()
         self._due = 0.0  # when the next of the queue may begin
         self._begun_at: set[Place] = set()
-        self._tried: list[Place] = []  # begun, and nobody refused us there
+        self._tried: list[Place] = []  # begun, and not refused
         self._hinted: list[Address] = []
         self._refused = False
         self._round_at: float | None = None  # when the next round may begin
         self._pause = 0.0
         self._copied = 0.0  # when the latest attempt began
-        self._named: Address | None = None  # the primary, as a broker has just said; we have been there
+        self._named: Address | None = None  # the primary as a broker has just named it, already tried
 
     # -- what happened
 
     def start(self, now: float) -> list[Action]:
-        """The first connection of all."""
+        """Begins with the first connection."""
         return self._begin(now, None)
 
     def lost(self, now: float, hint: Address | None = None, hung: bool = False) -> list[Action]:
-        """The connection that had been `connected` broke.  `hint`: the broker said who is primary."""
+        """The open connection was lost.  `hint`: the address of the primary, if the broker named it."""
         self.places.lost(hung)
         lived = now - (self._connected_at or 0.0)
         self._short_lives = self._short_lives + 1 if lived < SHORT_LIFE else 0
@@ -128,7 +128,7 @@ class Planner:
         return self._begin(now, hint, self._short_back_off.pause(refused=True))
 
     def learned(self, addresses: Iterable[Address]) -> None:
-        """A broker said where the cluster listens.  To be told before what else it said."""
+        """A broker announced the addresses of the cluster.  Report this before its other events."""
         before = self.places.addresses
         for place in self.places.learned(addresses):
             if self._active and not any(place.is_at(address) for address in before):
@@ -153,7 +153,7 @@ class Planner:
             self._flights[attempt].reached = True
 
     def failed(self, attempt: Attempt, now: float, reason: str) -> list[Action]:
-        """The attempt came to nothing."""
+        """The attempt failed."""
         if self._flights.pop(attempt, None) is None:
             return []
         self._reason = f"{attempt.address}: {reason}"
@@ -163,7 +163,7 @@ class Planner:
         return [*self._abandon(useless, "the place has answered"), *self._advance(now)]
 
     def refused(self, attempt: Attempt, now: float, reason: str, hint: Address | None) -> list[Action]:
-        """A backup refused us, and perhaps said who is primary."""
+        """A backup refused, and may have named the primary."""
         if attempt in self._flights:
             self._refused = True
             self._tried = [tried for tried in self._tried if not tried.is_at(attempt.address)]
@@ -174,7 +174,7 @@ class Planner:
         return self.failed(attempt, now, reason)
 
     def connected(self, attempt: Attempt, now: float) -> list[Action]:
-        """The attempt won."""
+        """The attempt is open."""
         if self._flights.pop(attempt, None) is None:
             return []
         for loser, flight in self._flights.items():
@@ -189,7 +189,7 @@ class Planner:
         return self._advance(now)
 
     def stop(self) -> list[Action]:
-        """Nobody wants a connection any more."""
+        """The application no longer wants a connection."""
         return self._rest("not wanted any more")
 
     # -- rounds
@@ -225,11 +225,11 @@ class Planner:
         self._queue = deque(sorted(self._candidates(), key=self.places.rank))
 
     def _candidates(self) -> list[Place]:
-        """All places that are not being tried."""
+        """Queues all places that are not being tried."""
         return [place for place in self.places.all() if not self._is_busy(place)]
 
     def _is_busy(self, place: Place) -> bool:
-        """Being tried: with all of its records or, if none are known, by looking for them."""
+        """True if all of its records are being tried or, if none are known, the name is being looked up."""
         records = self.places.records(place)
         return all(self._in_flight(record) for record in records) if records else place in self._looking
 
@@ -260,7 +260,7 @@ class Planner:
         return now >= flight.began + self._policy.connect_overlap
 
     def _advance(self, now: float) -> list[Action]:
-        """Everything that is due."""
+        """Does everything that is due."""
         if not self._active:
             return []
         self._allow_for_lateness(now)
@@ -298,7 +298,7 @@ class Planner:
         return self._abandon(late, "timed out", hung=True)
 
     def _step(self, now: float, actions: list[Action]) -> bool:
-        """One thing that is due; False if nothing is."""
+        """Does one thing that is due; False if nothing is."""
         if self._queue:
             if now < self._due or not self._has_room(self._queue[0]):
                 return False
@@ -321,13 +321,13 @@ class Planner:
         return place.ip is None or (len(self._flights) < IN_FLIGHT and self._in_flight(place) < PER_PLACE)
 
     def _is_settled(self, now: float) -> bool:
-        """Whoever has not answered in this round hangs."""
+        """Records a place as hung if it has not answered in this round."""
         return all(self._hangs(flight, now) for flight in [*self._flights.values(), *self._looking.values()])
 
     def _start(self, place: Place, now: float, actions: list[Action], deadline: float | None = None) -> None:
         self._tried.append(place)
         self._begun_at.add(place)
-        if place in self._looking:  # and has been for some time
+        if place in self._looking:  # and for some time
             self._queue_records(place)
             return
         self._due = now + self._policy.connect_overlap
@@ -362,7 +362,7 @@ class Planner:
             self._start_copy(at[0], now, actions)
 
     def _may_be_copied(self, original: Attempt) -> bool:
-        """Copies that have not reached anything do not count, for they make room."""
+        """Copies without a TCP connection do not count, since they make room for others."""
         firsts = self._firsts()
         lasting = [a.place for a, flight in self._flights.items() if a in firsts or flight.reached]
         return len(lasting) < IN_FLIGHT and lasting.count(original.place) < PER_PLACE
@@ -373,7 +373,7 @@ class Planner:
         actions += self._abandon(replaced, "tried again")
         self._start(original.place, now, actions, self._flights[original].deadline)
         name = Place.of(original.address)
-        if name.ip is None and name not in self._looking:  # it may lead elsewhere by now
+        if name.ip is None and name not in self._looking:  # the name may have other records by now
             self._start(name, now, actions)
 
     def _copy_gap(self) -> float:

@@ -1,7 +1,7 @@
-"""TLS of a client: contexts from options, and what went wrong in words.
+"""TLS of a client: contexts from options, and error texts for administrators.
 
-A context takes milliseconds to make (the system's authorities are parsed), more than a fail-over may wait, so contexts
-are kept; a file that has changed meanwhile, as a renewed certificate has, makes a new one.
+A context takes milliseconds to build (the system's authorities are parsed), too long during a fail-over, so contexts
+are cached.  When a file changes, such as a renewed certificate, a new one is built.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HOST_MISMATCH, _IP_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH,
 File = str | Path | None
 Stamp = tuple[str, int, int, int] | None
 
-# What OpenSSL calls it: what to look at.  The broker's alerts come with ALERT in their names.
+# OpenSSL's name of an error: what to check.  The broker's alerts come with ALERT in their names.
 _REASONS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS on this port",
     "RECORD_LAYER_FAILURE": "it does not speak TLS on this port",
@@ -47,12 +47,12 @@ def context(options: Options) -> ssl.SSLContext:
 
 
 def server_name(address: Address, options: Options) -> str:
-    """The name that we ask for and that the certificate must have."""
+    """The name sent in SNI, which the certificate must contain."""
     return options.ssl_server_name or address.host.partition("%")[0]
 
 
 def _stamp(file: File) -> Stamp:
-    """The file's name, and what changes when it does."""
+    """The file's name and the metadata that changes with its content."""
     if file is None:
         return None
     try:
@@ -76,7 +76,7 @@ def _context(
         made.load_default_certs()
     if certificate is not None:
         key_file = key[0] if key is not None else None
-        # An empty password, not None: OpenSSL would ask on the terminal for that of an encrypted key
+        # An empty password, not None: with None OpenSSL would prompt on the terminal for an encrypted key
         secret = password or ""
         what = "our certificate and key (ssl_certfile, ssl_keyfile, ssl_key_password)"
         _load(certificate, what, lambda: made.load_cert_chain(certificate[0], key_file, secret))
@@ -92,13 +92,13 @@ def _load(stamp: tuple[str, int, int, int], what: str, load: Callable[[], object
 
 
 def explain(error: BaseException) -> str | None:
-    """What is wrong with TLS, for an administrator.  None if `error` is not about TLS."""
+    """The TLS error in words for an administrator.  None if `error` is not about TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {_verification(error)}"
     if not isinstance(error, ssl.SSLError):
         return None
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        # A broker on asyncio does not get round to saying what it did not like
+        # A broker on asyncio closes before it can send the reason
         return "TLS failed: the broker ended it, for it stops or does not take our certificate (ssl_certfile)"
     reason = error.reason or str(error)
     advice = next((text for name, text in _REASONS.items() if name in reason), None)
@@ -110,5 +110,5 @@ def _verification(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in (_HOST_MISMATCH, _IP_MISMATCH):
         return f"{message} (ssl_server_name, ssl_skip_hostname_check)"
     if "self-signed" in message or "self signed" in message or "issuer" in message:
-        return f"{message}: nobody in ssl_trustfile has signed it"
+        return f"{message}: it is not signed by an authority in ssl_trustfile"
     return message

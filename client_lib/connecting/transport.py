@@ -1,22 +1,22 @@
-"""All that touches pika's inner workings, in one place (shell).
+"""All access to pika's private parts, in one place (shell).
 
 `Loop` hides which of pika's loops runs us: its own in a thread of ours (`thread_loop`), or asyncio's (`asyncio_loop`).
 `Transport` is one of pika's connections with what fail-over needs and pika's public interface does not give:
 
-* one attempt at one IP address, begun at once: pika's own workflow looks names up again and tries one record after the
-  other; its timers are not used, for the planner keeps the time;
+* one attempt at one IP address, started at once: pika's own workflow looks names up again and tries one record after
+  the other; pika's timers are not used, since the planner keeps the time;
 * `abort`: end a connection without waiting for a peer that may be hung (pika's own heartbeat checker does it this way);
-* `write`: several encoded frames in one piece; pika hands each frame to send(2) by itself otherwise;
-* `blocked`: what connection.blocked has said last;
+* `write`: several encoded frames in one piece; otherwise pika calls send(2) for each frame;
+* `blocked`: the reason of the last connection.blocked;
 * `refusal`: code and text of the broker's connection.close; pika keeps only a repr of them while connecting;
-* heartbeats are sent at the rate that was agreed, which is never slower than ours; whether any arrive is not pika's
-  affair but `watchdog`'s, because pika allows the broker five seconds more and blames it for our own pauses;
-* a write that fails does not throw away what the broker had sent before (it may be confirms): that is read first;
-* properties of messages are decoded by us: pika 1.4 makes whole numbers of floats, and an infinite one ends its
-  connection, so that the message comes again, for ever;
-* the publish encoder: pika's own takes three objects and three marshallings a message.
+* heartbeats are sent at the negotiated rate, which is never slower than ours; `watchdog` checks whether any arrive, not
+  pika, because pika allows five more seconds and counts our own pauses as silence of the broker;
+* after a failed write, data that the broker had sent before (possibly confirms) is still read;
+* properties of messages are decoded here: pika 1.4 converts floats to whole numbers, and an infinite one ends its
+  connection, so the message would be delivered again for ever;
+* the publish encoder: pika's own builds three objects and marshals three times per message.
 
-Only public names of pika's are used otherwise.  Written against pika 1.3 and 1.4.
+Otherwise only public names of pika are used.  Written for pika 1.3 and 1.4.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ TIME = "qpid.time"
 _RECEIVE_SIZE = 16384
 
 # A reconnecting client makes pika log each failed attempt as several errors with a traceback; we report them as
-# events and through the logger "client_lib".  An application that sets the level of "pika" itself is left alone.
+# events and through the logger "client_lib".  A level of "pika" that the application has set is not changed.
 if logging.getLogger("pika").level == logging.NOTSET:
     logging.getLogger("pika").setLevel(logging.CRITICAL)
 
@@ -78,18 +78,18 @@ class Aborted(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """What pika wants to know, and the IP address and port to connect to."""
+    """pika's parameters, and the IP address and port to connect to."""
 
     parameters: Any
     ip: str
     port: int
     identity: Mapping[str, str] = field(default_factory=dict)
-    """Client properties that say which connection this is in our own log."""
+    """Client properties that identify this connection in our own log."""
 
 
 @dataclass(frozen=True)
 class Listener:
-    """What a transport calls: exactly one of `opened` and `failed`, and `lost` only after `opened`."""
+    """Callbacks of a transport: exactly one of `opened` and `failed`; `lost` only after `opened`."""
 
     opened: Callable[[Transport], None]
     failed: Callable[[Transport, BaseException], None]
@@ -97,7 +97,7 @@ class Listener:
     reached: Callable[[Transport], None] = lambda _: None
     """There is a TCP connection."""
     blocked: Callable[[Transport], None] = lambda _: None
-    """The broker asks us to stop publishing, or lets us go on."""
+    """The broker asks to stop publishing, or allows it again."""
 
 
 class Transport(BaseConnection):  # type: ignore[misc]
@@ -106,11 +106,11 @@ class Transport(BaseConnection):  # type: ignore[misc]
     def __init__(self, target: Target, services: Any, listener: Listener) -> None:
         self.refusal: tuple[int, str] | None = None
         self.blocked = ""
-        """Why the broker asks us not to publish; empty while it does not."""
+        """The broker's reason for blocking publishers; empty while it does not."""
         self.heartbeat_offered = 0
-        """Seconds, what the broker proposed; 0 = none."""
+        """Seconds, as proposed by the broker; 0 = none."""
         self.cause: BaseException | None = None
-        """What ended the stream; pika keeps only a repr of it."""
+        """The error that ended the stream; pika keeps only its repr."""
         self._started = 0
         self._target = target
         self._listener = listener
@@ -172,11 +172,11 @@ class Transport(BaseConnection):  # type: ignore[misc]
         self.refusal = (method_frame.method.reply_code, method_frame.method.reply_text)
         super()._on_connection_close_from_broker(method_frame)
 
-    # -- who we are, and what the clocks show
+    # -- identity and clocks
 
     @property
     def _client_properties(self) -> dict[str, Any]:
-        """pika asks when it writes start-ok."""
+        """Called by pika when it writes start-ok."""
         return {**super()._client_properties, **self._target.identity, TIME: time.time_ns() // 1000}
 
     def _set_server_information(self, method_frame: Any) -> None:
@@ -185,18 +185,18 @@ class Transport(BaseConnection):  # type: ignore[misc]
 
     @property
     def broker(self) -> str:
-        """Its name, as it calls itself in its log; empty if it does not say."""
+        """The broker's name, as in its own log; empty if it did not send one."""
         return str((self.server_properties or {}).get("cluster_name", ""))
 
     def broker_wall(self) -> int | None:
-        """What the broker's clock must show by now at least, µs since 1970: what it showed when it sent
-        connection.start, and the time since that came.  None if it did not say."""
+        """A lower bound of the broker's clock now, in µs since 1970: its time in connection.start plus the time since
+        that arrived.  None if it sent none."""
         said = (self.server_properties or {}).get(TIME)
         return int(said) + time.monotonic_ns() // 1000 - self._started if isinstance(said, int) and said > 0 else None
 
     @property
     def nearly_open(self) -> bool:
-        """connection.open is written: the broker is about to take us, or to refuse."""
+        """connection.open was written; the broker's answer is next."""
         return bool(self.connection_state == self.CONNECTION_TUNE)
 
     def _read_frame(self) -> tuple[int, Any]:
@@ -224,11 +224,12 @@ class Transport(BaseConnection):  # type: ignore[misc]
         if self._ended or self.is_closed:
             return
         self._ended = True
-        with contextlib.suppress(workflow.AMQPConnectorException):  # it could not even begin, and will say so
+        with contextlib.suppress(workflow.AMQPConnectorException):  # the attempt could not begin, and will report that
             self._terminate_stream(reason)
 
     def forget(self) -> None:
-        """Closes our copy of the socket without a word, in a child after fork(2): the connection is the parent's."""
+        """Closes our copy of the socket without sending anything, in a child after fork(2): the connection is the
+        parent's."""
         stream, connector = self._transport, self._connection_workflow
         for holder in (stream, connector):
             sock = getattr(holder, "_sock", None)
@@ -265,7 +266,7 @@ class AsyncioTransport(Transport, asyncio_connection.AsyncioConnection):  # type
 
 
 class _Connector(workflow.AMQPConnector):  # type: ignore[misc]
-    """pika's connector, which says when there is a TCP connection."""
+    """pika's connector, which also reports the TCP connection."""
 
     def __init__(self, factory: Any, services: Any, reached: Callable[[], None]) -> None:
         super().__init__(factory, services)
@@ -281,7 +282,7 @@ class _Connector(workflow.AMQPConnector):  # type: ignore[misc]
 
 
 class _Heart(pika.heartbeat.HeartbeatChecker):  # type: ignore[misc]
-    """Sends, and does not check."""
+    """Sends heartbeats and checks nothing."""
 
     def _start_check_timer(self) -> None:
         pass
@@ -301,13 +302,13 @@ def _read_header(data: bytes) -> tuple[int, Any]:
     properties = Properties()
     try:
         decode_properties(data[FRAME_HEAD.size + BODY_SIZE.size : end], properties)
-    except ValueError as error:  # to end the connection would only bring the message back
+    except ValueError as error:  # ending the connection would only cause a redelivery
         LOGGER.error("a message has properties that cannot be read: %s", error)
     return end + 1, pika.frame.Header(channel, body_size, properties)
 
 
 def _read_first(stream: Any, abort: Callable[[BaseException | None], None], error: BaseException | None) -> None:
-    """Before a broken stream is given up: what had arrived."""
+    """Reads what had arrived before a broken stream is given up."""
     if error is not None:
         with contextlib.suppress(Exception):  # the end of what can be read, in whatever way it shows
             while stream._state == stream._STATE_ACTIVE:
@@ -320,7 +321,7 @@ class Timer(Protocol):
 
 
 class Loop:
-    """A loop of pika's, whichever."""
+    """One of pika's loops."""
 
     def __init__(self, services: Any, transport: type[Transport]) -> None:
         self._services = services
@@ -341,11 +342,11 @@ class Loop:
         return timer
 
     def connect(self, target: Target, listener: Listener) -> Transport:
-        """Begins to connect; the listener is called later."""
+        """Starts to connect; the listener is called later."""
         return self._transport(target, self._services, listener)
 
     def run(self) -> None:
-        """Until `stop`; not for asyncio's loop, which somebody else runs."""
+        """Runs until `stop`; not for asyncio's loop, which the application runs."""
         self._services.run()
 
     def stop(self) -> None:
@@ -372,7 +373,7 @@ def asyncio_loop(loop: asyncio.AbstractEventLoop) -> Loop:
 
 
 def root(error: BaseException) -> BaseException:
-    """What really went wrong, inside the exceptions that pika wraps around it."""
+    """The root cause inside pika's exceptions."""
     for _ in range(6):
         inner = getattr(error, "exceptions", None) or getattr(error, "exception", None) or error.args
         inner = inner[-1] if isinstance(inner, (tuple, list)) and inner else inner
@@ -383,14 +384,14 @@ def root(error: BaseException) -> BaseException:
 
 
 def describe(error: BaseException) -> str:
-    """The same in words."""
+    """The root cause in words."""
     error = root(error)
     return str(error) or type(error).__name__
 
 
 def cancel_consumer(channel: Any, consumer_tag: str, done: Callable[[Any], None]) -> None:
-    """basic.cancel; what comes until the answer is delivered as before.  pika's own gives messages that need an
-    acknowledgement back at once, drops the others, and confuses the answers of two cancels."""
+    """basic.cancel; messages that arrive before the answer are delivered as before.  pika's own method returns messages
+    that need an acknowledgement at once, drops the others, and confuses the answers of two cancels."""
     ok = pika.spec.Basic.CancelOk
 
     def answered(frame: Any) -> None:

@@ -1,12 +1,12 @@
-"""Is the broker still there? (pure; time is an argument)
+"""Detects a silent broker (pure; time is an argument).
 
-The broker promised to send something at least once an interval.  We look LOOKS times an interval whether anything has
-arrived, and suspect the broker when nothing has for SILENCE intervals.  A suspect is looked at once more before it is
-given up, because what it said may be unread: the loop reads between two looks.  So a silent broker is given up before
-two intervals have passed.
+The broker must send something at least once per interval.  The watchdog checks LOOKS times per interval whether
+anything has arrived, and suspects the broker after SILENCE intervals without input.  A suspect is checked again before
+it is given up, because its input may be unread: the loop reads between two checks.  So a silent broker is given up
+before two intervals have passed.
 
-If a look comes more than an interval late, this process was paused itself (SIGSTOP, a closed laptop) and the silence
-was ours: it is counted anew from there.
+If a check is more than an interval late, this process itself was paused (SIGSTOP, a closed laptop), and the count of
+silence starts again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class Watchdog:
 
     def __init__(self, interval: float, now: float, received: int) -> None:
         self.pause = interval / LOOKS
-        """Seconds between two looks."""
+        """Seconds between two checks."""
         self._interval = interval
         self._received = received
         self._heard = self._looked = now
         self._suspect = False
 
     def is_silent(self, now: float, received: int) -> bool:
-        """To be asked every `pause` seconds; true when the broker should be given up."""
+        """Call every `pause` seconds; true when the broker should be given up."""
         overslept = now - self._looked > self._interval
         self._looked = now
         if received != self._received or overslept:

@@ -9,16 +9,16 @@ Theory.  States, all changes made by the I/O thread:
 
 * Restoring: the declared topology in its order, then what senders and receivers of addresses declared, then the
   receivers, then the commands and messages that wait, oldest first.  Restoring uses no-wait except for the last step,
-  so it costs few round trips.  If the broker closes the channel meanwhile (a queue is still locked by the connection we
-  lost, or not there yet) it is tried again for `restore_timeout` seconds.
+  so it costs few round trips.  If the broker closes the channel meanwhile (a queue is still locked by the lost
+  connection, or does not exist yet), restoring is repeated for `restore_timeout` seconds.
 * `generation` counts channels.  A delivery tag means something only together with the generation it came in; callbacks
   of older generations are ignored.
-* While the broker asks us to pause (connection.blocked, channel.flow) messages wait; everything else goes on.
+* While the broker asks for a pause (connection.blocked, channel.flow) only messages wait.
 * A confirmed message was taken by the broker.  An unconfirmed one is sent again, same id, header `x-resent`: it may
   arrive twice.  Acknowledgements for deliveries of a lost connection are dropped: those messages come again.
-* What is asked once is in `client_lib.core.commands`, the end of transactions in `client_lib.core.transacting`.
-* Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread.  Neither
-  the application's callbacks nor pika are called with it held.  No other lock of ours is taken inside it except the
+* Commands are in `client_lib.core.commands`, the end of transactions in `client_lib.core.transacting`.
+* Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread.  The
+  application's callbacks and pika are called without it.  No other lock of ours is taken inside it except the
   event log's, which takes none.  With asyncio the application runs in the I/O thread and the lock is none.
 """
 
@@ -56,9 +56,9 @@ RESTORE_INTERVAL = 0.1  # seconds
 LOCKED = (403, 405)
 """Reply codes for a queue or a consumer that is exclusive to another connection."""
 NOBODYS_FAULT = (0, 200, 320, 541)
-"""Reply codes with which a broker closes connections for reasons of its own: none, success, forced, internal error."""
+"""Reply codes of closes that no request of the client caused: none, success, forced, internal error."""
 FATAL_RESTORES = 3
-"""So many connections that the broker closed because of what it was asked while restoring end a session."""
+"""After so many connections that the broker closed because of a request while restoring, the session ends."""
 
 
 class State(Enum):
@@ -75,7 +75,7 @@ ENDED = (State.FAILED, State.CLOSED)
 
 @dataclass
 class Aftermath:
-    """What is to be told, without the lock, after a channel was lost."""
+    """What to report, without the lock, after a channel was lost."""
 
     unconfirmed: int = 0
     entries: list[Entry] = field(default_factory=list)
@@ -95,10 +95,10 @@ class ChannelWorker:
         self.state = State.LOST
         self.generation = 0
         self.where = NOWHERE
-        """The channel, for the events."""
+        """The channel as it appears in events."""
         self.watcher: Watcher = Nobody()
         self.waiting_for_any = 0
-        """How many wait for a message of any receiver."""
+        """The number of calls that wait for a message of any receiver."""
         self._link = link
         self._declarations = Declarations()
         self.restores = self._declarations.restores
@@ -121,16 +121,16 @@ class ChannelWorker:
         self._link.wake()
 
     def check(self) -> None:
-        """Raises what ended the session or its transaction, if anything did."""
+        """Raises the error that ended the session or its transaction, if there is one."""
         if self._error is not None:
-            raise self._error.with_traceback(None)  # else each raise makes it longer
+            raise self._error.with_traceback(None)  # otherwise each raise makes the traceback longer
         if self.transaction is not None:
             self.transaction.check()
 
     # -- life of a channel
 
     def open_on(self, transport: Transport) -> None:
-        """The connection is there: open a channel on it."""
+        """The connection is open: opens a channel on it."""
         with self.monitor:
             if self.state in ENDED:
                 return
@@ -162,7 +162,7 @@ class ChannelWorker:
         self._channel.add_on_close_callback(lambda _channel, reason: self._channel_closed(generation, reason))
 
     def _select(self, channel: Any, generation: int) -> None:
-        """Transactions, or publisher confirms."""
+        """Selects transactions or publisher confirms."""
         if self.transaction is not None:
             channel.tx_select(callback=lambda _ok: self._restore(generation))
             return
@@ -203,14 +203,14 @@ class ChannelWorker:
         self.flush()
 
     def _recovered(self) -> None:
-        """Tells when this was the last session to come over a fail-over."""
+        """Reports the end of the outage if this was the last session to recover."""
         if self._link.recovery.active and self.state is State.READY and not self.publishing.resent:
             attrs = self._link.recovery.done(self, time.monotonic())
             if attrs is not None:
                 self.events.fact("recovered", peer=self.where.peer, conn_id=self.where.conn_id, attrs=attrs)
 
     def _channel_closed(self, generation: int, reason: Exception) -> None:
-        """The channel ended while the connection lives, or with it; the latter is connection_lost's affair."""
+        """The channel ended.  If the connection ended with it, `connection_lost` does the work."""
         if generation != self.generation or not isinstance(reason, ChannelClosed):
             return
         if self.state not in (State.OPENING, State.RESTORING):
@@ -225,7 +225,7 @@ class ChannelWorker:
         self._open_another(RESTORE_INTERVAL)
 
     def _open_another(self, delay: float) -> None:
-        """A new channel on the same connection."""
+        """Opens a new channel on the same connection."""
         with self.monitor:
             aftermath = self._reset(State.OPENING)
             again = self.generation
@@ -233,13 +233,13 @@ class ChannelWorker:
         self._link.call_later(delay, lambda: self._open_channel(again))
 
     def _patience(self, reply_code: int) -> float:
-        """How long what must be restored may be refused.  A broker that does not know yet that our connection is lost
-        keeps what was exclusive to it until its own heartbeat has told it."""
+        """Seconds for which refusals while restoring are tolerated.  A broker that has not noticed the loss of our
+        connection keeps its exclusive queues until its own heartbeat expires."""
         options = self._link.options
         return max(options.restore_timeout, 2.0 * options.heartbeat if reply_code in LOCKED else 0.0)
 
     def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
-        """Returns how many messages had been sent and not confirmed.
+        """Returns the number of messages sent and not confirmed.
 
         `refusal`: code and text of the broker's connection.close, if there was one."""
         error = None
@@ -259,7 +259,7 @@ class ChannelWorker:
         return aftermath.unconfirmed
 
     def _reset(self, state: State, error: MessagingError | None = None) -> Aftermath:
-        """Forgets everything that was tied to a channel (lock held).  `error`: for commands that were not answered."""
+        """Forgets everything tied to a channel (lock held).  `error`: for commands without an answer."""
         aftermath = Aftermath()
         if self._transacting is not None:
             aftermath.entries, aftermath.answers = self._transacting.connection_lost(self.state is State.READY)
@@ -284,7 +284,7 @@ class ChannelWorker:
                 answer(future, result)
 
     def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
-        """The end of the session; returns the messages that nobody knows the fate of."""
+        """Ends the session; returns the messages whose outcome is unknown."""
         with self.monitor:
             if self.state in ENDED:
                 return []
@@ -318,10 +318,10 @@ class ChannelWorker:
     # -- work on a ready channel
 
     def flush(self) -> bool:
-        """Acknowledgements, commands, messages.  True if there is more to do at once.
+        """Writes acknowledgements, commands, messages.  True if there is more to do at once.
 
-        What was decided before a command was given goes before it, also when both came while this ran: a basic.get
-        after a release wants the message back, and a fence vouches for the acknowledgements before it."""
+        Decisions made before a command are written before it, also if both arrived while this ran: a basic.get after a
+        release expects the message back, and a fence covers the acknowledgements before it."""
         if self.state is not State.READY or self._channel is None or not self._channel.is_open:
             return False
         self._send_settlements()
@@ -392,7 +392,7 @@ class ChannelWorker:
     def _wake_later(self) -> None:
         self._link.call_later(0.005, self.wake)
 
-    # -- what the broker says
+    # -- from the broker
 
     def _confirmed(self, generation: int, method: Any) -> None:
         taken = method.NAME == "Basic.Ack"
@@ -409,8 +409,8 @@ class ChannelWorker:
             self._recovered()
 
     def _not_ready(self) -> bool:
-        """A nack before the first confirm after a fail-over: the broker has not found the queue's new home yet.
-        RabbitMQ decides that once for each channel, so another one is asked, until `restore_timeout`."""
+        """Handles a nack before the first confirm after a fail-over: the broker has not located the queue's new leader
+        yet.  RabbitMQ does that once per channel, so a new channel is opened, until `restore_timeout`."""
         waited = time.monotonic() - self._restoring_since
         if self._link.failovers == 0 or waited > self._link.options.restore_timeout:
             return False
@@ -447,8 +447,9 @@ class ChannelWorker:
         self.watcher.cancelled(subscription)
 
     def _flow(self, generation: int, active: bool) -> None:
-        """The broker wants a pause, before a planned switch-over: after our answer it has read all that we have sent.
-        What was decided about deliveries goes first; publishing goes on when it says so, or on another connection."""
+        """The broker asks for a pause before a planned switch-over: when it gets our answer it has read everything we
+        sent.  Acknowledgements are written first; publishing resumes when the broker allows it, or on another
+        connection."""
         if generation != self.generation or self._transport is None:
             return
         self._flowing = active

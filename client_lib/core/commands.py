@@ -1,7 +1,7 @@
-"""What is asked of the broker once, in order: declarations, subscriptions, questions.
+"""Commands to the broker, executed once and in order: declarations, subscriptions, queries.
 
-A command that was not answered runs again on the next channel, unless the broker closed the connection because of what
-it was asked: it may have been this command, and would end every connection that follows.
+A command without an answer runs again on the next channel, unless the broker closed the connection because of a
+request: it may have been this command, which would end every later connection too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from client_lib.core.steps import answer, refuse
 from client_lib.errors import MessagingError
 
 Run = Callable[[Any, Callable[[Any], None]], None]
-"""Called with the channel and `done`, which takes the answer."""
+"""Called with the channel and with `done`, which takes the answer."""
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class Commands:
 
     @property
     def quiet(self) -> bool:
-        """None waits, and no answer is outstanding."""
+        """True if no command waits and no answer is outstanding."""
         return not self._waiting and not self._outstanding
 
     def add(self, run: Run) -> Future[Any]:
@@ -64,7 +64,7 @@ class Commands:
 
         try:
             command.run(channel, done)
-        except Exception as error:  # the arguments were wrong; that is the caller's affair
+        except Exception as error:  # the arguments were wrong: an error for the caller
             self._drop(command)
             refuse(command.future, error)
 
@@ -73,7 +73,7 @@ class Commands:
             self._outstanding.remove(command)
 
     def connection_lost(self, error: MessagingError | None) -> list[Future[Any]]:
-        """What was not answered will run again; with an `error` it is given up and returned (lock held)."""
+        """Commands without an answer will run again; with an `error` they are given up and returned (lock held)."""
         unanswered, self._outstanding = self._outstanding, []
         if error is not None:
             return [command.future for command in unanswered]

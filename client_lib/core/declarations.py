@@ -17,7 +17,7 @@ class Declaration:
     arguments: dict[str, Any]
 
     def concerns(self, kind: str, name: str) -> bool:
-        """Is this about the queue or exchange `name`?"""
+        """True if this concerns the queue or exchange `name`."""
         keys = ("queue",) if kind == "queue" else ("exchange", "source", "destination")
         return any(self.arguments.get(key) == name for key in keys)
 
@@ -27,7 +27,7 @@ class Declarations:
 
     def __init__(self) -> None:
         self.restores: dict[object, tuple[Operation, ...]] = {}
-        """What senders and receivers of addresses declare again, by owner."""
+        """Declarations of senders and receivers of addresses, by owner."""
         self._topology: list[Declaration] = []
 
     def remember(self, declaration: Declaration) -> None:
@@ -38,7 +38,7 @@ class Declarations:
         self._topology = [declared for declared in self._topology if not gone(declared)]
 
     def all(self) -> list[Declaration]:
-        """Each once."""
+        """All declarations, each once."""
         found = list(self._topology)
         for operations in list(self.restores.values()):
             for operation in operations:

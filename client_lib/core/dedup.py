@@ -1,11 +1,12 @@
 """Removing duplicates by message id (pure).
 
-After a fail-over the same message can come twice: because a producer did not see the confirm and sent it again, and
-because a consumer's acknowledgement was lost with the connection.  The two need different answers:
+After a fail-over the same message can come twice: because a producer missed the confirm and sent it again, and because
+a consumer's acknowledgement was lost with the connection.  What happens to the second copy depends on the application:
 
 * the application is *done* with the first copy: the second is dropped and acknowledged on its behalf;
-* the application is still *working* on the first copy: the second must not be acknowledged before the first (else a
-  crash now would lose the message) nor be handed out.  It is attached to the first and settled together with it.
+* the application is still *working* on the first copy: the second must not be acknowledged before the first (otherwise
+  a crash now would lose the message) and must not be handed out.  It is attached to the first and settled together with
+  it.
 
 The filter remembers the last `window` finished ids; a duplicate that comes later than that passes.  Unfinished ones are
 always remembered; there are at most as many as the receiver's capacity.
@@ -27,7 +28,7 @@ class Verdict(Enum):
 
 
 class DuplicateFilter(Generic[T]):
-    """`T` is whatever the caller wants back of the first copy when a second one arrives."""
+    """`T` is what the filter returns for the first copy when a second one arrives."""
 
     def __init__(self, window: int = 10_000) -> None:
         if window < 1:
@@ -41,7 +42,7 @@ class DuplicateFilter(Generic[T]):
         return len(self._working) + len(self._done)
 
     def offer(self, message_id: str | None, first: T) -> tuple[Verdict, T | None]:
-        """Asks whether a copy may be handed out; if NEW it counts as handed out from now on.
+        """Says whether a copy may be handed out; if NEW, it counts as handed out from now on.
 
         Messages without an id are always new."""
         if message_id is None:
@@ -71,7 +72,7 @@ class DuplicateFilter(Generic[T]):
             self._working.pop(message_id, None)
 
     def forget(self, message_id: str | None) -> None:
-        """As if it had never been seen: what was said about it was undone."""
+        """Forgets an id, because its settlement was undone."""
         if message_id is not None:
             self._working.pop(message_id, None)
             self._done.pop(message_id, None)

@@ -1,9 +1,9 @@
-"""What the broker delivered to a session and what was decided about it.
+"""The deliveries of a session and the decisions about them.
 
 Theory.  A delivery is *buffered* in its subscription, then *fetched* by the application, then *decided* (in the
 ledger), then *written*.  A delivery tag means something only together with the generation of its channel: when that is
-gone all its deliveries are void, the broker puts the messages back, and what is decided about them later is ignored.
-In a transaction that would break its promise, there it is an error.
+gone, all its deliveries are void: the broker requeues the messages, and later decisions about them are ignored.  In a
+transaction such a decision is an error, since ignoring it would break atomicity.
 
 With a duplicate filter a fetched delivery stays known when its channel is gone: the next copy is attached to it.
 
@@ -24,7 +24,7 @@ from client_lib.message import Message
 
 
 class Deliveries:
-    """One per session.  `wake` lets the I/O thread write what was decided."""
+    """One per session.  `wake` lets the I/O thread write the decisions."""
 
     def __init__(self, wake: Callable[[], None], transaction: Transaction | None) -> None:
         self.generation = 0
@@ -48,7 +48,7 @@ class Deliveries:
             subscription.arrived(message)
             return
         if self._transaction is not None and self._transaction.rolling_back:
-            return  # basic.recover is on its way: it comes again
+            return  # basic.recover is under way: the message will be delivered again
         self._ledger.delivered(delivery_tag)
         if subscription.error is not None:
             self._decide(delivery_tag, Disposition.RELEASE)
@@ -74,7 +74,7 @@ class Deliveries:
     # -- settling
 
     def settle(self, delivery: Delivery, disposition: Disposition) -> bool:
-        """False if there is nothing to say to the broker.  Raises TransactionAborted (void in a transaction)."""
+        """False if there is nothing to write to the broker.  Raises TransactionAborted (void in a transaction)."""
         if self.fetched.pop(delivery, None) is None:
             if self._transaction is not None and not delivery.settled and not delivery.subscription.no_ack:
                 raise TransactionAborted("this message was fetched before a loss or rollback; it comes again")
@@ -92,7 +92,7 @@ class Deliveries:
         tags = [(delivery.generation, delivery.delivery_tag), *delivery.copies]
         alive = [tag for generation, tag in tags if generation == self.generation]
         for index, tag in enumerate(alive):
-            # of several copies given back one is enough
+            # one of several copies is enough to give back
             extra = index > 0 and disposition is Disposition.RELEASE
             self._decide(tag, Disposition.ACCEPT if extra else disposition)
         return bool(alive)
@@ -115,7 +115,7 @@ class Deliveries:
         return decided
 
     def release_buffer(self, subscription: Subscription) -> None:
-        """What the application will not fetch any more goes back."""
+        """Gives back messages that the application will not fetch."""
         for message in subscription.drain():
             delivery = message._delivery
             assert delivery is not None
@@ -124,7 +124,7 @@ class Deliveries:
             self._settle(delivery, Disposition.RELEASE)
 
     def take(self) -> list[Settle]:
-        """What is to be written now."""
+        """The decisions to write now."""
         return self._ledger.take()
 
     # -- the end of a channel or of a transaction
@@ -135,7 +135,7 @@ class Deliveries:
         self.void(keep)
 
     def void(self, keep: bool = False) -> None:
-        """The broker has taken everything back that was delivered and not settled, or will do so."""
+        """The broker has requeued everything delivered and not settled, or will do so."""
         self._ledger.connection_lost()
         for subscription in self.subscriptions.values():
             if not subscription.no_ack:

@@ -24,7 +24,7 @@ class Getting:
         channel.add_callback(lambda _frame: self._answered(None, None, b""), [GET_EMPTY], one_shot=False)
 
     def connection_lost(self) -> None:
-        """The commands behind the questions ask again."""
+        """The commands that asked run again."""
         self._waiting.clear()
         self._asked = self._channel = None
 

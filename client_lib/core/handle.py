@@ -1,4 +1,4 @@
-"""What a connection of either API tells about itself, and its sessions by name."""
+"""The state that connections of both APIs show, and their sessions by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = TypeVar("S", bound=SessionCore)
 
 
 class Handle(Generic[S]):
-    """`link` is set by the connection that this is a part of."""
+    """`link` is set by the connection that contains this object."""
 
     link: Link
     options: Options
@@ -25,11 +25,11 @@ class Handle(Generic[S]):
         self._numbers = itertools.count(1)
 
     def opened(self) -> bool:
-        """It was opened and has not ended, be there a broker now or not."""
+        """The connection was opened and has not ended, connected or not."""
         return self.link.state in (LinkState.CONNECTING, LinkState.CONNECTED)
 
     def attached(self) -> bool:
-        """There is a broker now."""
+        """There is an open connection to a broker now."""
         return self.link.state is LinkState.CONNECTED
 
     @property
@@ -42,22 +42,22 @@ class Handle(Generic[S]):
 
     @property
     def address(self) -> Address | None:
-        """Where we are connected, or were last."""
+        """The address of the present or last connection."""
         return self.link.address
 
     @property
     def failovers(self) -> int:
-        """How often an open connection was lost."""
+        """The number of open connections lost so far."""
         return self.link.failovers
 
     @property
     def error(self) -> MessagingError | None:
-        """What ended the connection for good."""
+        """The error that ended the connection permanently."""
         return self.link.error
 
     @property
     def sessions(self) -> list[S]:
-        """Those that are open."""
+        """The open sessions."""
         with self.link.monitor:
             return list(self._sessions.values())
 

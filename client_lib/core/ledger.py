@@ -1,4 +1,4 @@
-"""Which deliveries of a channel are not settled yet, and what to tell the broker (pure, not thread-safe by itself).
+"""The unsettled deliveries of a channel, and the methods that settle them (pure, not thread-safe by itself).
 
 Acknowledgements are collected and sent together: if the oldest unsettled deliveries of the channel are all
 acknowledged, one basic.ack with `multiple` covers them.  `multiple` reaches over all consumers of a
@@ -44,7 +44,7 @@ class Ledger:
         self._open[delivery_tag] = None
 
     def settle(self, delivery_tag: int, disposition: Disposition) -> bool:
-        """False if the tag is unknown or decided already; the first decision counts."""
+        """Returns False if the tag is unknown or already decided; the first decision counts."""
         if self._open.get(delivery_tag, disposition) is not None:
             return False
         self._open[delivery_tag] = disposition
@@ -53,7 +53,7 @@ class Ledger:
 
     @property
     def decided(self) -> int:
-        """How many decisions `take` would report."""
+        """The number of decisions that `take` would report."""
         return len(self._decided)
 
     def take(self) -> list[Settle]:
@@ -79,6 +79,6 @@ class Ledger:
         return [Settle(last, Disposition.ACCEPT, multiple=count > 1)] if count else []
 
     def connection_lost(self) -> None:
-        """The broker has put every unsettled delivery back already; nothing is to be said about them."""
+        """The broker has requeued every unsettled delivery already; nothing will be written for them."""
         self._open.clear()
         self._decided.clear()

@@ -1,4 +1,4 @@
-"""What the threaded and the asyncio API differ in: how somebody is kept out, and how somebody who waits is told."""
+"""The difference between the threaded and the asyncio API: mutual exclusion and notification of waiting callers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Monitor(Protocol):
-    """A `threading.Condition`, or asyncio's stand-in, which keeps nobody out."""
+    """A `threading.Condition`, or the asyncio substitute, which excludes nothing."""
 
     def __enter__(self) -> Any: ...
 

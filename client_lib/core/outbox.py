@@ -1,4 +1,4 @@
-"""The messages a session has taken and the broker has not confirmed (pure, not thread-safe by itself).
+"""The messages that a session has accepted and the broker has not confirmed (pure, not thread-safe by itself).
 
 Theory.  An entry is in one of three places, and moves only forwards, except at a fail-over:
 
@@ -69,7 +69,7 @@ class Outbox:
 
     @property
     def resent(self) -> int:
-        """How many unsettled entries had been on the wire before."""
+        """The number of unsettled entries that had been on the wire before."""
         return sum(entry.resent for entry in self.entries())
 
     def entries(self) -> list[Entry]:
@@ -80,7 +80,7 @@ class Outbox:
         self._waiting.append(entry)
 
     def send_next(self, limit: int) -> list[Entry]:
-        """Moves up to `limit` waiting entries into flight, in order; the caller must now put them on the wire."""
+        """Moves up to `limit` waiting entries into flight, in order; the caller must then write them."""
         taken = []
         for _ in range(min(limit, len(self._waiting))):
             entry = self._waiting.popleft()
@@ -94,7 +94,7 @@ class Outbox:
         return [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
 
     def settled(self, delivery_tag: int, multiple: bool) -> list[Entry]:
-        """Removes what a basic.ack or basic.nack of the broker speaks of, oldest first.
+        """Removes the entries that a basic.ack or basic.nack of the broker names, oldest first.
 
         Unknown tags are ignored; with `multiple` the tag 0 means everything in flight."""
         if not multiple:
@@ -113,7 +113,7 @@ class Outbox:
         return mark_returned(self._in_flight.values(), message_id, reply_code, reply_text)
 
     def connection_lost(self) -> int:
-        """Everything in flight waits again, before what waited already.  Returns how many were in flight."""
+        """Moves everything in flight back to the front of the waiting entries.  Returns how many were in flight."""
         count = len(self._in_flight)
         for entry in reversed(self._in_flight.values()):
             entry.resent = True
@@ -124,7 +124,7 @@ class Outbox:
         return count
 
     def discard(self) -> list[Entry]:
-        """Gives everything up (the session failed or is closed); returns it, oldest first."""
+        """Gives up all entries (the session failed or is closed); returns them, oldest first."""
         everything = self.entries()
         self._waiting.clear()
         self._in_flight.clear()

@@ -1,4 +1,4 @@
-"""A session's messages on their way to the broker: written in pieces, confirmed, refused (I/O thread but where said).
+"""Writes a session's messages and books confirms and refusals (I/O thread unless stated otherwise).
 
 With publisher confirms an entry stays in the outbox until its confirm.  In a transaction it leaves the outbox when it
 is written, and is settled with the transaction.
@@ -34,7 +34,7 @@ class Publishing:
         self.name = name
         self.outbox = Outbox()
         self.sync_waiters = 0
-        """How many wait for a certain message."""
+        """The number of calls that wait for a certain message."""
         self.resent = 0
         """Unsettled entries that had been on the wire when a connection was lost."""
         self._monitor, self._events, self._transaction = monitor, events, transaction
@@ -45,10 +45,11 @@ class Publishing:
 
     def new_channel(self, where: Where) -> None:
         self._where = where
-        self._methods.clear()  # they carry the channel's number
+        self._methods.clear()  # the templates contain the channel's number
 
     def write(self, transport: Transport, channel: int, later: Callable[[], None]) -> bool:
-        """Writes what waits; True if there is more to do at once.  With a full socket it asks to be called `later`."""
+        """Writes waiting messages; True if there is more to do at once.  If the socket is full it schedules itself with
+        `later`."""
         for _ in range(PUBLISH_TURN // PUBLISH_CHUNK):
             if not self.outbox.waiting:
                 return False
@@ -96,7 +97,7 @@ class Publishing:
             name = "resend" if resent and kind == "publish" else kind
             self._events.messages(name, queue, [entry.message_id for entry in group], resent, self._where)
 
-    # -- what the broker says
+    # -- from the broker
 
     def confirmed(self, delivery_tag: int, multiple: bool, taken: bool) -> list[Entry]:
         """basic.ack and basic.nack (lock held).  Returns what must be reported without the lock."""
@@ -120,7 +121,7 @@ class Publishing:
             self._monitor.notify_all()
 
     def committed(self, entries: list[Entry]) -> None:
-        """The transaction with these was committed (lock held)."""
+        """The transaction of these entries was committed (lock held)."""
         for entry in entries:
             if entry.returned is None:
                 entry.outcome = Outcome.CONFIRMED
@@ -129,7 +130,7 @@ class Publishing:
         self.settle(entries)
 
     def give_up(self, entries: list[Entry], error: MessagingError) -> None:
-        """These have come to nothing, or nobody knows (lock held)."""
+        """These entries failed, or their outcome is unknown (lock held)."""
         for entry in entries:
             entry.outcome, entry.error = Outcome.FAILED, error
         self.settle(entries)
@@ -157,10 +158,10 @@ class Publishing:
         return [*published, *self.outbox.entries()]
 
     def withdraw(self) -> list[Entry]:
-        """What waits will not be sent (lock held; in a transaction)."""
+        """Gives up waiting messages, which will not be sent (lock held; in a transaction)."""
         entries = self.outbox.discard()
         for entry in entries:
-            entry.owner.written(entry)  # as if it had been: it is booked with those that were
+            entry.owner.written(entry)  # booked together with those that were sent
         return entries
 
     def end(self, error: MessagingError) -> list[Entry]:
@@ -181,7 +182,7 @@ class Publishing:
         return count
 
     def report(self, entries: Iterable[Entry]) -> None:
-        """Tells the event log and the application (without the lock)."""
+        """Informs the event log and the application (without the lock)."""
         if self._events.enabled:
             self._note("confirm", (entry for entry in entries if entry.outcome is Outcome.CONFIRMED))
         for entry in entries:

@@ -1,8 +1,7 @@
-"""When a fail-over is over for the application (pure).
+"""Detects when a fail-over is over for the application (pure).
 
-Theory.  A loss begins an outage, or prolongs the one that is not over.  It is over when every session that was there
-can work again and the last message that had to be sent again is confirmed.  A session that ends meanwhile is not
-waited for.
+Theory.  A loss begins an outage or prolongs the present one.  The outage is over when every session that existed can
+work again and the last message that was sent again is confirmed.  Sessions that end meanwhile do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Recovery:
         return self._began is not None
 
     def lost(self, now: float, sessions: Iterable[Hashable], resent: int) -> None:
-        """The connection is gone; `resent` messages will be sent again."""
+        """The connection is lost; `resent` messages will be sent again."""
         self._waiting = set(sessions)
         if not self._waiting:
             self._began = None
@@ -33,7 +32,7 @@ class Recovery:
         self._resent += resent
 
     def done(self, session: Hashable, now: float) -> dict[str, int] | None:
-        """This session has nothing left to recover.  If it was the last: what happened, in microseconds."""
+        """This session has recovered.  If it was the last one: returns the outage, times in microseconds."""
         self._waiting.discard(session)
         if self._began is None or self._waiting:
             return None

@@ -1,7 +1,7 @@
-"""The header `x-resent`, put into a property list that is encoded already (pure).
+"""Adds the header `x-resent` to an encoded property list (pure).
 
-The message itself is not encoded again: the application may have changed it since, and an error would have nobody to
-be raised to.
+The message itself is not encoded again: the application may have changed it since, and there is no caller to raise an
+error to.
 """
 
 from __future__ import annotations

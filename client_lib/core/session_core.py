@@ -1,7 +1,7 @@
-"""What a session does for the application without waiting; the threaded and the asyncio session add the waiting.
+"""The part of a session that never waits; the threaded and the asyncio session add the waiting.
 
 Everything here may be called from any thread.  Commands are answered through futures, which the I/O thread completes;
-what takes several of them is a generator (`client_lib.core.steps`).
+operations of several commands are generators (`client_lib.core.steps`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class SessionCore(Topology):
         return f"{self._producer}:{next(self._numbers)}"
 
     def idle(self) -> bool:
-        """Nothing waits for a confirm or, in a transaction, to be written, and no acknowledgement (lock held)."""
+        """True if no message waits for a confirm (in a transaction: to be written) and no acknowledgement to be written
+        (lock held)."""
         return self.publishing.outbox.unsettled == 0 and self.deliveries.undecided == 0
 
     def unsettled(self) -> int:
@@ -82,14 +83,14 @@ class SessionCore(Topology):
     # -- senders
 
     def add_window(self, window: W) -> W:
-        """A sender that is open."""
+        """Registers an open sender."""
         with self.monitor:
             self.check()
             self._windows[window] = None
         return window
 
     def opening_sender(self, address: str | Address, make: Callable[[str, str, bool], W]) -> Steps[W]:
-        """`make(routing_key, exchange, mandatory)`; raises AddressError and its kind."""
+        """`make(routing_key, exchange, mandatory)`; raises AddressError and its subclasses."""
         node = Node(self, address)
         plan = yield from node.sending()
         try:
@@ -101,7 +102,7 @@ class SessionCore(Topology):
             raise
 
     def closing_sender(self, window: Window) -> Steps[None]:
-        """To be done when its messages are settled, or will not be waited for."""
+        """Called when its messages are settled, or are no longer waited for."""
         with self.monitor:
             if not window.end():
                 return
@@ -143,7 +144,7 @@ class SessionCore(Topology):
             self._subscribe(channel, subscription, done)
 
         def failed(future: Future[Any]) -> None:
-            # A cancelled one may be subscribed all the same: who gave it up closes it
+            # A cancelled command may still subscribe; the code that cancelled it closes the receiver
             if not future.cancelled() and future.exception() is not None:
                 with self.monitor:
                     self.deliveries.subscriptions.pop(tag, None)
@@ -157,7 +158,7 @@ class SessionCore(Topology):
     def subscribing(self, subscription: S) -> Steps[S]:
         try:
             yield self.start_subscription(subscription)
-        except BaseException:  # the caller's time is up, among others
+        except BaseException:  # also a timeout of the caller
             self.close_subscription(subscription)
             raise
         return subscription
@@ -165,7 +166,7 @@ class SessionCore(Topology):
     def opening_receiver(
         self, address: str | Address, make: Callable[[str, bool, bool, Mapping[str, Any]], S]
     ) -> Steps[S]:
-        """`make(queue, no_ack, exclusive, arguments)`; raises AddressError and its kind."""
+        """`make(queue, no_ack, exclusive, arguments)`; raises AddressError and its subclasses."""
         node = Node(self, address)
         plan = yield from node.receiving()
         try:
@@ -256,7 +257,7 @@ class SessionCore(Topology):
                 message = None if method is None else self._got(source, method, make(method, properties, body))
                 done(message)
                 if message is not None and message._delivery is not None and future.cancelled():
-                    with self.monitor:  # nobody waits for it any more
+                    with self.monitor:  # the caller no longer waits for it
                         self.deliveries.settle(message._delivery, Disposition.RELEASE)
 
             self._getting.ask(queue, no_ack, got)
@@ -268,7 +269,7 @@ class SessionCore(Topology):
         return message
 
     def note_fetched(self, subscription: Subscription, message: Message) -> None:
-        """Events for a message that the application gets now (without the lock)."""
+        """Records events for a message that the application gets now (without the lock)."""
         if self.events.enabled:
             flags = (REDELIVERED if message.redelivered else 0) | (RESENT if message.resent else 0)
             self.events.message("deliver", subscription.queue, message.id, flags, self.where)
@@ -281,7 +282,7 @@ class SessionCore(Topology):
         return message
 
     def ending(self) -> Steps[None]:
-        """What the addresses in use want to be deleted with the session."""
+        """What the addresses in use ask to delete with the session."""
         with self.monitor:
             nodes = [window.node for window in self._windows] + [receiver.node for receiver in self._receivers]
         yield from ending(self, nodes)

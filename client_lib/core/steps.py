@@ -1,8 +1,8 @@
-"""What takes several commands, written once for both APIs.
+"""Operations of several commands, written once for both APIs.
 
 Steps are a generator that yields futures and gets their results, or their errors thrown in; its return value is the
-result.  The threaded API waits for each future, the asyncio API awaits it.  When the caller's time is up `Timeout` is
-thrown in: steps that must undo something catch it.
+result.  The threaded API waits for each future, the asyncio API awaits it.  At the caller's timeout `Timeout` is thrown
+in; steps that must undo something catch it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Steps = Generator["Future[Any]", Any, T]
 
 
 def answer(future: Future[Any], result: Any) -> None:
-    """Completes a future that somebody may be giving up at this very moment."""
+    """Completes a future that another thread may be cancelling at the same time."""
     try:
         future.set_result(result)
     except InvalidStateError:
-        pass  # nobody waits any more
+        pass  # the caller no longer waits
 
 
 def refuse(future: Future[Any], error: BaseException) -> None:

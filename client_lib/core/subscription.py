@@ -24,15 +24,15 @@ class Delivery:
         self.subscription, self.generation, self.delivery_tag = subscription, generation, delivery_tag
         self.copies: tuple[tuple[int, int], ...] = ()
         self.message_id: str | None = None
-        """The id that a duplicate filter knows it by."""
+        """The id used by the duplicate filter."""
         self.settled = False
 
 
 class Subscription:
     """A subscription to one queue that outlives its connections.  Raises ValueError.
 
-    Messages wait in a buffer of at most `capacity`; those still in it when a connection is lost are dropped, for the
-    broker delivers them again (not with `no_ack`).  With a duplicate filter each id is handed out once (see
+    Messages wait in a buffer of at most `capacity`; those still in it when a connection is lost are dropped, because
+    the broker delivers them again (not with `no_ack`).  With a duplicate filter each id is handed out once (see
     `client_lib.core.dedup`)."""
 
     def __init__(
@@ -53,9 +53,9 @@ class Subscription:
         self.duplicates = duplicates
         self.error: MessagingError | None = None
         self.waiting = 0
-        """How many wait in fetch."""
+        """The number of calls that wait in fetch."""
         self.source = queue
-        """What it was opened with: an address, or a queue."""
+        """The address or queue it was opened with."""
         self.node: Node | None = None
         self.session = self._session = session
         self._capacity = capacity
@@ -69,7 +69,7 @@ class Subscription:
 
     @capacity.setter
     def capacity(self, capacity: int) -> None:
-        """The subscription is made anew; not waited for."""
+        """Subscribes again; does not wait."""
         check_capacity(capacity)
         if capacity != self._capacity:
             self._capacity = capacity
@@ -77,7 +77,7 @@ class Subscription:
 
     @property
     def prefetch(self) -> int:
-        """As basic.qos wants it."""
+        """The value for basic.qos."""
         return min(self._capacity or 0, 65535)
 
     def available(self) -> int:
@@ -92,7 +92,7 @@ class Subscription:
     # -- called with the session's lock held
 
     def check(self) -> None:
-        """Raises what ended the subscription or its session, if anything did."""
+        """Raises the error that ended the subscription or its session, if there is one."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self._session.check()
@@ -110,7 +110,7 @@ class Subscription:
         return message
 
     def arrival(self) -> tuple[int, int] | None:
-        """Says which of several messages came first; None if there is none."""
+        """A number that orders buffered messages of several receivers by arrival; None if the buffer is empty."""
         delivery = self._buffer[0]._delivery if self._buffer else None
         return None if delivery is None else (delivery.generation, delivery.delivery_tag)
 
@@ -118,7 +118,7 @@ class Subscription:
         self._buffer.append(message)
 
     def drain(self) -> list[Message]:
-        """Empties the buffer and returns what was in it."""
+        """Empties the buffer and returns its content."""
         left = list(self._buffer)
         self._buffer.clear()
         return left

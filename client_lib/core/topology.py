@@ -1,7 +1,7 @@
 """Queues, exchanges and bindings of a session, for both APIs: declared now and after each fail-over.
 
-A queue that is exclusive or auto-delete goes with its connection: after a fail-over it is declared again, empty.  The
-name of a queue that was declared without one is made here, so it stays the same.
+An exclusive or auto-delete queue is deleted with its connection: after a fail-over it is declared again, empty.  The
+name of a queue that was declared without one is generated here, so it stays the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Topology(ChannelWorker):
         return future
 
     def start_declaration(self, method: str, remember: bool, **arguments: Any) -> Future[Any]:
-        """A method of pika's channel, now and, if it is to be remembered, after each fail-over."""
+        """Calls a method of pika's channel now and, with `remember`, after each fail-over."""
         if arguments.get("arguments", 0) is None:
             arguments["arguments"] = {}
         declaration = Declaration(method, arguments)
@@ -117,7 +117,7 @@ class Topology(ChannelWorker):
 
     def _binding(self, method: str, inverse: str, bind: bool, where: dict[str, Any]) -> Steps[None]:
         if not bind:
-            # Before it is done: a fail-over in between must not bring it back
+            # Before the method runs: a fail-over in between must not restore it
             self.forget(lambda declared: declared == Declaration(method, where))
         yield self.start_declaration(method if bind else inverse, bind, **where)
 
@@ -135,5 +135,5 @@ class Topology(ChannelWorker):
         return int(frame.method.message_count)
 
     def fencing(self) -> Steps[None]:
-        """The broker has read everything that was written before."""
+        """A round trip, after which the broker has read everything written before."""
         yield self.start_command(lambda channel, done: channel.basic_qos(callback=done))

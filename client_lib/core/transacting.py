@@ -1,8 +1,8 @@
-"""How the transaction of a session begins, ends and is lost: `client_lib.core.transaction` put to work (shell).
+"""Runs a session's transactions on a channel: the shell around `client_lib.core.transaction`.
 
-All of a transaction is on the wire before tx.commit is written, and nothing is between them that pika would hold back.
-Rolling back is tx.rollback, then basic.recover: the broker gives back what was delivered and not settled, else
-acknowledgements that were undone would be lost for this channel.
+All of a transaction is on the wire before tx.commit is written, with nothing in between that pika would hold back.  A
+rollback is tx.rollback, then basic.recover, so that the broker redelivers what was delivered and not settled; otherwise
+messages whose acknowledgements were undone would never reach this channel again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Transacting:
     # -- for the application
 
     def start_commit(self) -> Future[None]:
-        """One commit at a time: who comes later gets the same answer.  Raises what `Transaction.commit` raises."""
+        """One commit at a time; concurrent callers get the same answer.  Raises what `Transaction.commit` raises."""
         with self._monitor:
             if self.commit is not None:
                 return self.commit
@@ -51,7 +51,7 @@ class Transacting:
         return future
 
     def withdraw_commit(self, error: Exception) -> bool:
-        """False if tx.commit was written; else all who wait for it get `error`."""
+        """False if tx.commit was written; otherwise all waiting callers get `error`."""
         with self._monitor:
             if not self._transaction.withdraw():
                 return False
@@ -82,9 +82,9 @@ class Transacting:
     # -- in the I/O thread
 
     def write(self, channel: Any, current: Callable[[], bool], wake: Callable[[], None]) -> None:
-        """Writes tx.commit or tx.rollback if it is time; nothing else may be outstanding on the channel.
+        """Writes tx.commit or tx.rollback if one is due; no other answer may be outstanding on the channel.
 
-        `current`: is it still this channel?"""
+        `current` says whether this is still the channel of the session."""
         with self._monitor:
             phase = self._transaction.phase
             if phase is Phase.COMMITTING and not self._publishing.outbox.waiting and not self._deliveries.undecided:
@@ -99,7 +99,7 @@ class Transacting:
         def answered(_ok: Any) -> None:
             if current():
                 end()
-                wake()  # for what was held back
+                wake()  # for the work that was held back
 
         if phase is Phase.COMMITTING:
             channel.tx_commit(callback=answered)
@@ -126,10 +126,10 @@ class Transacting:
             answer(future, None)
 
     def connection_lost(self, ready: bool) -> tuple[list[Entry], Answers]:
-        """The channel is gone, and with it what the transaction had told the broker (lock held).
+        """The channel is gone, and with it the transaction in the broker (lock held).
 
-        Returns what is to be reported and answered without the lock.  `ready`: the channel was in use, so what waits
-        was perhaps sent, as far as the application can know."""
+        Returns what must be reported and answered without the lock.  `ready`: the channel was in use, so for the
+        application waiting messages may have been sent."""
         transaction = self._transaction
         rolling_back = transaction.rolling_back
         waiting = ready and self._publishing.outbox.waiting > 0
@@ -146,9 +146,9 @@ class Transacting:
         return entries, [(future, error)] if future is not None else []
 
     def end(self, error: MessagingError, closed: bool) -> Answers:
-        """The session has ended; returns what is to be answered (lock held).
+        """The session has ended; returns what must be answered (lock held).
 
-        `closed` by the application; if the broker has ended it, that is the answer to the commit."""
+        `closed` by the application; if the broker ended the session, its error is the answer to the commit."""
         unanswered = closed and self._transaction.phase is Phase.COMMIT_SENT
         answers: Answers = [(self.commit, unknown() if unanswered else error)] if self.commit is not None else []
         if self._rollback is not None:
@@ -158,12 +158,12 @@ class Transacting:
 
     @property
     def doubtful(self) -> bool:
-        """Would it matter if the session ended now?  Who ends it with an open transaction has rolled it back."""
+        """True while a commit is under way: ending the session now would leave its outcome unknown."""
         return self._transaction.phase in (Phase.COMMITTING, Phase.COMMIT_SENT)
 
 
 def _shared_future() -> Future[None]:
-    """Several may wait for it: nobody cancels it."""
+    """Several callers may wait for this future, so it cannot be cancelled."""
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()
     return future

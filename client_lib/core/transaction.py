@@ -1,7 +1,7 @@
 """The transaction of a transactional session (pure, not thread-safe by itself).
 
-Theory.  A session always has exactly one transaction.  What was sent (`published`) and decided about deliveries
-(`touched`) since the last commit or rollback belongs to it.
+Theory.  A session always has exactly one transaction.  It contains the messages sent (`published`) and the decisions
+about deliveries (`touched`) since the last commit or rollback.
 
     OPEN --commit--> COMMITTING --commit_written--> COMMIT_SENT --committed--> OPEN
      ^ ^---withdraw------+                               |
@@ -10,15 +10,15 @@ Theory.  A session always has exactly one transaction.  What was sent (`publishe
      +--rolled_back, lost-- ROLLBACK_SENT <--rollback_written-- ROLLING_BACK
      +--rollback-- ABORTED <-- lost, not empty -- OPEN, COMMITTING
 
-* `commit_written` is called when all of the transaction is on the wire, directly before tx.commit.  So a loss before it
-  means that nothing has happened (ABORTED), a loss after it that nobody knows (UNKNOWN).
-* An empty transaction is not aborted by a loss: it had nothing to lose.  A message that was fetched and not
-  acknowledged is something: its acknowledgement would be dropped, and what was done with it done twice.
-* While it is `ending` nothing new is published, and after `commit_written` no disposition is written: what is decided
-  then belongs to the next transaction.
-* Ids that a duplicate filter took for finished are forgotten again unless the commit was answered: the message comes
-  back, or, with an unknown outcome, may come back.
-* An outcome that nobody waited for (their time was up) is kept as UNKNOWN until commit or rollback is called.
+* `commit_written` is called when all of the transaction is on the wire, directly before tx.commit.  So after a loss
+  before it nothing has happened (ABORTED); after a loss behind it the outcome is unknown (UNKNOWN).
+* A loss does not abort an empty transaction.  A transaction with a message that was fetched and not acknowledged is not
+  empty: the acknowledgement would be dropped and the message processed twice.
+* While it is `ending` nothing new is published, and after `commit_written` no disposition is written: later decisions
+  belong to the next transaction.
+* Ids that a duplicate filter had recorded as finished are forgotten unless the commit was answered: the message will be
+  (with an unknown outcome: may be) delivered again.
+* If all callers of commit timed out, its outcome is kept as UNKNOWN until commit or rollback is called.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Transaction:
 
     @property
     def touched(self) -> bool:
-        """Has the broker been told, or will it be told, anything?"""
+        """True if anything of the transaction was or will be sent to the broker."""
         return self._touched or bool(self.published)
 
     @property
     def ending(self) -> bool:
-        """Is a commit or rollback under way?"""
+        """True while a commit or rollback is under way."""
         return self.phase not in (Phase.OPEN, Phase.ABORTED, Phase.UNKNOWN)
 
     @property
@@ -67,7 +67,7 @@ class Transaction:
         return self.phase in (Phase.ROLLING_BACK, Phase.ROLLBACK_SENT)
 
     def check(self) -> None:
-        """Raises what must be known before anything else is done."""
+        """Raises the error that the application must handle before it goes on."""
         if self.phase is Phase.ABORTED:
             raise aborted()
         if self.phase is Phase.UNKNOWN:
@@ -79,7 +79,7 @@ class Transaction:
         self.published += entries
 
     def disposed(self) -> None:
-        """Something was decided about a delivery."""
+        """Notes a decision about a delivery."""
         self._touched = True
 
     def finished(self, duplicates: DuplicateFilter[Any], message_id: str | None) -> None:
@@ -99,7 +99,7 @@ class Transaction:
             self.phase = Phase.COMMITTING
 
     def withdraw(self) -> bool:
-        """Not committing after all; False if that is too late."""
+        """Withdraws the commit; False if it was already written."""
         if self.phase is Phase.COMMITTING:
             self.phase = Phase.OPEN
         return self.phase is Phase.OPEN
@@ -108,7 +108,7 @@ class Transaction:
         assert self.phase is Phase.COMMITTING, self.phase
         self.phase = Phase.COMMIT_SENT
         self._sealed, self._finished = self._finished, []
-        self._touched = False  # from now on it speaks of the next transaction
+        self._touched = False  # from now on it is about the next transaction
 
     def committed(self) -> list[Entry]:
         """tx.commit-ok.  Returns what was published."""
@@ -137,7 +137,7 @@ class Transaction:
         self.phase = Phase.OPEN
 
     def lost(self, anything: bool) -> list[Entry]:
-        """The channel is gone; `anything` that it knew of belonged to the transaction.  Returns what was published."""
+        """The channel is gone; `anything`: something on it belonged to the transaction.  Returns what was published."""
         if self.phase is Phase.COMMIT_SENT:
             self.phase = Phase.UNKNOWN
         elif self.rolling_back:
@@ -149,7 +149,7 @@ class Transaction:
         return self._undone()
 
     def told(self) -> None:
-        """Somebody got the unknown outcome as the answer to commit."""
+        """The unknown outcome was returned as the answer to a commit."""
         if self.phase is Phase.UNKNOWN:
             self.phase = Phase.OPEN
 

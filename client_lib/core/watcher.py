@@ -1,4 +1,4 @@
-"""What a program that follows a session's life implements."""
+"""The interface for following the life of a session."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """Is told in the I/O thread, without the session's lock, what has happened; must be quick."""
+    """Called in the I/O thread without the session's lock; methods must be quick."""
 
     def lost(self) -> None:
         """The connection is gone."""
 
     def ready(self) -> None:
-        """The channel is there, and everything is restored."""
+        """The channel is open and everything is restored."""
 
     def ended(self, error: MessagingError) -> None:
         """The session cannot be used any more."""

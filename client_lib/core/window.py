@@ -1,4 +1,4 @@
-"""The accounting of one sender, shared by the threaded and the asyncio API: what is unsettled, what failed."""
+"""The accounting of one sender, for the threaded and the asyncio API: unsettled messages and failures."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SettledCallback = Callable[[Message, str, MessagingError | None], None]
 class Window:
     """At most `capacity` unsettled messages to one exchange and routing key.  Raises ValueError.
 
-    What the broker does not take is kept as a failure for the next call of the application; with an `on_settled`
-    callback failures go there instead (and confirms too).  In a transaction messages that are on the wire take no
-    room; they are settled with the transaction."""
+    A message that the broker refuses is kept as a failure for the next call of the application; with an `on_settled`
+    callback failures and confirms go there instead.  In a transaction messages on the wire take no room; they are
+    settled with the transaction."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Window:
         """What it was opened with: an address, a queue or an exchange."""
         self.node: Node | None = None
         self.blocked = 0
-        """How many wait for room."""
+        """The number of calls that wait for room."""
         self.error: MessagingError | None = None
         self.session = self._session = session
         self._on_settled = on_settled
@@ -95,7 +95,7 @@ class Window:
         self._session.publishing.outbox.add(entry)
 
     def check(self) -> None:
-        """Raises what ended the sender, its session or its transaction, if anything did."""
+        """Raises the error that ended the sender, its session or its transaction, if there is one."""
         if self.error is not None:
             raise self.error.with_traceback(None)
         self._session.check()
@@ -115,24 +115,24 @@ class Window:
         return InsufficientCapacity(f"{self._pending - self._written} messages unsettled, capacity {self._capacity}")
 
     def roomy(self) -> bool:
-        """Enough room to wake somebody for it."""
+        """True if there is enough room to wake a waiting caller."""
         transaction = self._session.transaction
         if transaction is None:
             return self._pending <= self._low_water
         return not transaction.ending and self._pending - self._written <= self._low_water
 
     def calm(self) -> bool:
-        """Nothing to wait for: all settled (in a transaction: written), or something to raise."""
+        """True if there is nothing to wait for: all settled (in a transaction: written), or an error to raise."""
         return self._pending == self._written or bool(self._failures)
 
     def raise_failure(self) -> None:
-        """Raises what ended the sender or its session, or the oldest failure, once."""
+        """Raises the error that ended the sender or its session, or the oldest failure, once."""
         self.check()
         if self._failures:
             raise self._failures.popleft()
 
     def raise_outcome(self, entry: Entry) -> None:
-        """Raises why this entry failed, if it did, so that no other call will."""
+        """Raises the failure of this entry, if there is one, so that no other call will."""
         if entry.error is not None:
             if entry.error in self._failures:
                 self._failures.remove(entry.error)  # type: ignore[arg-type]
@@ -142,18 +142,18 @@ class Window:
         check_capacity(capacity)
         self._capacity = capacity
         # A sender that waits for room is woken only when a quarter of the window is free: one thread switch for many
-        # messages instead of one for each.
+        # messages instead of one per message.
         self._low_water = capacity - max(1, capacity // 4)
 
     # -- for the channel worker
 
     def written(self, _entry: Entry) -> bool:
-        """Books an entry that went on the wire in a transaction (lock held); True if somebody waits for that."""
+        """Books an entry that was written in a transaction (lock held); True if a caller waits for that."""
         self._written += 1
         return self._pending == self._written or (self.blocked > 0 and self.roomy())
 
     def settled(self, entry: Entry) -> bool:
-        """Books a settled entry (lock held); True if somebody waits for the room it left."""
+        """Books a settled entry (lock held); True if a caller waits for the room it left."""
         self._pending -= 1
         if self._written:
             self._written -= 1

@@ -3,7 +3,7 @@
 connection     FailoverConnection: channels, events, timers
 channel        FailoverChannel: publishing and transactions; consuming: callbacks, generator, settling; topology
 core           the session below a channel, and how a channel ends
-publisher, consumer, content    our sender and receiver with messages in pika's form
+publisher, consumer, content    the library's sender and receiver, with messages in pika's form
 inbox (timers, events for the application's thread), tags (delivery tags over fail-overs), parameters, errors
 """
 

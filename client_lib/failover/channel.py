@@ -1,8 +1,7 @@
-"""The channel of `FailoverConnection`: the methods of pika's BlockingChannel, upon a session that fails over.
+"""The channel of `FailoverConnection`: the methods of pika's BlockingChannel on a session that fails over.
 
-What a fail-over means for each of them is said in docs/from-pika.md.  Callbacks run in the thread that calls
-start_consuming, consume or process_data_events of the connection; publishing and acknowledging may be done from any
-thread.
+docs/from-pika.md says what a fail-over means for each of them.  Callbacks run in the thread that calls start_consuming,
+consume or process_data_events of the connection; publishing and acknowledging may be done from any thread.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class FailoverChannel(Consuming):
         properties: Any = None,
         mandatory: bool = False,
     ) -> None:
-        """Waits until the broker has confirmed the message, over fail-overs; with `publish_window` only while the
-        window is full, and raises what became of an earlier message.
+        """Waits until the broker has confirmed the message, over fail-overs; with `publish_window` waits only while the
+        window is full, and raises the failure of an earlier message.
 
         Raises UnroutableError, NackError, ConnectionBlockedTimeout (see `publish_timeout`; the message is still kept),
         AMQPConnectionError, AMQPChannelError, and what pika's encoder raises."""
@@ -87,12 +86,13 @@ class FailoverChannel(Consuming):
         self._confirming = True
 
     def add_on_return_callback(self, callback: ReturnCallback) -> None:
-        """callback(channel, method, properties, body) for each message that comes back."""
+        """callback(channel, method, properties, body) for each returned message."""
         require_callback(callback)
         self._return_callbacks.append(callback)
 
     def _tell_return(self, message: Outgoing, reason: Returned) -> bool:
-        """I/O thread: callbacks are enough for a program that does not ask for confirms, as with pika."""
+        """Runs in the I/O thread.  As in pika, a program with callbacks that did not ask for confirms gets no
+        exception."""
         if not self._return_callbacks:
             return False
         back = message.returned(reason)
@@ -135,7 +135,7 @@ class FailoverChannel(Consuming):
         return pika.frame.Method(self.channel_number, pika.spec.Tx.CommitOk())
 
     def tx_rollback(self) -> Any:
-        """Undoes what was published and settled since the last commit; what was delivered comes again."""
+        """Undoes what was published and settled since the last commit; delivered messages are delivered again."""
         self._end_transaction(lambda: self._session.rollback())
         with self._tags_lock:
             self._tags.lost()

@@ -3,9 +3,9 @@
     connection = FailoverConnection("node1,node2,node3")      # was: pika.BlockingConnection(parameters)
     channel = connection.channel()
 
-The methods, their arguments, their results and their errors are pika's; docs/from-pika.md says what differs.  A thread
-of ours does the input and output and answers heartbeats, however long a callback takes.  Callbacks still run only in
-the thread of the program that calls start_consuming, consume or process_data_events.
+The methods, their arguments, their results and their errors are pika's; docs/from-pika.md says what differs.  An I/O
+thread of the library answers heartbeats, however long a callback takes.  Callbacks still run only in the thread of the
+program that calls start_consuming, consume or process_data_events.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ CLOSE_TIME = 5.0  # seconds for what is unsettled
 
 @dataclass(frozen=True)
 class Failover:
-    """What callbacks of add_on_failover_callback get: where we were, where we are, why, and for how many seconds we
-    were nowhere."""
+    """The argument of callbacks of add_on_failover_callback: old address, new address, reason, and seconds without a
+    connection."""
 
     lost: str
     connected: str
@@ -127,7 +127,7 @@ class FailoverConnection:
         return self._connection.failovers
 
     def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown") -> None:
-        """Waits a moment for confirms, then closes; never hangs.  What is left unconfirmed is logged.
+        """Waits a moment for confirms, then closes; never hangs.  Unconfirmed messages are logged.
 
         Raises ConnectionWrongStateError if it is closed."""
         self._check_open()
@@ -138,7 +138,7 @@ class FailoverConnection:
         self.inbox.poke()
 
     def _check_open(self) -> None:
-        """Raises what ended the connection."""
+        """Raises the error that ended the connection."""
         if self._closed:
             raise ConnectionUnusable("the connection is closed")
         if self._connection.error is not None:
@@ -246,7 +246,7 @@ class FailoverConnection:
         for callback in callbacks:
             self.inbox.post(lambda callback=callback: callback(self, what))  # type: ignore[misc]
 
-    # -- what the broker can; ours and RabbitMQ can all of it, others are not connected to
+    # -- capabilities of the broker; always true, since qpidd-py and RabbitMQ have all of them
 
     @property
     def basic_nack_supported(self) -> bool:

@@ -1,7 +1,7 @@
 """A consumer of `FailoverChannel`: a subscription whose messages are announced in the connection's inbox.
 
-The message itself waits in the subscription's buffer until the application's thread takes it, so what was not handed
-out when a connection is lost is forgotten there, and the announcement finds nothing.
+The message itself waits in the subscription's buffer until the application's thread takes it.  When a connection is
+lost, messages that were not handed out are dropped there, and their announcements find nothing.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class Consumer:
             message = self.receiver.fetch(timeout)
         except TransactionError as error:
             raise translate(error) from error
-        except MessagingError:  # none there, or no more will come; the channel says why
+        except MessagingError:  # none there, or no more will come; the channel raises the reason
             return None
         assert isinstance(message, Incoming)
         return message
 
     def announce_again(self) -> None:
-        """For messages whose announcement came while a lost transaction was not rolled back."""
+        """Announces again messages whose announcement came before a lost transaction was rolled back."""
         for _ in range(self.receiver.available()):
             self.receiver.announce()
 
     def left(self) -> list[Incoming]:
-        """What came before the broker answered to a cancel, if nobody will deliver it again."""
+        """Messages that came before the broker answered a cancel, if they will not be delivered again."""
         with self.receiver.session.monitor:
             return [message for message in self.receiver.drain() if isinstance(message, Incoming)]
 
     def dispatch(self) -> None:
-        """Hands out one message, if it is still there."""
+        """Hands out one message, if it is still in the buffer."""
         if self.alive and self.on_message is not None:
             message = self.take()
             if message is not None:

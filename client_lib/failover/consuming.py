@@ -94,8 +94,8 @@ class Consuming(Topology):
         return message.numbered(tag)
 
     def basic_cancel(self, consumer_tag: str) -> list[Delivered]:
-        """Ends a consumer.  Returns what had arrived and was not handed out if it acknowledges automatically; otherwise
-        those messages go back to the queue."""
+        """Ends a consumer.  With automatic acknowledgement, returns the messages that had arrived and were not handed
+        out; otherwise those messages go back to the queue."""
         consumer = self._consumers.pop(consumer_tag, None)
         if consumer is None:
             LOGGER.warning("basic_cancel: no consumer %r on channel %d", consumer_tag, self.channel_number)
@@ -144,7 +144,7 @@ class Consuming(Topology):
         """Yields (method, properties, body), and three times None after `inactivity_timeout` seconds without a message;
         ends when cancel() is called or the broker cancels.
 
-        Raises ValueError if a generator with other parameters is still there."""
+        Raises ValueError while a generator with other parameters exists."""
         self._check_open()
         consumer = self._generator_for(queue, auto_ack, exclusive, arguments, consumer_tag)
         while consumer.alive:
@@ -184,7 +184,7 @@ class Consuming(Topology):
             self._process(left)
 
     def _next_in_callback(self, consumer: Consumer, patience: float | None) -> Incoming | None:
-        """The same where other events must wait, and with them the news of the consumer's end."""
+        """The same while other events must wait, including the end of the consumer."""
         message = consumer.take(patience)
         if message is None:
             self._raise_if_ended()
@@ -233,7 +233,7 @@ class Consuming(Topology):
     # -- settling
 
     def basic_ack(self, delivery_tag: int = 0, multiple: bool = False) -> None:
-        """Does nothing for a delivery of a lost connection: its message is delivered again."""
+        """Acknowledges.  Does nothing for a delivery of a lost connection, whose message is delivered again."""
         self._settle(delivery_tag, multiple, Disposition.ACCEPT)
 
     def basic_nack(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
@@ -258,8 +258,8 @@ class Consuming(Topology):
             raise self._failed(error) from error
 
     def basic_recover(self, requeue: bool = False) -> None:
-        """Everything that was handed out and not settled comes again.  Raises NotImplementedError without `requeue`: no
-        broker of today redelivers to the same consumer."""
+        """Everything handed out and not settled is delivered again.  Raises NotImplementedError without `requeue`: no
+        current broker redelivers to the same consumer."""
         self._check_open()
         if not requeue:
             raise NotImplementedError("basic_recover(requeue=False) cannot be had; say requeue=True")

@@ -1,4 +1,4 @@
-"""Messages in pika's own form: its property object goes out and comes in as it is, nothing is decoded or lost."""
+"""Messages in pika's form: its property objects are sent and received unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outgoing(Message):
         self.id = self.given.message_id
         self.exchange, self.routing_key, self.mandatory = exchange, routing_key, mandatory
         self.told = False
-        """Its return went to the program's callbacks, so nobody need raise it."""
+        """Its return went to the program's callbacks, so it is not raised."""
 
     def encode(self, message_id: str, resent: bool = False, *_: Any) -> bytes:
         return b"".join(self.sent(message_id, resent).encode())
@@ -44,7 +44,7 @@ class Outgoing(Message):
 
 
 def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
-    """One publish to wherever the message says.  Raises what pika's encoder raises."""
+    """One publish; the message has exchange and routing key.  Raises what pika's encoder raises."""
     message.id = message_id
     return Entry(
         message=message,
@@ -59,7 +59,7 @@ def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
 
 
 class Incoming(Message):
-    """A delivery: `method` and `given` are pika's own objects of this delivery, nobody else has them."""
+    """A delivery: `method` and `given` are pika's objects of this delivery, not shared."""
 
     __slots__ = ("given", "method")
 
@@ -75,6 +75,6 @@ class Incoming(Message):
         return self._delivery is not None and not self._delivery.subscription.no_ack
 
     def numbered(self, delivery_tag: int) -> tuple[Any, Any, bytes]:
-        """What a callback gets; the broker's delivery tag is replaced by ours."""
+        """The arguments of a callback; the broker's delivery tag is replaced by ours."""
         self.method.delivery_tag = delivery_tag
         return self.method, self.given, self.body

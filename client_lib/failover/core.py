@@ -1,11 +1,11 @@
-"""What every method of `FailoverChannel` stands on: the session below, how a channel ends, how errors are told.
+"""The base of `FailoverChannel`: the session below it, how a channel ends, how errors are reported.
 
 A channel is open until the program closes it, the broker closes it (404, 406 ...) or the connection gives up.  As in
-pika the reason is raised once, by the call that meets it; later calls raise ChannelWrongStateError.  A connection that
-is lost and found again ends nothing.
+pika the reason is raised once, by the next call; later calls raise ChannelWrongStateError.  A fail-over does not end a
+channel.
 
 With transactions there are two sessions: tx.select is not possible on a channel that confirms, so publishing, consuming
-and acknowledging move to a transactional one, and the first keeps what was declared.
+and acknowledging move to a transactional one, and the first one keeps the declarations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLOSE_TIME = 5.0  # seconds for what is unsettled
 
 
 class SessionWatcher:
-    """Hears in the I/O thread what happens to one session of a channel, and wakes the application's thread."""
+    """Follows one session of a channel in the I/O thread, and wakes the application's thread."""
 
     def __init__(self, channel: ChannelCore) -> None:
         self._channel = channel
@@ -42,7 +42,7 @@ class SessionWatcher:
         self._channel._connection_lost()
 
     def ready(self) -> None:
-        """Nobody waits for this."""
+        """Called in the I/O thread; does not wait."""
 
     def ended(self, error: MessagingError) -> None:
         self._channel._inbox.poke()
@@ -81,7 +81,8 @@ class ChannelCore:
         return not self.is_open
 
     def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
-        """Waits a moment for confirms, cancels the consumers and closes; what is not acknowledged goes back.
+        """Waits a moment for confirms, cancels the consumers and closes; unacknowledged messages go back to their
+        queues.
 
         Raises ChannelWrongStateError if it is closed."""
         self._check_open()
@@ -110,7 +111,7 @@ class ChannelCore:
                 callback(frame)
 
     def _check_open(self) -> None:
-        """Raises why the channel cannot be used: the first time the reason, then ChannelWrongStateError."""
+        """Raises if the channel cannot be used: the first time the reason, then ChannelWrongStateError."""
         if not self._closed:
             reason = self._reason()
             if reason is None:
@@ -119,7 +120,7 @@ class ChannelCore:
         raise pika.exceptions.ChannelWrongStateError("Channel is closed.")
 
     def _raise_if_ended(self) -> None:
-        """As check_open, but says nothing about a channel that the program closed itself."""
+        """As check_open, but does not raise for a channel that the program closed itself."""
         if not self._closed:
             self._check_open()
 
@@ -140,7 +141,7 @@ class ChannelCore:
         return [self._session] if self._session is self._declaring else [self._session, self._declaring]
 
     def _reason(self) -> MessagingError | None:
-        """What ended a session, if anything did; a transaction that was lost ends nothing."""
+        """The error that ended a session, or None; a lost transaction does not end one."""
         for session in self._sessions():
             try:
                 session.check()
@@ -151,7 +152,7 @@ class ChannelCore:
         return None
 
     def forsake(self) -> None:
-        """Its connection is being closed, which does the rest."""
+        """The connection is being closed, and does the rest."""
         self._closed = True
         for consumer in self._consumers.values():
             consumer.alive = False

@@ -1,4 +1,4 @@
-"""What `FailoverConnection` raises: each error is pika's and ours at once, so that either `except` clause catches it.
+"""The errors of `FailoverConnection`: each is a subclass of pika's and of ours, so either `except` clause catches it.
 
     pika.exceptions                     client_lib
     AMQPConnectionError                 ConnectError             ConnectFailed

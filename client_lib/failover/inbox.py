@@ -1,13 +1,13 @@
-"""Where events wait for the application's thread: what makes callbacks run there and nowhere else.
+"""Events wait here for the application's thread, so that callbacks run only there.
 
 Theory.  Any thread posts events; a thread that calls `process` runs them.  `Timers` is pure, `Inbox` adds the waiting.
 
 * At most one thread runs events (the dispatcher).  Calling `process` from inside a callback runs nothing, it only
   waits: callbacks never nest, as with pika.  Another thread that calls `process` meanwhile waits for its turn, and
   returns when the dispatcher has finished.
-* `process` runs what was there when it began, in the order of posting, timers first; what a callback posts or a broker
-  delivers meanwhile is for the next call, so a busy queue cannot keep `process` from returning.
-* An exception of a callback leaves `process` at once; events behind it stay for the next call.
+* `process` runs the events that were there when it began, timers first, the rest in the order of posting; events that
+  arrive meanwhile are for the next call, so a busy queue cannot keep `process` from returning.
+* An exception of a callback leaves `process` at once; later events stay for the next call.
 * Lock: the condition is innermost; nothing is called with it held.
 """
 
@@ -48,13 +48,14 @@ class Timers:
         self._callbacks.pop(number, None)
 
     def next_at(self) -> float | None:
-        """When the next one is due."""
+        """The time at which the next one is due."""
         while self._heap and self._heap[0][1] not in self._callbacks:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> list[int]:
-        """Those that are due, oldest first; they stay until `pop`, so that one callback can still remove another."""
+        """The timers that are due, oldest first; they stay until `pop`, so that one callback can still remove
+        another."""
         found = []
         while (when := self.next_at()) is not None and when <= now:
             found.append(heapq.heappop(self._heap)[1])
@@ -84,7 +85,7 @@ class Inbox:
                 self._condition.notify_all()
 
     def poke(self) -> None:
-        """Lets `process` return, so that its caller looks at what has changed."""
+        """Makes `process` return, so that its caller sees the change."""
         self.post(_nothing)
 
     def call_later(self, delay: float, callback: Callback) -> int:
@@ -101,12 +102,12 @@ class Inbox:
 
     @property
     def dispatching_here(self) -> bool:
-        """Is this thread inside a callback?"""
+        """True if this thread is inside a callback."""
         return self._dispatcher == threading.get_ident()
 
     def process(self, time_limit: float | None, ended: Callable[[], bool] = lambda: False) -> None:
         """Runs what is ready; waits at most `time_limit` seconds (None: for ever) for the first event, or until
-        `ended`, which is asked LOOKS times a second because nobody tells when a connection gives up.
+        `ended`, which is polled LOOKS times a second because a connection that gives up posts no event.
 
         Raises what a callback raises, and pika's ReentrancyError from inside a callback if it would wait for ever."""
         deadline = None if time_limit is None else time.monotonic() + time_limit
@@ -128,8 +129,8 @@ class Inbox:
         time.sleep(max(0.0, deadline - time.monotonic()))
 
     def _begin(self, deadline: float | None, ended: Callable[[], bool]) -> int | None:
-        """Becomes the dispatcher once something is ready: how many events to run.  None at the deadline, and when
-        another thread has run some: they may have been what our caller waits for."""
+        """Becomes the dispatcher once something is ready; returns how many events to run.  None at the deadline, and
+        when another thread has run some, since the caller may have waited for those."""
         with self._condition:
             turns = self._turns
             self._waiting += 1

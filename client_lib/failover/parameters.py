@@ -1,10 +1,9 @@
 """From pika's connection parameters to our addresses and options (pure).
 
-What names a place (host, port, virtual host, user, TLS or not) becomes an `Address`, for each of several parameters.
-What describes the connection (heartbeat, timeouts ...) is taken from the first that says something else than pika's
-default; our own keyword arguments win over it.
+Host, port, virtual host, user and TLS of each parameters object become an `Address`.  Settings of the connection
+(heartbeat, timeouts ...) come from the first object that differs from pika's default; keyword arguments override them.
 
-Ignored, because the fail-over does it: connection_attempts, retry_delay, stack_timeout; and locale, tcp_options.
+Ignored, because the fail-over replaces them: connection_attempts, retry_delay, stack_timeout; also locale, tcp_options.
 `blocked_connection_timeout` is the time basic_publish may wait for its confirm.
 """
 

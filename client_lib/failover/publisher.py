@@ -1,4 +1,4 @@
-"""The sender of `FailoverChannel`: one window for all exchanges and routing keys, and returns told as by pika."""
+"""The sender of `FailoverChannel`: one window for all exchanges and routing keys; returns are reported as by pika."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SYNC_WINDOW = 1000  # threads that may wait for a confirm at a time
 
 
 class Publisher(Sender):
-    """`tell(message, reason)` hears of a return, in the I/O thread with the session's lock held; True if
-    that was enough and nothing need be raised."""
+    """`tell(message, reason)` is called for a return, in the I/O thread with the session's lock held; True if the
+    return is handled and must not be raised."""
 
     def __init__(self, session: Session, window: int | None, tell: Tell) -> None:
         super().__init__(session, "", "", SYNC_WINDOW if window is None else window, False, None)

@@ -1,6 +1,6 @@
 """Delivery tags that outlive connections (pure, not thread-safe by itself).
 
-Theory.  A broker numbers the deliveries of one channel from 1; after a fail-over it begins again, so its tags cannot be
+Theory.  A broker numbers the deliveries of one channel from 1 and starts again after a fail-over, so its tags cannot be
 shown to an application.  Ours grow for ever: a tag belongs to one delivery and is
 
     open       issued, to be settled
@@ -40,7 +40,7 @@ class DeliveryTags(Generic[T]):
         return self._last
 
     def take(self, tag: int, multiple: bool) -> list[T]:
-        """What is settled by this tag, oldest first; with `multiple` all up to it, and 0 means all.
+        """The deliveries settled by this tag, oldest first; with `multiple` all up to it, and 0 means all.
 
         Raises UnknownTag."""
         if tag not in self._open:
@@ -59,14 +59,14 @@ class DeliveryTags(Generic[T]):
         return [self._open.pop(number) for number in tags]
 
     def take_all(self) -> list[T]:
-        """Everything open, oldest first; it stays unknown whether the broker agrees, so the tags count as lost."""
+        """Everything open, oldest first; the tags count as lost, since the outcome at the broker is unknown."""
         left = list(self._open.values())
         self.lost()
         return left
 
     def lost(self, keep: bool = False) -> None:
-        """The connection was lost.  With `keep` open deliveries can still be settled (somebody attaches their next copy
-        to them)."""
+        """The connection was lost.  With `keep` open deliveries can still be settled (a duplicate filter attaches their
+        next copy to them)."""
         self._lost = self._last
         if not keep:
             self._open.clear()

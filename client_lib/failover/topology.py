@@ -1,7 +1,8 @@
-"""Queues, exchanges and bindings of `FailoverChannel`: pika's methods, and remembered for the next fail-over.
+"""Queues, exchanges and bindings of `FailoverChannel`: pika's methods; declarations are remembered for the next
+fail-over.
 
-What was declared here is declared again after a fail-over, in the same order; what was deleted or unbound here is
-forgotten.  A passive declaration only asks and is not repeated.
+Declarations are repeated after a fail-over, in the same order; deleted or unbound objects are forgotten.  A passive
+declaration is a query and is not repeated.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@
 
 The inner quotes need no escape, since a value holds none.  What it means for us:
 
-* `nofailover`: `reconnect` off.  `singlebroker`: the first broker only.  The other two: all of them; what the broker
-  tells about its cluster is used anyhow.
-* One of our rounds tries each broker once, so `reconnect_limit` is the cycles times the tries, and `connectdelay`
-  the `reconnect_interval` between rounds.  The original gives up after one cycle when `cyclecount` is left out; we do
-  not give up then, for an election takes longer than a cycle.  `retries` alone limits `singlebroker` only.
+* `nofailover`: `reconnect` off.  `singlebroker`: the first broker only.  The other two: all of them; addresses that a
+  broker announces for its cluster are always used.
+* A round tries each broker once, so `reconnect_limit` is the cycles times the tries, and `connectdelay` the
+  `reconnect_interval` between rounds.  Without `cyclecount` the original gives up after one cycle; this client does
+  not, since an election takes longer than a cycle.  `retries` alone limits `singlebroker` only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class ConnectionUrl:
-    """What a connection URL says; `cyclecount`: how often the brokerlist is gone through."""
+    """The content of a connection URL; `cyclecount`: how often the brokerlist is tried."""
 
     brokers: tuple[Broker, ...]
     failover: str
@@ -55,7 +55,7 @@ class ConnectionUrl:
 
     @property
     def addresses(self) -> list[Address]:
-        """Whom to connect to, in order."""
+        """The brokers to connect to, in order."""
         brokers = self.brokers[:1] if self.failover == "singlebroker" else self.brokers
         return [
             replace(broker.address, username=self.username, password=self.password, virtual_host=self.virtual_host)
@@ -64,7 +64,7 @@ class ConnectionUrl:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What it says about the whole connection, by the names of `client_lib.options.Options`."""
+        """The options for the whole connection, by the names of `client_lib.options.Options`."""
         options: dict[str, Any] = {}
         if self.client_id is not None:
             options["client_id"] = self.client_id
@@ -82,7 +82,7 @@ class ConnectionUrl:
 
 
 def is_jms(text: str) -> bool:
-    """Whether this is for us and not for the other grammars."""
+    """True if the text is in this grammar and not in one of the others."""
     return _MARK.search(text) is not None
 
 
@@ -208,7 +208,7 @@ def _seconds(what: str, least: int = 0) -> Callable[[Scanner, int], float]:
 
 
 def _whole_seconds(scan: Scanner, end: int) -> int:
-    """Milliseconds, upwards: a heartbeat of a part of a second does not exist."""
+    """Milliseconds as whole seconds, rounded up, since AMQP has no heartbeat of a fraction of a second."""
     return -(-scan.number(end, 0, 65_535_000, "idle_timeout in milliseconds") // 1000)
 
 

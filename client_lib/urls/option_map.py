@@ -7,8 +7,8 @@
     string = a Python-like text in ' or ", with \\ before a quote or a \\
     word   = letters, digits and any of _ . / + - (and : @ in a value, if a letter or digit follows)
 
-A word that is written as JSON writes a number is one, `true`, `false` and `none` (`null`) are what they say, in
-whatever case, and any other word is a text.  Pure; errors point at the character.
+A word in JSON's notation of a number is a number; `true`, `false` and `none` (`null`) have their meaning in any case;
+any other word is a text.  Pure; errors point at the character.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Reader:
         return self._accept(bracket)
 
     def _separator(self, bracket: str) -> None:
-        """A comma, or the bracket that follows, which stays."""
+        """Skips a comma; a closing bracket is left for the caller."""
         self.space()
         if not self._accept(",") and self.text[self.position : self.position + 1] != bracket:
             raise self.error(f"expected , or {bracket}")

@@ -1,10 +1,10 @@
-"""What the URL grammars share: the address, a scanner that knows where it is, host and port (pure).
+"""Shared by the URL grammars: the address, a scanner that tracks its position, host and port (pure).
 
     hostport = host [ ":" port ]
     host     = name / IPv4 / "[" IPv6 [ "%" zone ] "]"
 
 A scanner reads `text[position:end]`; positions in errors count from the beginning of `text`, even when only a part of
-it is read.  The text in an error has its passwords covered with asterisks, one for each character.
+it is read.  In error texts each character of a password is replaced by an asterisk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_PORT = 5672
 DEFAULT_PORTS: Mapping[str, int] = {"tcp": DEFAULT_PORT, "ssl": 5671}
 TRANSPORTS = tuple(DEFAULT_PORTS)
 MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
-"""Of SASL; GSSAPI, SCRAM and the like would need what pika does not have."""
+"""SASL mechanisms; pika does not support GSSAPI, SCRAM and the like."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _ZONE = re.compile(r"[A-Za-z0-9._-]+")
@@ -34,7 +34,7 @@ _SECRET_OPTION = re.compile(r"password\s*=\s*('[^']*|[^&,;']*)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Address:
-    """Where one broker listens and, if the URL said so, who we are there.
+    """The address of one broker and, if the URL has one, the login for it.
 
     `options`: options of the connection for this address only, by the names of `client_lib.options.Options`."""
 
@@ -88,7 +88,7 @@ class Scanner:
             self.end -= 1
 
     def accept(self, word: str) -> bool:
-        """Steps over `word`, in whatever case, if it stands here."""
+        """Skips `word`, in any case, if it is next."""
         if self.text[self.position : min(self.end, self.position + len(word))].lower() != word:
             return False
         self.position += len(word)
@@ -99,7 +99,7 @@ class Scanner:
             raise self.error(f"expected {what or word}")
 
     def find(self, characters: str) -> int:
-        """Where the first of these characters stands; `end` if none does."""
+        """The position of the first of these characters; `end` if there is none."""
         found = (self.text.find(character, self.position, self.end) for character in characters)
         return min((at for at in found if at >= 0), default=self.end)
 
@@ -125,14 +125,14 @@ class Scanner:
         return int(digits)
 
     def word(self, until: int, words: Mapping[str, Any], what: str) -> Any:
-        """What one of these words, in whatever case, stands for."""
+        """The value of one of these words, in any case."""
         start, word = self.position, self.take(until).lower()
         if word not in words:
             raise self.error(f"{what} must be {' or '.join(words)}", start)
         return words[word]
 
     def host_port(self, default_port: int) -> tuple[str, int]:
-        """All that is left."""
+        """Takes the rest of the text."""
         host = self._bracketed() if self.accept("[") else self._name()
         if self.done:
             return host, default_port
@@ -174,7 +174,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def covered(text: str) -> str:
-    """`text` with asterisks in place of whatever may be a password; as long as before."""
+    """`text` with asterisks in place of possible passwords; the length stays the same."""
     pieces, start = [], 0
     for comma in [*(match.end() for match in _URI.finditer(text)), len(text)]:
         pieces.append(_covered_login(text[start:comma]))
@@ -183,7 +183,7 @@ def covered(text: str) -> str:
 
 
 def _covered_login(text: str) -> str:
-    """From the first : or / of each login up to its @; what is covered too much hides no position."""
+    """Covers from the first : or / of each login up to its @; covering too much does not change positions."""
     at = text.rfind("@")
     if at < 0:
         return text

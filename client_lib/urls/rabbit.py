@@ -13,7 +13,7 @@ User, password, virtual host and values may be percent-encoded.  Parameters beco
     password                      ssl_key_password
     verify                        ssl_verify: verify_peer (our default, not that of RabbitMQ's clients), verify_none
     server_name_indication        ssl_server_name; "disable" checks no name
-    fail_if_no_peer_cert, depth   taken and not used: the server's business, and something Python's TLS cannot limit
+    fail_if_no_peer_cert, depth   accepted and ignored: a server's setting, and one that Python's TLS lacks
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERIFY = {"verify_peer": True, "verify_none": False}
 
 
 def parse_uri(scan: Scanner) -> Address:
-    """One URI, all that is left.  Raises UrlError."""
+    """Reads one URI from the rest of the text.  Raises UrlError."""
     transport = scan.word(scan.find(":"), SCHEMES, "scheme")
     scan.expect("://")
     end, query = scan.end, scan.find("?")
@@ -60,8 +60,8 @@ def _login(scan: Scanner, slash: int) -> tuple[str | None, str | None]:
 
 
 def _virtual_host(scan: Scanner) -> str | None:
-    """None for the default: "amqp://host/" names the virtual host "" for RabbitMQ, and nobody has one of that name.
-    The second slash of "amqp://host//", as some libraries write the virtual host "/", is taken as it stands."""
+    """None for the default.  For RabbitMQ "amqp://host/" is the virtual host "", a name that is not used in practice.
+    The second slash of "amqp://host//", which some libraries write for the virtual host "/", is taken literally."""
     if not scan.accept("/"):
         return None
     name = scan.take_escaped(scan.find("@"), "virtual host")

@@ -1,15 +1,15 @@
-"""Addresses of brokers: what a URL may look like, and what brokers tell about themselves (pure).
+"""Addresses of brokers: the URL grammars, and the addresses that brokers announce (pure).
 
-Three grammars; whichever a text is written in, errors point at its character:
+Three grammars; in each of them errors give the position of the character:
 
     book      the Qpid book's: [ "amqp:" ] [ user [ "/" password ] "@" ] place *( "," place )
               place = [ ( "tcp" / "ssl" ) ":" ] host [ ":" port ]
     RabbitMQ  amqp://... and amqps://..., see `client_lib.urls.rabbit`
     JMS       amqp://...?brokerlist='...'&failover='...', or from brokerlist= on; see `client_lib.urls.jms`
 
-The first two may be mixed in one list with commas between.  The book's user and password hold for all places behind
-them, up to the next ones or the next `amqp:`; `%XX` stands for any character in them.  What an address leaves out is
-taken from the connection's options; the port from the transport: 5672 for tcp, 5671 for ssl.
+The first two may be mixed in one list with commas between.  The book's user and password hold for all following places,
+up to the next login or the next `amqp:`; `%XX` stands for any character in them.  Missing parts of an address come from
+the connection's options; the port from the transport: 5672 for tcp, 5671 for ssl.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def parse_urls(urls: Given, transport: str = "tcp") -> list[Address]:
 
 
 def read_urls(urls: Given, transport: str = "tcp") -> Urls:
-    """As `parse_urls`, and what else the URLs say.  Raises UrlError."""
+    """As `parse_urls`, with the options in the URLs.  Raises UrlError."""
     items = [urls] if isinstance(urls, (str, Address)) else list(urls)
     found: list[Address] = []
     options: dict[str, Any] = {}
@@ -109,7 +109,7 @@ def _parse_list(text: str, transport: str) -> list[Address]:
 
 
 def _book_login(scan: Scanner, login: _Login) -> _Login:
-    """The login that holds from here on."""
+    """Reads the login for the places that follow."""
     if _prefix(scan, "amqp:"):
         login = _Login()
     at = scan.text.rfind("@", scan.position, scan.end)
@@ -131,7 +131,7 @@ def _book_place(scan: Scanner, transport: str, login: _Login) -> Address:
 
 
 def _prefix(scan: Scanner, prefix: str) -> bool:
-    """Steps over a prefix; "tcp:5672" is a host of the name "tcp"."""
+    """Skips a prefix; "tcp:5672" is a host named "tcp"."""
     start = scan.position
     if scan.accept(prefix) and not is_port(scan.rest):
         return True
@@ -139,14 +139,14 @@ def _prefix(scan: Scanner, prefix: str) -> bool:
     return False
 
 
-# -- what brokers tell
+# -- addresses announced by brokers
 
 
 def learned_addresses(server_properties: Mapping[str, Any] | None, via: Address | None = None) -> list[Address]:
     """Where the cluster's clients should connect, as connection.start says (`PUBLIC_URL`); [] if it does not.
 
-    `via` is the address that told: login, virtual host and options are kept, and what was told over TLS leads nobody to
-    a port without, where the password would be readable."""
+    `via` is the address of the announcing broker: its login, virtual host and options are kept, and an announcement
+    over TLS never leads to a port without TLS, where the password would be readable."""
     text = (server_properties or {}).get(PUBLIC_URL)
     text = text.decode(errors="replace") if isinstance(text, bytes) else text
     if not text:
@@ -165,8 +165,8 @@ def learned_addresses(server_properties: Mapping[str, Any] | None, via: Address 
 def primary_in_refusal(reply_text: str, via: Address | None = None, known: Sequence[Address] = ()) -> Address | None:
     """The address a backup names when it refuses us: "...; the primary is HOST:PORT".  None if it names none.
 
-    That is the port without TLS.  If `via`, which refused, was reached over TLS, it is the known TLS address on that
-    host, or else the same port there as at `via`; None if that is `via` again."""
+    The named port is the one without TLS.  If `via`, which refused, was reached over TLS, the result is the known TLS
+    address on that host, or else that host with the port of `via`; None if that is `via` again."""
     match = _PRIMARY.search(reply_text)
     if match is None:
         return None

@@ -3,11 +3,11 @@
 Theory.  Two layers, because there are two kinds of caller:
 
 * `ClientHandshake` takes *method payloads* and leaves encoded frames in its output.  A caller whose frames are split
-  by somebody else (the data path, for the replication link) uses it alone, and may stop feeding it at `Opened`.
-* `ClientConnection` takes *octets*, splits frames, and adds heartbeats.  With `stop_when_open=True` it stops
-  behind `open-ok`: what the peer sent after that belongs to another protocol, `left_over()` hands it out.
+  elsewhere (by the data path, for the replication link) uses it alone, and may stop feeding it at `Opened`.
+* `ClientConnection` takes *octets*, splits frames, and adds heartbeats.  With `stop_when_open=True` it stops after
+  `open-ok`: later octets belong to another protocol; `left_over()` returns them.
 
-States and who moves them (every other method in a state is a violation by the peer, `ConnectionException` 503):
+States and transitions (any other method in a state is a violation by the peer, `ConnectionException` 503):
 
     state     waits for           then                                next
     IDLE      begin()             writes the protocol header          START
@@ -47,7 +47,7 @@ FRAME_END = 0xCE
 FRAME_OVERHEAD = 8
 """Octets around each payload: type, channel, length, end."""
 FRAME_MIN_SIZE = 4096
-"""What every peer must accept; the limit before `tune`."""
+"""The frame size that every peer must accept; the limit before `tune`."""
 
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
@@ -91,7 +91,7 @@ class CloseAnswered(NamedTuple):
 
 
 class VersionRefused(NamedTuple):
-    """The peer speaks another protocol and says which."""
+    """The peer speaks another protocol and named it."""
 
     header: bytes
 
@@ -115,7 +115,7 @@ class ContentReceived(NamedTuple):
 
 
 class PeerSilent(NamedTuple):
-    """Nothing was heard for two heartbeat intervals (section 4.2.7 of the specification): give up the connection."""
+    """Nothing was received for two heartbeat intervals (section 4.2.7 of the specification): give up the connection."""
 
     seconds: float
 
@@ -124,7 +124,7 @@ Event = Opened | Closed | CloseAnswered | VersionRefused | MethodReceived | Cont
 
 
 class Login(NamedTuple):
-    """Who we are.  `mechanism` "" takes PLAIN if the server offers it, else AMQPLAIN."""
+    """The login.  `mechanism` "" takes PLAIN if the server offers it, else AMQPLAIN."""
 
     user: str = "guest"
     password: str = "guest"
@@ -173,7 +173,7 @@ class ClientHandshake:
         frame_max: int = 131072,
         channel_max: int = 2047,
     ) -> None:
-        """`heartbeat`: seconds that we wish (0 = none); the smaller non-zero value of both sides is used."""
+        """`heartbeat`: our proposal in seconds (0 = none); the smaller non-zero value of both sides is used."""
         self.state = ClientState.IDLE
         self.login = login or Login()
         self.properties = {"product": "qpidd-py", "capabilities": CAPABILITIES, **(properties or {})}
@@ -191,7 +191,7 @@ class ClientHandshake:
         self.write(PROTOCOL_HEADER)
 
     def take_output(self) -> bytes:
-        """What has to go to the peer now."""
+        """The octets to send to the peer now."""
         taken = bytes(self._output)
         self._output.clear()
         return taken
@@ -308,7 +308,7 @@ class ClientHandshake:
         return closed
 
     def _while_closing(self, method_id: int) -> CloseAnswered | None:
-        # What was under way when we sent close is dropped, whatever it is.
+        # Methods that were under way when we sent close are dropped.
         if method_id != CLOSE_OK:
             return None
         self.state = ClientState.CLOSED
@@ -348,7 +348,7 @@ class ClientConnection:
         return output
 
     def left_over(self) -> bytes:
-        """Octets received behind `open-ok` (with `stop_when_open`), to be parsed by somebody else."""
+        """Octets received after `open-ok` (with `stop_when_open`), for another parser."""
         taken = bytes(self._input)
         self._input.clear()
         return taken
@@ -383,7 +383,7 @@ class ClientConnection:
 
     def _check_length(self, length: int) -> None:
         opened = self.state in (ClientState.OPEN, ClientState.CLOSING)
-        # `start` carries a table of the server's own; be generous before tune, but bounded.
+        # `start` carries a table of any size; allow more than the limit before tune, but bounded.
         limit = self.handshake.frame_max if opened and self.handshake.frame_max else 1 << 20
         if length + FRAME_OVERHEAD > limit:
             self.handshake.state = ClientState.CLOSED
@@ -408,7 +408,7 @@ class ClientConnection:
         raise ConnectionException(ReplyCode.UNEXPECTED_FRAME, f"UNEXPECTED_FRAME - kind {kind} on channel {channel}")
 
     def tick(self, now: float) -> PeerSilent | None:
-        """Call a few times per heartbeat interval: queues a heartbeat, or tells that the peer is gone."""
+        """Call a few times per heartbeat interval: queues a heartbeat, or reports that the peer is gone."""
         if self._heard or self._last_received is None:
             self._last_received, self._heard = now, False
         if self._spoke or self._last_sent is None:

@@ -1,9 +1,9 @@
 """Cold methods: everything except the data path (publish, deliver, ack, confirm), which the core scans by itself.
 
 The methods are pamqp's classes, which are generated from the specification; their `__slots__` and type attributes
-drive the reading and writing here.  Reading is done here and not by pamqp because a peer may be hostile: every length
-is checked against the frame, nothing may be left over, and pamqp's own checks (which assume that we call its
-constructor) would answer with exceptions that carry no reply code.
+drive reading and writing here.  pamqp does not do the reading because a peer may be hostile: here every length is
+checked against the frame and no octets may be left over, while pamqp's own checks (which assume that its constructor is
+called) raise exceptions without a reply code.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -19,7 +19,7 @@ BASIC_CLASS: Final = 60
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 SHORTSTR_MAX: Final = 255  # octets
 
-# Names in the properties of connection.start and connection.start-ok, beside those that everybody knows.
+# Names in the properties of connection.start and connection.start-ok, in addition to the usual ones.
 TIME: Final = "qpid.time"  # µs since 1970 by the sender's clock, when it sent this
 CLIENT_ID: Final = "qpid.client_id"  # as in the client's own log
 CONN_ID: Final = "qpid.conn_id"  # the same

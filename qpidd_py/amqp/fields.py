@@ -1,9 +1,9 @@
 """Field tables of AMQP 0-9-1 (specification 4.2.5.5, with the type letters that RabbitMQ and its clients use).
 
 pamqp has a codec for them too.  It is not used for tables because it copies the rest of the table for each value, which
-lets a hostile frame cost half a second; because it reads strings past their end without a complaint; and because it is
-lossy (doubles become floats, binary strings and 64-bit timestamps cannot be written back), and what a client declares
-must reach a backup unchanged.  A test compares both on what both can express.
+lets a hostile frame cost half a second; because it reads strings past their end without an error; and because it is
+lossy (doubles become floats, binary strings and 64-bit timestamps cannot be written back), while a client's
+declarations must reach a backup unchanged.  A test compares both on the values that both can express.
 
 All functions raise `FieldError` (a ValueError) for octets that are no table and for values that no table can carry.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 FieldTable = dict[str, Any]
 
-MAX_DEPTH: Final = 32  # tables and arrays inside each other; a hostile peer must not exhaust the stack
+MAX_DEPTH: Final = 32  # nesting of tables and arrays; a hostile peer must not exhaust the stack
 
 
 class FieldError(ValueError):
@@ -43,7 +43,7 @@ _DECIMAL = Struct(">Bi")
 
 
 def decode_table(data: bytes, offset: int = 0, limit: int | None = None, depth: int = 0) -> tuple[FieldTable, int]:
-    """Read a table with its length prefix; answers it and the offset behind it.  Nothing beyond `limit` is read."""
+    """Read a table with its length prefix; returns it and the offset behind it.  Nothing beyond `limit` is read."""
     start, end = _extent(data, offset, len(data) if limit is None else limit, depth)
     return decode_pairs(data, start, end, depth), end
 
@@ -65,7 +65,7 @@ def split_table(data: bytes) -> dict[str, bytes]:
 
 
 def join_table(fields: Mapping[str, bytes]) -> bytes:
-    """What `split_table` has taken apart."""
+    """The table that `split_table` has taken apart."""
     inside = b"".join(encode_shortstr(name) + value for name, value in fields.items())
     return _U32.pack(len(inside)) + inside
 

@@ -4,8 +4,8 @@
                                           |        ^
                                           +-secure-+  (a response came empty: we ask for it once)
 
-`receive` is called with what the peer sent and answers what to send; whatever a state does not list is a
-`ConnectionException` 503.  After OPENED the object only remembers what was agreed.
+`receive` takes a method of the peer and returns the methods to send; a method that a state does not list is a
+`ConnectionException` 503.  After OPENED the object only holds the negotiated values.
 """
 
 import enum
@@ -22,7 +22,7 @@ from qpidd_py.errors import ConnectionException, ReplyCode
 
 
 class State(enum.Enum):
-    """What we wait for."""
+    """The method that the server waits for."""
 
     HEADER = "protocol header"
     START = "start-ok"
@@ -33,7 +33,7 @@ class State(enum.Enum):
 
 
 class Handshake:
-    """What one server connection agrees on."""
+    """The negotiated values of one server connection."""
 
     def __init__(
         self, server_properties: Mapping[str, Any], authenticate: Authenticate, heartbeat: int = HEARTBEAT
@@ -105,7 +105,7 @@ class Handshake:
 
 
 def _agreed(name: str, wanted: int, offered: int, least: int) -> int:
-    """What both sides can live with; 0 from the client means "no wish"."""
+    """The limit that both sides accept; 0 from the client means no preference."""
     if wanted == 0:
         return offered
     if not least <= wanted <= offered:

@@ -40,10 +40,10 @@ MANAGEMENT = "qpid.management"
 """Name of the pseudo queue and of the exchange."""
 
 ADMIN_PROPERTIES: Mapping[str, Any] = {"qpid.ha-admin": 1}
-"""Client properties that let us in on a backup, too."""
+"""Client properties that a backup requires to admit a connection."""
 
 MAX_ANSWER = 256 << 20
-"""Octets of one answer; what claims to be longer is not ours."""
+"""Octets of one answer; a longer one is a protocol error."""
 
 CHANNEL = 1
 BASIC = 60
@@ -92,7 +92,8 @@ class ManagementClient:
         heartbeat: int = 0,
         consume: bool = True,
     ) -> None:
-        """`heartbeat`: seconds, 0 = none.  `consume=False` is Ready with the channel: a ping, no requests."""
+        """`heartbeat`: seconds, 0 = none.  With `consume=False`, Ready comes when the channel is open: a ping, without
+        requests."""
         self.connection = ClientConnection(ClientHandshake(login, properties, heartbeat=heartbeat))
         self.outstanding: set[int] = set()
         self._opened: Opened | None = None
@@ -185,7 +186,7 @@ class ManagementClient:
         return Ready(self._opened)
 
     def _given_up(self, closed: Closed) -> Closed:
-        # A connection for one purpose: with its channel gone it is of no use.
+        # The connection has a single channel: without it, it is useless.
         self._ready = False
         self.connection.handshake.close()
         return closed

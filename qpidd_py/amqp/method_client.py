@@ -1,10 +1,10 @@
-"""Methods of one channel, one after the other: the client's side of declare, delete, bind.  Pure: bytes in, events and
-bytes out.
+"""Methods of one channel, one at a time: the client's side of declare, delete, bind.  Pure: bytes in, events and bytes
+out.
 
     connection open → channel.open → open-ok: event ChannelReady → call() → the method's answer: event Answered ...
 
-A channel that the broker closes (the method was refused) is the event `Refused`; the client is of no use then, as
-after `Closed`, `VersionRefused` and `PeerSilent`.
+A channel that the broker closes (the method was refused) is the event `Refused`; the client cannot be used after that,
+nor after `Closed`, `VersionRefused` and `PeerSilent`.
 """
 
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ class ChannelReady(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What the broker says to the method that was called last."""
+    """The broker's answer to the last method."""
 
     command: Frame
 
 
 class Refused(NamedTuple):
-    """The broker closed the channel because of the method that was called last."""
+    """The broker closed the channel because of the last method."""
 
     reply_code: int
     reply_text: str

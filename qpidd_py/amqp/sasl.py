@@ -14,7 +14,7 @@ Authenticate = Callable[[str, bytes], str]
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, str]:
-    """User and password of a response.  Raises ValueError if it is none."""
+    """User and password of a response.  Raises ValueError for a malformed response."""
     if mechanism == "PLAIN":
         parts = response.split(b"\x00")
         if len(parts) != 3:
@@ -28,7 +28,7 @@ def credentials(mechanism: str, response: bytes) -> tuple[str, str]:
 
 
 def response(mechanism: str, user: str, password: str) -> bytes:
-    """What a client answers."""
+    """The response of a client."""
     if mechanism == "PLAIN":
         return b"\x00" + user.encode() + b"\x00" + password.encode()
     return encode_table({"LOGIN": user, "PASSWORD": password})[4:]
@@ -59,7 +59,7 @@ def password_check(users: Mapping[str, str]) -> Authenticate:
 
 
 def accept_all(mechanism: str, answer: bytes) -> str:
-    """An `Authenticate` for a broker without authentication: believes the name."""
+    """An `Authenticate` for a broker without authentication: accepts any user name."""
     try:
         return credentials(mechanism, answer)[0] or "anonymous"
     except ValueError:

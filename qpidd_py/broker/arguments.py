@@ -2,7 +2,7 @@
 
 Unknown arguments are kept: they come back in listings and reach the backups.  A known one of the wrong type is
 `precondition-failed` (406), as RabbitMQ has it.  One that would change what happens to messages and that is not
-implemented is refused (540): silence would lose messages in ways that nobody asked for.
+implemented is refused (540): ignoring it could lose messages unexpectedly.
 """
 
 from collections.abc import Callable, Mapping

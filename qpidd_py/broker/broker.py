@@ -1,4 +1,4 @@
-"""The broker: one engine, one virtual host, its sessions.  No I/O; the shell brings connections and the time."""
+"""The broker: one engine, one virtual host, its sessions.  No I/O; the shell passes in connections and the time."""
 
 import logging
 import platform
@@ -20,7 +20,7 @@ ManagementDoor = Callable[[Session, int, bytes, bytes, bytes], None]
 """(session, channel, routing key, content header, body); answers with `session.answer`.  May raise `AmqpError`."""
 
 Clocks = Callable[[], tuple[int, int]]
-"""(µs since 1970, µs of the monotonic clock): told to clients and written down, never decided by."""
+"""(µs since 1970, µs of the monotonic clock): sent to clients and logged; no decision depends on it."""
 NO_CLOCKS: Clocks = lambda: (0, 0)  # noqa: E731
 
 CAPABILITIES = (
@@ -78,7 +78,7 @@ class Broker:
         return self._session_number
 
     def token(self) -> str:
-        """Makes the names that we invent unique, over all brokers of a cluster."""
+        """Makes generated names unique over all brokers of a cluster."""
         return f"{self._rng.getrandbits(128):032x}"
 
     def close_clients(self, code: int, text: str) -> None:
@@ -89,11 +89,11 @@ class Broker:
 
     @property
     def blocked(self) -> str:
-        """Why publishers are asked to pause; empty while they are not."""
+        """The first reason for which publishers are blocked; empty while they are not."""
         return next(iter(self._blocks.values()), "")
 
     def block(self, reason: str, cause: str = "") -> None:
-        """Asks publishers to pause (`connection.blocked`), until each `cause` for it has been taken back."""
+        """Blocks publishers (`connection.blocked`) until `unblock` was called for every `cause`."""
         self._blocks[cause] = reason
         for session in list(self.sessions):
             session.block(self.blocked)
@@ -105,7 +105,7 @@ class Broker:
                 session.unblock()
 
     def tick(self, now: float) -> None:
-        """Time passes; call several times a second.  `now` in seconds of a monotonic clock."""
+        """Runs periodic work; call several times a second.  `now` in seconds of a monotonic clock."""
         for session in list(self.sessions):
             session.tick(now)
         self.vhost.tick(now)

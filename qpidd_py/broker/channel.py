@@ -1,7 +1,7 @@
 """One channel of a client: the methods that are not on the data path, one short handler each.
 
-A reply to a change of configuration is written with `hold`: when the change is safe.  Until then the core keeps the
-frames of this channel aside, so a handler never runs while a reply is outstanding.
+`hold` delays the reply to a change of configuration until the change is safe.  Until then the core keeps the frames of
+this channel aside, so a handler never runs while a reply is outstanding.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
 
 class ChannelSession:
-    """What Python knows of a channel; the rest is `core`."""
+    """The Python part of a channel; the rest is in `core`."""
 
     def __init__(self, session: "Session", core: Channel) -> None:
         self.session = session
         self.vhost = session.broker.vhost
         self.core = core
         self.number = core.number
-        self.last_queue = ""  # declared last; what an empty queue name means
+        self.last_queue = ""  # declared last; meant by an empty queue name
         self.prefetch = 0  # of consumers to come
         self.management_tags: dict[str, int] = {}  # tag -> deliveries so far
         self.flowing = True  # False once the client has answered that it has stopped publishing
@@ -69,12 +69,12 @@ class ChannelSession:
         self.reply(commands.Channel.FlowOk(command.active))
 
     def ask_flow(self, active: bool) -> None:
-        """Asks the client to stop publishing on this channel, or to go on; see `pause.py`."""
+        """Asks the client to stop or resume publishing on this channel; see `pause.py`."""
         self.flowing = True
         self.reply(commands.Channel.Flow(active))
 
     def flow_ok(self, command: commands.Channel.FlowOk) -> None:
-        """An answer to what was never asked is harmless."""
+        """A flow-ok without a request is harmless."""
         self.flowing = bool(command.active)
 
     # ------------------------------------------------------------ consumers

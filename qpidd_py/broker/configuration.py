@@ -7,8 +7,8 @@ of their own; only the bindings of a deleted object go with it on both sides.
 
 * The *uid* of an object is the position of the operation that made it.  Same name and other uid is another object.
 * Objects of level "none" are local: position 0, never in an operation, a snapshot or an `adopt`.
-* Queue numbers come from one counter, are part of the operation, and are never used twice; the counter itself stands in
-  the snapshot, so that a promoted backup goes on behind the numbers of queues that it has never seen.
+* Queue numbers come from one counter, are part of the operation, and are never used twice; the counter is part of the
+  snapshot, so that a promoted backup continues after the numbers of queues that it never saw.
 """
 
 import logging
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 Operation = dict[str, Any]
 Cancelled = list[tuple[Any, int, str]]
-"""Consumers that a deletion ended: the session, the channel, the tag."""
+"""Consumers that a deletion ended: session, channel, tag."""
 
 
 def octets(value: str | bytes) -> bytes:
-    """A routing key as it was: long strings come back from a table as str if they happen to be UTF-8."""
+    """A routing key as octets: long strings of a table are read as str if they are UTF-8."""
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
@@ -64,7 +64,7 @@ class Configuration:
         return queue
 
     def drop_queue(self, queue: DeclaredQueue) -> Cancelled:
-        """With its messages and bindings."""
+        """Deletes the queue with its messages and bindings."""
         for binding in list(queue.incoming.values()):
             binding.source.remove(binding)
         del self.queues[queue.name]
@@ -86,7 +86,7 @@ class Configuration:
         return exchange
 
     def drop_exchange(self, exchange: Exchange) -> None:
-        """With all bindings from it and to it."""
+        """Deletes the exchange with all bindings from it and to it."""
         for binding in (*exchange.bindings.values(), *exchange.incoming.values()):
             if binding.key in binding.source.bindings:
                 binding.source.remove(binding)
@@ -175,7 +175,7 @@ class Configuration:
         table: Mapping[str, DeclaredQueue | Exchange] = self.exchanges if operation["exchange"] else self.queues
         return self.exchanges.get(operation["source"]), table.get(operation["destination"])
 
-    # ------------------------------------------------------------ the whole of it
+    # ------------------------------------------------------------ snapshots
 
     def snapshot(self) -> list[tuple[int, bytes]]:
         """All replicated objects as the operations that made them, in order; `apply` of each gives the same state."""
@@ -187,10 +187,11 @@ class Configuration:
         return [(0, numbers), *sorted(operations)]
 
     def adopt(self, snapshot: list[tuple[int, bytes]]) -> None:
-        """Makes the replicated objects equal to `snapshot`.  What is the same stays, with its messages.
+        """Makes the replicated objects equal to `snapshot`.  Equal objects stay, with their messages.
 
-        Position and operation are compared: two brokers that were promoted at one moment may both have made something
-        at one position.  The whole listing is here before anything is deleted: half of one must not cost a queue.
+        Both position and operation are compared: two brokers that were promoted at the same time may have made
+        different objects at one position.  The listing is complete before anything is deleted, since a partial one must
+        not delete a queue.
         """
         wanted = set(snapshot)
 

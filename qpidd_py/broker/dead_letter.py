@@ -1,12 +1,12 @@
-"""What a dead letter looks like: the headers that RabbitMQ writes, and when a message has gone round in a circle.
+"""The headers of dead letters, as RabbitMQ writes them, and the detection of cycles.
 
 `x-death` is an array of tables, the latest death first, one for each (queue, reason): count, reason, queue, time,
-exchange, routing-keys and, if the message had a time to live of its own, original-expiration (which is then taken from
-it: a letter does not die of it again).  `x-first-death-reason`, `-queue` and `-exchange` keep the first.
+exchange, routing-keys and, if the message had a time to live of its own, original-expiration (the message loses its
+expiration, so that the letter does not expire again).  `x-first-death-reason`, `-queue` and `-exchange` keep the first.
 
 Pure: octets in, octets out.  Everything else in the content header stays as it was, octet by octet.  A header that
-cannot be read is replaced: the body is worth more than the properties, and without `x-death` it might go round for
-ever.
+cannot be read is replaced: the body matters more than the properties, and without `x-death` the message might circulate
+for ever.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def mark(header: bytes, death: Death) -> tuple[bytes, Deaths]:
 
 
 def goes_round(queue: str, deaths: Deaths) -> bool:
-    """Whether a message that now comes to `queue` was there since its last rejection: nobody would ever end that."""
+    """True if a message that is routed to `queue` was there since its last rejection: such a cycle would never end."""
     for entry in deaths:
         if isinstance(entry, dict):
             if entry.get("reason") == REJECTED:
@@ -60,7 +60,7 @@ def goes_round(queue: str, deaths: Deaths) -> bool:
 
 
 def readable_headers(header: bytes) -> dict[str, Any]:
-    """The property headers; empty if there are none or nobody can read them."""
+    """The property headers; empty if there are none or they cannot be read."""
     try:
         return decode_headers(header)
     except ConnectionException:
@@ -82,7 +82,7 @@ def _deaths(fields: dict[str, bytes]) -> Deaths:
 
 
 def _added(deaths: Deaths, death: Death, expiration: bytes) -> Deaths:
-    """A death of the same queue and reason counts on; it becomes the latest."""
+    """A death of the same queue and reason increments its count and becomes the latest."""
     same = [entry for entry in deaths if _is(entry, death)]
     others = [_typed(entry) for entry in deaths if not _is(entry, death)]
     if same:

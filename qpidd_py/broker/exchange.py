@@ -52,7 +52,7 @@ def binding_key(
 
 
 class Exchange:
-    """An exchange of any type; the matching is the subclasses'."""
+    """An exchange of any type; subclasses do the matching."""
 
     type = ""
     by_header = False  # whether the routing key alone does not decide
@@ -76,7 +76,7 @@ class Exchange:
 
     @property
     def replicated(self) -> bool:
-        """Predeclared ones are everywhere, hence count as replicated."""
+        """Predeclared exchanges exist on every broker, so they count as replicated."""
         return self.predeclared or self.position > 0
 
     @property
@@ -89,7 +89,7 @@ class Exchange:
         return name if isinstance(name, str) else None
 
     def properties(self) -> dict[str, Any]:
-        """What a redeclaration must agree with."""
+        """The values that a redeclaration must match."""
         return {
             "type": self.type,
             "durable": self.durable,

@@ -1,9 +1,9 @@
-"""A pause of all clients, so that a planned switch-over leaves nothing half done.
+"""Pauses all clients before a planned switch-over, so that nothing is left half done.
 
-Publishers get `connection.blocked`; consumers get no deliveries more, so that what they hold is soon acknowledged.
+Publishers get `connection.blocked`; consumers get no more deliveries, so that they soon acknowledge what they hold.
 `connection.blocked` has no answer, so a client may say at `connection.open` that it knows `channel.flow` as well
-(client property `qpid.channel_flow`): it stops publishing on the channel, writes what it has decided to acknowledge,
-and answers with flow-ok.  Everything that it has sent before has then been read.
+(client property `qpid.channel_flow`): on channel.flow it stops publishing on the channel, writes its pending
+acknowledgements and answers with flow-ok.  The broker has then read everything that it sent before.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -40,7 +40,7 @@ class Pause:
             self._asked.append(channel)
 
     def end(self) -> None:
-        """Everybody goes on; channels that are gone by now are left alone."""
+        """Resumes all clients; channels that have closed meanwhile are skipped."""
         self._broker.unblock(CAUSE)
         for channel in self._live(self._asked):
             channel.ask_flow(True)
@@ -50,7 +50,7 @@ class Pause:
 
     @property
     def unanswered(self) -> int:
-        """Channels that can say that they have stopped, and have not yet."""
+        """Channels that support channel.flow and have not answered yet."""
         return sum(channel.flowing for channel in self._live(self._asked))
 
     @property

@@ -1,4 +1,4 @@
-"""What the broker knows of a queue beside its messages (those are the core's)."""
+"""A queue without its messages, which are in the core."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from qpidd_py.broker.exchange import Binding, BindingKey
 
 LOCAL_NUMBERS: Final = 1 << 31
-"""Numbers from here on are of queues that are not replicated: a primary's numbers never collide with them."""
+"""Numbers from here on belong to queues that are not replicated, so they never collide with a primary's numbers."""
 
 
 def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
-    """Gives a new queue its limits, priorities and time to live; on a backup too, for the day of its promotion."""
+    """Sets limits, priorities and time to live of a new queue; on a backup too, since it may be promoted."""
     if MAX_LENGTH in arguments:
         core.max_count = arguments[MAX_LENGTH]
     if MAX_BYTES in arguments:
@@ -59,8 +59,8 @@ class DeclaredQueue:
         self.used = False  # whether it has had a consumer here
         self.used_position = 0  # of the operation that noted its first consumer
         self.used_payload = b""
-        self.consumed_exclusively = False  # its one consumer wants no other
-        self.reserved = ""  # why nobody may take messages out or put any in; empty = anybody may
+        self.consumed_exclusively = False  # its only consumer is exclusive
+        self.reserved = ""  # why messages may not be taken out or put in; empty = they may
         self.idle_since: float | None = None  # when the vhost first saw it without a consumer, if it expires
 
     @property
@@ -69,7 +69,7 @@ class DeclaredQueue:
 
     @property
     def replicated(self) -> bool:
-        """Whether backups know it; its messages they only have with level "all"."""
+        """True if backups have the queue; they have its messages only with level "all"."""
         return self.position > 0
 
     @property
@@ -78,24 +78,25 @@ class DeclaredQueue:
 
     @property
     def expires(self) -> float | None:
-        """Seconds without use after which it goes."""
+        """Seconds without use after which the queue is deleted."""
         value = self.arguments.get(EXPIRES)
         return value / 1000 if isinstance(value, int) else self.delay
 
     @property
     def delay(self) -> float | None:
-        """Seconds for which an auto-delete queue stays when its last consumer has gone; None: it goes at once."""
+        """Seconds for which an auto-delete queue stays after its last consumer has gone; None: it is deleted at
+        once."""
         value = self.arguments.get(AUTO_DELETE_TIMEOUT)
         return float(value) if value and self.auto_delete and isinstance(value, int) else None
 
     @property
     def waits_for_its_first_user(self) -> bool:
-        """Auto-delete queues that were never used stay; x-expires knows no such mercy."""
+        """Auto-delete queues that were never used stay; x-expires counts from the declaration, used or not."""
         return EXPIRES not in self.arguments and not (self.used or self.used_position)
 
     @property
     def alternate(self) -> str | None:
-        """The exchange that gets what is rejected, and what is left when the queue is deleted."""
+        """The exchange that gets rejected messages, and those left when the queue is deleted."""
         return self._text(ALTERNATE)
 
     @property
@@ -111,7 +112,7 @@ class DeclaredQueue:
         return value if isinstance(value, str) else None
 
     def properties(self) -> dict[str, Any]:
-        """What a redeclaration must agree with."""
+        """The values that a redeclaration must match."""
         arguments = {name: value for name, value in self.arguments.items() if name != REPLICATE}
         return {
             "durable": self.durable,

@@ -1,6 +1,6 @@
-"""Where messages go: by exchange and routing key, by their headers, and when nobody consumes them.
+"""Routing: by exchange and routing key, by headers, and for messages that leave a queue unconsumed.
 
-Everything here answers questions; nothing is changed.  The core keeps the answers for publishers (`Route`) until
+Everything here is a query and changes nothing.  The core caches the answers for publishers (`Route`) until
 `forget_routes`.  For dead letters it asks each time (`Queue.dead_letter`), on the primary only: the outcome is logged.
 
 `passive` is True while this broker is a backup: see `vhost.py`.
@@ -26,7 +26,8 @@ Handler = Callable[[Any, int, bytes, bytes, bytes, bytes], None]
 Router = Callable[[bytes, bytes, bytes], Route]
 """(exchange, routing key, content header) -> where to"""
 Letter = tuple[Route, bytes, bytes, bytes]
-"""What the core asks for when a message dies: where to; exchange, routing key and content header of what goes there."""
+"""Called by the core for a message that leaves unconsumed: the route; exchange, routing key and content header of the
+copy."""
 
 
 def refuse(code: ReplyCode, text: str) -> ChannelException:
@@ -35,7 +36,7 @@ def refuse(code: ReplyCode, text: str) -> ChannelException:
 
 
 class Routing(Configuration):
-    """The configuration, asked where messages go."""
+    """The configuration with its routing queries."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -67,7 +68,7 @@ class Routing(Configuration):
     # ------------------------------------------------------------ routing
 
     def route(self, exchange_name: bytes, routing_key: bytes) -> Route:
-        """Where a message goes; the core keeps the answer until `forget_routes`.  Raises 404, 403."""
+        """Where a message goes; the core caches the answer until `forget_routes`.  Raises 404, 403."""
         if exchange_name == b"":
             return self._default_route(routing_key)
         name = exchange_name.decode("utf-8", "replace")
@@ -143,7 +144,7 @@ class Routing(Configuration):
             return [self.exchanges[exchange.alternate]]
         return found
 
-    # ------------------------------------------------------------ what is not consumed
+    # ------------------------------------------------------------ unconsumed messages
 
     def _dead_letter(
         self, queue: DeclaredQueue, reason: str, exchange: bytes, routing_key: bytes, header: bytes, _: bytes
@@ -183,7 +184,7 @@ class Routing(Configuration):
         return route
 
     def _queues_for(self, exchange: str, routing_key: bytes, header: bytes) -> list[Queue]:
-        """Where the broker's own publish goes; nowhere if there is no such exchange.  Never raises."""
+        """Where a publish by the broker itself goes; nowhere if there is no such exchange.  Never raises."""
         source = self.exchanges.get(exchange)
         if source is None:
             return []
@@ -192,6 +193,6 @@ class Routing(Configuration):
         return [core for core in queues if not self._takes_none(core)]
 
     def _takes_none(self, core: Queue) -> bool:
-        """Its content comes from elsewhere: the log of the primary, or another broker's queue."""
+        """True if its content comes from elsewhere: the log of the primary, or another broker's queue."""
         owner = core.owner
         return isinstance(owner, DeclaredQueue) and bool(owner.reserved or (self.passive and owner.position))

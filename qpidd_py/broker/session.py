@@ -5,13 +5,13 @@
         |             +--HA takes it over--> LINK ------------------------------------------+
         +--wrong header, refused login without the capability, time-----------------------+
 
-The core calls what stands under "from the core" (its protocol `Owner`); the shell calls `tick` and `close`, and gives
-the `transport`.  Errors: a handler raises `AmqpError`, the core notes the state and calls `failed`, which says it to
-the peer.  What a failed channel or connection held goes back to its queues at once, not when the peer gets round to its
-close-ok.
+The core calls the methods under "from the core" (its protocol `Owner`); the shell calls `tick` and `close`, and
+supplies the `transport`.  Errors: a handler raises `AmqpError`, the core notes the state and calls `failed`, which
+informs the peer.  Messages held by a failed channel or connection go back to their queues at once, not when the peer's
+close-ok arrives.
 
-No clock: `tick(now)` brings the time.  Silence is counted in ticks of at most a second, so that a broker that was
-stopped for a minute does not take its clients for dead when it wakes.
+No clock: `tick(now)` passes the time.  Silence is counted in ticks of at most a second, so that a broker that was
+stopped for a minute does not close its live clients when it resumes.
 """
 
 import enum
@@ -49,7 +49,7 @@ _CLOSE_OK = commands.Channel.CloseOk.index
 
 
 class Transport(Protocol):
-    """What a session asks of the shell that holds its socket."""
+    """The interface of the shell that holds a session's socket."""
 
     def disconnect(self) -> None:
         """Close the socket once what was written has left; called once."""
@@ -99,12 +99,12 @@ class Session:
 
     @property
     def admin(self) -> bool:
-        """Whether it came to administrate (which backups admit)."""
+        """True for an administrative connection, which backups admit."""
         return bool(self.client_properties.get("qpid.ha-admin"))
 
     @property
     def holds_messages(self) -> bool:
-        """Whether something of what it holds or waits for would end with this broker's time as primary."""
+        """True if it holds or waits for something that would be lost when this broker stops being primary."""
         cores = [channel.core for channel in self.channels.values()]
         return any(core.consumers or core.unacked_count or core.confirming or core.transactional for core in cores)
 
@@ -124,7 +124,7 @@ class Session:
     def protocol_header(self, header: bytes) -> None:
         start = self.handshake.protocol_header(header, self.broker.clocks()[0])
         if start is None:
-            self.connection.write(PROTOCOL_HEADER)  # specification 4.2.2: says what we speak, then closes
+            self.connection.write(PROTOCOL_HEADER)  # specification 4.2.2: sends the supported version, then closes
             self._finish(f"protocol header {header!r}")
         else:
             self._send(0, start)
@@ -156,7 +156,8 @@ class Session:
             self._close_channel(channel, code, text, class_id, method_id)
         elif self.state is State.HANDSHAKE and code == ReplyCode.ACCESS_REFUSED and not self._tells_refusals():
             log.info("%r: %s", self, text)
-            self._finish(text)  # specification 2.2.4: no word to who failed to authenticate, unless it asked for one
+            # specification 2.2.4: no reason after a failed login, unless the client has the capability
+            self._finish(text)
         elif self.state in (State.HANDSHAKE, State.OPENED):
             self._send_close(code, text, class_id, method_id)
 
@@ -194,7 +195,7 @@ class Session:
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
 
     def _while_closing(self, payload: bytes) -> None:
-        """Only the closing handshake still counts; both sides may have begun it at once."""
+        """Only the closing handshake is handled; both sides may have begun it at the same time."""
         index = payload[:4]
         if index == _INDEX.pack(commands.Connection.Close.index):
             self._send(0, commands.Connection.CloseOk())
@@ -273,7 +274,7 @@ class Session:
             self._release_channel(number)
 
     def _release_channel(self, number: int) -> None:
-        """What it held goes back now; the number stays taken until the peer's close-ok."""
+        """Messages it held go back now; its number stays in use until the peer's close-ok."""
         queues = self.connection.close_channel(number)
         core = self.connection.open_channel(number)
         core.closing = True
@@ -311,13 +312,13 @@ class Session:
             self._send(channel, commands.Basic.Cancel(tag, True))
 
     def answer(self, channel: int, correlation_id: str, body: bytes) -> None:
-        """The answer to a management request; dropped when nobody is there to get it."""
+        """The answer to a management request; dropped when its channel has closed."""
         if self.opened and channel in self.channels:
             self.channels[channel].answer(correlation_id, body)
 
     def block(self, reason: str) -> None:
-        """Asks a client that publishes to pause.  Others are asked when they begin to: a blocked consumer would only
-        run into its time limit for being blocked."""
+        """Blocks a client that publishes.  Others are blocked when they begin to publish: a consumer could otherwise
+        run into its time limit for blocked connections."""
         if self.connection.publisher:
             self._tell_blocked(reason)
 
@@ -332,7 +333,7 @@ class Session:
             self._send(0, make(commands.Connection.Blocked, reason=_cut(reason)))
 
     def close(self, code: int, text: str) -> None:
-        """Ends the connection from our side, with the closing handshake if there is something to close."""
+        """Closes the connection from our side, with the closing handshake if it was open."""
         if self.state is State.OPENED:
             self.connection.stop()
             self._send_close(code, text, 0, 0)
@@ -352,7 +353,7 @@ class Session:
 
     def _heartbeat(self, clock: "_Clock", elapsed: float) -> None:
         interval, connection = self.handshake.heartbeat, self.connection
-        # output that waits will tell the peer as well as a heartbeat; input that we pause is no silence of the peer
+        # waiting output serves as a heartbeat; while we pause input, the peer does not count as silent
         if clock.quiet_out(connection.sent, elapsed) >= interval / 2 and not connection.backlog:
             connection.write(HEARTBEAT_FRAME)
         if clock.quiet_in(connection.received, elapsed, connection.input_paused) > 2 * interval:
@@ -417,7 +418,7 @@ class _Clock:
         return self._quiet_out
 
     def quiet_in(self, received: int, elapsed: float, paused: bool) -> float:
-        """Counts from the end of a pause: what the peer has sent meanwhile may not have been read yet."""
+        """Counts from the end of a pause: octets that the peer sent meanwhile may not have been read yet."""
         self._quiet_in = self._quiet_in + elapsed if received == self._received and not paused else 0.0
         self._received = received
         return self._quiet_in

@@ -34,7 +34,7 @@ class TopicTrie(Generic[T]):
         node.values.add(value)
 
     def remove(self, key: bytes, value: T) -> None:
-        """Nothing happens if the pair is not there.  Branches that hold nothing any more go."""
+        """No effect if the pair is not there.  Empty branches are removed."""
         path: list[tuple[_Node[T], bytes]] = []
         node = self._root
         for word in key.split(b"."):
@@ -69,8 +69,8 @@ def _behind_hashes(nodes: Iterable[_Node[T]]) -> set[_Node[T]]:
 
 
 def _step(nodes: Iterable[_Node[T]], word: bytes) -> Iterable[_Node[T]]:
-    """Where one word leads.  A word that happens to be "#" must not follow the wildcard's branch as a plain word;
-    the branch is entered by `_behind_hashes` anyhow."""
+    """The nodes reached by one word.  The word "#" must not follow the wildcard's branch as a plain word;
+    `_behind_hashes` enters that branch in any case."""
     for node in nodes:
         if node.swallows:
             yield node

@@ -1,10 +1,10 @@
 """The virtual host "/": the rules of AMQP for exchanges, queues and bindings.
 
-Every method that changes something answers the log position that its reply has to wait for; 0 = none.  A repeated
-declaration waits for the first one's position too: the object may not be safe yet.
+Every method that changes something returns the log position that its reply has to wait for; 0 = none.  A repeated
+declaration also waits for the position of the first one: the object may not be safe yet.
 
-`passive` is True while this broker is a backup: clients (only administration gets that far) may use objects that are
-not replicated; what is replicated belongs to the log, and nothing is appended to it here.
+`passive` is True while this broker is a backup: clients (a backup admits only administrative ones) may use objects that
+are not replicated; replicated objects follow the log, and nothing is appended to it here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 
 
 class VHost(Routing):
-    """What sessions call."""
+    """The virtual host as sessions use it."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -52,7 +52,7 @@ class VHost(Routing):
     # ------------------------------------------------------------ queues
 
     def find_queue(self, name: str, session: object) -> DeclaredQueue:
-        """Raises 404, 405 if it is exclusive to another connection, 403 if it is not ours to touch."""
+        """Raises 404, 405 if it is exclusive to another connection, 403 if access is not allowed."""
         queue = self.queues.get(name)
         if queue is None:
             raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '/'")
@@ -122,8 +122,8 @@ class VHost(Routing):
         return queue, queue.position
 
     def delete_queue(self, session: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
-        """How many messages went with it, and the position to wait for.  Deleting what is not there is no error, so
-        that a client may repeat a deletion whose answer it lost."""
+        """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
+        error, so that a client may repeat a deletion whose answer it lost."""
         if name not in self.queues:
             return 0, self.engine.changed
         queue = self.find_queue(name, session)
@@ -138,9 +138,9 @@ class VHost(Routing):
         return count, self.engine.changed if queue.position else 0
 
     def remove_queue(self, queue: DeclaredQueue) -> None:
-        """Deletes without asking; auto-delete exchanges that lose their last binding go too.
+        """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding.
 
-        What is left in it goes to its alternate exchange first, each message in the batch that takes it from here."""
+        Remaining messages go to its alternate exchange first, each in the batch that removes it from here."""
         if queue.alternate is not None:
             self.engine.drain(queue.core, self._router(queue.alternate, queue.core))
         else:
@@ -152,7 +152,7 @@ class VHost(Routing):
         self._collect(sources)
 
     def drop_queue(self, queue: DeclaredQueue) -> Cancelled:
-        """Consumers are told, whoever decided."""
+        """Deletes it and notifies its consumers."""
         cancelled = super().drop_queue(queue)
         self._expiring.pop(queue.name, None)
         if queue.owner is not None:
@@ -162,7 +162,7 @@ class VHost(Routing):
         return cancelled
 
     def purge_queue(self, session: object, name: str) -> tuple[int, int]:
-        """How many messages went, and the position to wait for: what was purged must not come back."""
+        """Returns the number of purged messages, and the position to wait for: purged messages must not come back."""
         queue = self.find_queue(name, session)
         self.check_free(queue)
         count: int = self.engine.purge(queue.core)
@@ -170,7 +170,7 @@ class VHost(Routing):
 
     def move_messages(self, session: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
-        early at a full queue.  How many were moved."""
+        early at a full queue.  Returns how many were moved."""
         queue = self.find_queue(source, session)
         self.check_free(queue)
         if target:
@@ -181,17 +181,18 @@ class VHost(Routing):
         self.find_exchange(exchange)
         return self.engine.move(queue.core, limit, self._router(exchange))
 
-    # ------------------------------------------------------------ what consumers and connections do to queues
+    # ------------------------------------------------------------ effects of consumers and connections on queues
 
     def consumer_added(self, queue: DeclaredQueue) -> None:
-        """After promotion an auto-delete queue that had been used goes, one that waits for its first user stays."""
+        """After a promotion an auto-delete queue that had been used is deleted; one that was never used stays."""
         queue.idle_since = None
         queue.used = True
         if queue.auto_delete and queue.position and not queue.used_position:
             queue.used_position, queue.used_payload = self._log({"op": "queue.used", "name": queue.name})
 
     def consumers_gone(self, queues: Iterable[Queue]) -> None:
-        """Each lost a consumer; auto-delete ones go with their last.  On a former primary the log decides."""
+        """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
+        decides."""
         for core in queues:
             queue = core.owner
             if core.deleted or not isinstance(queue, DeclaredQueue) or core.consumer_count:
@@ -202,16 +203,17 @@ class VHost(Routing):
                 self.remove_queue(queue)
 
     def session_gone(self, session: object) -> None:
-        """Its exclusive queues go.  On a former primary the replicated ones stay until the new one says so."""
+        """Deletes its exclusive queues.  On a former primary the replicated ones stay until the new primary deletes
+        them."""
         for queue in list(self._exclusive.pop(session, {}).values()):
             queue.owner = None
             if not (self.passive and queue.position):
                 self.remove_queue(queue)
 
     def on_promoted(self) -> None:
-        """This broker is primary now: the clients of the old one are gone, with what depended on them.
+        """This broker is primary now: deletes what depended on the clients of the old primary.
 
-        Auto-delete queues with a time limit have it from now on, so that their users may come back to them."""
+        The time limit of auto-delete queues starts now, so that their users can reconnect."""
         for queue in list(self.queues.values()):
             orphan = queue.exclusive and queue.owner is None
             used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
@@ -222,7 +224,7 @@ class VHost(Routing):
         self.engine.forget_routes()
 
     def tick(self, now: float) -> None:
-        """Deletes what was idle for its time; `now` in seconds."""
+        """Deletes queues that were idle for their time limit; `now` in seconds."""
         for queue in list(self._expiring.values()):
             expires = queue.expires
             busy = queue.core.consumer_count or queue.waits_for_its_first_user
@@ -267,7 +269,7 @@ class VHost(Routing):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' is reserved")
 
     def delete_exchange(self, name: str, if_unused: bool) -> int:
-        """The position to wait for; what is not there is no error (see `delete_queue`)."""
+        """The position to wait for; deleting a missing exchange is no error (see `delete_queue`)."""
         exchange = self.exchanges.get(name)
         if name == "" or name in self.internal_exchanges or (exchange is not None and exchange.predeclared):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
@@ -291,7 +293,7 @@ class VHost(Routing):
         self._collect(sources)
 
     def _collect(self, sources: Iterable[Exchange]) -> None:
-        """Auto-delete exchanges go with their last binding.  (In order of their names: a set has none.)"""
+        """Auto-delete exchanges are deleted with their last binding.  (In order of name, since a set has none.)"""
         for exchange in sorted(sources, key=lambda item: item.name):
             left = exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange
             if left and not (self.passive and exchange.position):

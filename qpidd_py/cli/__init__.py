@@ -1,1 +1,1 @@
-"""Command-line tools, and what they share: where to ask, as whom, how to print."""
+"""Command-line tools, and their common parts: address, login, output."""

@@ -1,8 +1,8 @@
 """Blocking connections for command-line tools: for management requests, and in general.  Shell.
 
-One deadline covers everything from connect to the last answer; what comes after it is a `TimeoutError`.  Only name
-resolution is out of its reach, so cluster configurations should use numeric addresses.  All that can go wrong is an
-`OSError` or a `BrokerError`, each with the address in its text.
+One deadline covers everything from connect to the last answer; after it a `TimeoutError` is raised.  Only name
+resolution is not covered, so cluster configurations should use numeric addresses.  All errors are `OSError` or
+`BrokerError`, with the address in the text.
 """
 
 import socket
@@ -35,11 +35,11 @@ class ConnectionClosed(BrokerError):
 
 
 class ProtocolFailure(BrokerError):
-    """What was reached is no AMQP 0-9-1 broker."""
+    """The peer is not an AMQP 0-9-1 broker."""
 
 
 class RequestRefused(BrokerError):
-    """The broker will not do what was asked; the text is the broker's."""
+    """The broker refused the request; the text is the broker's."""
 
 
 class Target(NamedTuple):
@@ -83,14 +83,14 @@ class Deadline:
 
 @contextmanager
 def telling(target: Target, deadline: Deadline) -> Iterator[None]:
-    """Put into errors of a socket what they lack: the address and, when its time is up, the limit."""
+    """Adds to socket errors the address and, after a timeout, the limit."""
     try:
         yield
     except TimeoutError as error:
         raise TimeoutError(f"{target.address}: {error.strerror or deadline.text}") from None
     except OSError as error:
         located = type(error)(f"{target.address}: {error.strerror or error}")
-        located.strerror = str(located.args[0])  # errors of TLS are shown by this attribute
+        located.strerror = str(located.args[0])  # errors of TLS are printed from this attribute
         raise located from None
 
 
@@ -127,7 +127,8 @@ class ClientSocket:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Says good-bye, but waits for no answer: the tool is about to end, and the broker may be ill."""
+        """Sends connection.close without waiting for the answer: the tool is about to end, and the broker may not
+        respond."""
         try:
             self._client.close()
             self._socket.setblocking(False)

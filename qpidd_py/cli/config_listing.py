@@ -1,6 +1,6 @@
-"""What `qpid-config` shows: overview, exchanges, queues, bindings.  Pure: the broker's answers in, lines out.
+"""The output of `qpid-config`: overview, exchanges, queues, bindings.  Pure: the broker's answers in, lines out.
 
-Settings are shown as the options that make them.  Lines fit 80 columns, unless a single name or option is longer: names
+Settings are shown as the options that set them.  Lines fit 80 columns, unless a single name or option is longer: names
 are never cut, since scripts read them.
 """
 
@@ -76,7 +76,7 @@ def _binding(binding: Json, to: str) -> str:
 
 
 def shown_octets(value: Any) -> str:
-    """Text, or what the broker makes of octets that are none."""
+    """Text, or the broker's form of octets that are not text."""
     return f"base64:{value['base64']}" if isinstance(value, Mapping) and "base64" in value else str(value)
 
 
@@ -98,7 +98,7 @@ def exchange_attributes(exchange: Json) -> list[str]:
 
 
 def _arguments(item: Json) -> list[str]:
-    """The arguments as options; the level of replication is always an option, "none" is not worth a word."""
+    """The arguments as options; the level of replication is an option unless it is "none"."""
     arguments = {name: value for name, value in item["arguments"].items() if name != "qpid.replicate"}
     level = item.get("replicate", "none")
     found = [f"--replicate={level}"] if level != "none" else []

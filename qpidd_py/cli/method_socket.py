@@ -10,7 +10,7 @@ from qpidd_py.cli.client_socket import ClientSocket, Deadline, RequestRefused, T
 
 
 class MethodSocket(ClientSocket):
-    """For declare, delete and bind; of no use after a `RequestRefused`."""
+    """For declare, delete and bind; unusable after a `RequestRefused`."""
 
     def __init__(self, target: Target, deadline: Deadline, properties: Mapping[str, Any] | None = None) -> None:
         self._methods = MethodClient(target.login, properties)

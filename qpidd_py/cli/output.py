@@ -1,4 +1,4 @@
-"""What the tools print: tables of at most 80 columns, JSON, errors as one line."""
+"""Output of the tools: tables of at most 80 columns, JSON, errors as one line."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ WIDTH = 80
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Two blanks between columns; what would make lines longer than 80 is cut from the widest column."""
+    """Two blanks between columns; if lines were longer than 80, the widest column is cut."""
     if not rows:
         return
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
@@ -36,7 +36,7 @@ def describe(error: BaseException) -> str:
 
 
 def run_tool(run: Callable[[Sequence[str]], int], words: Sequence[str], prefix: str = "") -> int:
-    """The exit code of `run`; whatever it raises becomes one line on standard output, behind `prefix`, and code 1."""
+    """The exit code of `run`; an exception becomes one line on standard output, after `prefix`, and code 1."""
     try:
         code = run(words)
         sys.stdout.flush()
@@ -44,7 +44,7 @@ def run_tool(run: Callable[[Sequence[str]], int], words: Sequence[str], prefix: 
     except KeyboardInterrupt:
         print(f"{prefix}KeyboardInterrupt: interrupted")
     except BrokenPipeError:
-        # Whoever read our output has gone; writing again at exit would only add a traceback.
+        # The reader of standard output has gone; writing again at exit would only add a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         print_json({"error": describe(error)}) if "--json" in words else print(f"{prefix}{describe(error)}")

@@ -89,7 +89,7 @@ class Tool:
         self._options, self._target, self._deadline = options, target, deadline
 
     def run(self, words: list[str]) -> int:
-        """The exit code; raises what goes wrong."""
+        """Returns the exit code; raises all errors."""
         match words:
             case []:
                 return self._overview()
@@ -120,7 +120,7 @@ class Tool:
         return 0
 
     def _list(self, what: str, substring: str) -> int:
-        """Exit code 1 when nothing has that in its name."""
+        """Exit code 1 when no name contains the pattern."""
         method = "exchange.list" if what == "exchanges" else "queue.list"
         all_items, bindings = self._ask(method, "binding.list")
         items = [item for item in all_items if substring in str(item["name"])]
@@ -165,9 +165,7 @@ class Tool:
 
     def _add_queue(self, name: str) -> int:
         arguments = {**common_arguments(self._options), **limit_arguments(self._options)}
-        declare = with_fields(
-            commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments
-        )
+        declare = with_fields(commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments)
         code = self._call(declare)
         if self._options.start_replica:
             with ManagementSocket(self._target, self._deadline) as broker:
@@ -175,7 +173,8 @@ class Tool:
         return code
 
     def _delete(self, what: str, name: str) -> int:
-        """For a broker a deletion of what is not there is no error; for the one who typed the name it is."""
+        """A broker accepts the deletion of a missing object; on the command line it is an error, probably a wrong
+        name."""
         if what == "exchange":
             present = with_fields(commands.Exchange.Declare(), exchange=name, passive=True)
             return self._call(present, with_fields(commands.Exchange.Delete(), exchange=name))
@@ -196,7 +195,7 @@ class Tool:
 
 
 def with_fields(command: Frame, **fields: Any) -> Frame:
-    """Set past pamqp's constructors, which refuse names that brokers allow."""
+    """Set without pamqp's constructors, which refuse names that brokers allow."""
     for name, value in fields.items():
         setattr(command, name, value)
     return command
@@ -212,7 +211,7 @@ def common_arguments(options: Options) -> dict[str, Any]:
 
 
 def limit_arguments(options: Options) -> dict[str, Any]:
-    """A limit without a policy rejects, as in the original: nothing is dropped that nobody asked to drop."""
+    """A limit without a policy rejects, as in the original: messages are dropped only on request."""
     sizes = {"x-max-length-bytes": options.max_queue_size, "x-max-length": options.max_queue_count}
     arguments: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     policy = options.limit_policy or ("reject" if arguments else "none")
@@ -245,7 +244,7 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Raises whatever goes wrong; `main` turns it into a line."""
+    """Raises all errors; `main` prints them as one line."""
     parser = make_parser()
     if {"-h", "--help"} & set(arguments):
         print(parser.format_help().rstrip())

@@ -1,4 +1,4 @@
-"""Where a tool asks, as whom, and how long it waits: command line, configuration file, environment."""
+"""Address, login and time limit of a tool: from the command line, configuration file and environment."""
 
 import argparse
 import os
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 DEFAULT_HOST = "127.0.0.1"
 
 DEFAULT_TIMEOUT = 10.0
-"""Seconds, when neither the command line nor a configuration file says another."""
+"""Seconds, unless the command line or a configuration file sets another limit."""
 
 Options = argparse.Namespace
 
 
 class UsageError(Exception):
-    """The command line makes no sense."""
+    """The command line is not valid."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -65,7 +65,7 @@ def target_of(options: Options, config: "ToolConfig | None") -> Target:
 
 
 def timeout_of(options: Options, config: "ToolConfig | None", patience: float = 0.0) -> float:
-    """Seconds; `patience` is the least that a command needs, if the command line does not say another."""
+    """Seconds; `patience` is the minimum of a command, unless the command line sets another limit."""
     if options.timeout is None:
         return max(patience, config.timeout if config is not None and config.timeout else DEFAULT_TIMEOUT)
     try:
@@ -78,7 +78,7 @@ def timeout_of(options: Options, config: "ToolConfig | None", patience: float = 
 
 
 def config_of(options: Options) -> "ToolConfig | None":
-    """None if neither a file nor the environment has a say; then nothing is imported for it either."""
+    """None if there is neither a file nor an environment variable; then nothing is imported for it."""
     installed = "/etc/qpid/qpidd.conf"
     file = options.config or os.environ.get("QPID_CONFIG")
     if not file and not options.broker and os.path.exists(installed):

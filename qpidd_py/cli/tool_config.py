@@ -1,4 +1,4 @@
-"""What the tools take from a broker's configuration: credentials, address, time limit.  Pure but for reading the file.
+"""The tools' part of a broker's configuration: credentials, address, time limit.  Pure except for reading the file.
 
 The environment (`QPID_HA_USERNAME` ...) overrides the file, as it does for the broker.
 """
@@ -9,13 +9,13 @@ from typing import NamedTuple
 from qpidd_py.errors import ConfigError
 
 LEAST_TIMEOUT = 2.0
-"""Seconds.  Link heartbeats may be much shorter than what a tool needs to start, log in and promote."""
+"""Seconds.  Link heartbeats may be much shorter than the time a tool needs to start, log in and promote."""
 
 WILDCARDS = frozenset({"", "0.0.0.0", "::", "*", "all"})
 
 
 class ToolConfig(NamedTuple):
-    """Empty or None where the configuration is silent; `timeout` in seconds."""
+    """Empty or None where the configuration has no value; `timeout` in seconds."""
 
     user: str = ""
     password: str = ""
@@ -26,7 +26,7 @@ class ToolConfig(NamedTuple):
 
 
 def read_tool_config(file: str | None, environment: Mapping[str, str]) -> ToolConfig:
-    """Raises `ConfigError` for a file that cannot be read or a value that makes no sense."""
+    """Raises `ConfigError` for a file that cannot be read or an invalid value."""
     values: dict[str, str] = {}
     if file:
         from qpidd_py.options import read_file
@@ -54,7 +54,7 @@ def interpret(values: Mapping[str, str]) -> ToolConfig:
 
 
 def _port(text: str) -> int | None:
-    """Port 0 (any free one) tells us nothing."""
+    """Port 0 (any free port) is not an address to connect to."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and int(text) < 65536):

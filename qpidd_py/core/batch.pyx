@@ -3,7 +3,7 @@
 
 What one turn of the loop changes is appended as records to one segment, and sealed as one `Batch`: a header with
 length, last position and CRC-32C, then the records.  The same octets are the message store (queue entries point into
-the segment), the replication stream (links send them as they are) and, later, the journal's input.
+the segment) and the replication stream (links send them unchanged).
 
 Rules.  A record never crosses segments.  Everything between two calls of `seal` is applied by a backup whole or not
 at all; while `whole` is set nothing is sealed, and an open batch that outgrows its segment moves to a larger one
@@ -59,8 +59,8 @@ def crc32c(bytes data, uint32_t crc=0):
     return crc32c_add(crc, <const uint8_t*>PyBytes_AS_STRING(data), <size_t>PyBytes_GET_SIZE(data))
 
 
-# Pool, Segment and Batch refer to nothing that could refer back to them, so the garbage collector has no business here.
-# It must not have any: it would clear a segment's `pool` before __dealloc__ gives the memory back to it.
+# Pool, Segment and Batch cannot be part of a reference cycle, so they need no garbage collection. It would also do
+# harm: the collector would clear a segment's `pool` before __dealloc__ gives the memory back to it.
 
 @cython.final
 @cython.no_gc
@@ -210,7 +210,7 @@ cdef class LogWriter:
         return 0
 
     cdef size_t adopt(self, const uint8_t* p, size_t n) except? 0:
-        """Copies records (or a whole batch) made elsewhere; answers where in `self.segment` they lie."""
+        """Copies records (or a whole batch) made elsewhere; returns their offset in `self.segment`."""
         cdef size_t at
         self.ensure(n)
         at = self.segment.used

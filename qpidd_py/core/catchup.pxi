@@ -1,11 +1,11 @@
-# What a joining backup lacks of one queue.  Included by engine.pyx.
+# The messages of one queue that a joining backup lacks. Included by engine.pyx.
 
 
 cdef class Catchup:
     """A cursor over one queue of the primary, against the ids that a backup holds.
 
     Looks at the queue anew for each slice, so what is dequeued meanwhile is simply not sent.  Messages newer than `cut`
-    travel with the live stream and are none of its business."""
+    are left out: they travel with the live stream."""
 
     cdef readonly Queue queue
     cdef list levels                        # still to be visited, the present one last

@@ -1,4 +1,4 @@
-# Channels: publishes in, deliveries out, and who has settled what.  Included by engine.pyx.
+# Channels: publishes in, deliveries out, settlements. Included by engine.pyx.
 
 cdef enum:
     ACK = 0
@@ -11,8 +11,8 @@ cdef uint64_t MAX_OUTPUT = 4 << 20      # octets waiting on one connection befor
 cdef class Route:
     """Where the messages of one (exchange, routing key) go.
 
-    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel, exchange,
-    routing key, content header, body)` for exchanges that are served by the broker itself."""
+    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel,
+    exchange, routing key, content header, body)` for exchanges that the broker itself serves."""
 
     def __init__(self, list queues, by_header=None, handler=None):
         cdef Queue q
@@ -50,7 +50,8 @@ cdef class Channel:
     """One AMQP channel; made by Connection.open_channel, used by that connection's session only.
 
     Delivery tag t lies in slot t of `unacked`, from `unacked_head` to `unacked_tail` - 1; a settled slot has no queue.
-    Publish tags count from 1 as well; `confirmed` is the highest that has been confirmed together with all before it."""
+    Publish tags count from 1 as well; `confirmed` is the highest that has been confirmed together with all before
+    it."""
 
     def __cinit__(self, Connection connection, uint16_t number):
         self.connection = connection
@@ -121,7 +122,8 @@ cdef class Channel:
         return c
 
     def cancel(self, str tag):
-        """Ends a subscription; what it holds unsettled stays with the channel.  The queue, or None for an unknown tag."""
+        """Ends a subscription; what it holds unsettled stays with the channel.  The queue, or None for an unknown
+        tag."""
         cdef Consumer c = self.consumers.pop(tag, None)
         if c is None:
             return None
@@ -268,8 +270,8 @@ cdef class Channel:
         return 0
 
     cdef int nack(self, uint64_t tag) except -1:
-        """basic.nack of a publish that a queue refused.  What was confirmed before it is said first; a later confirm with
-        multiple may cover it, which says nothing new about a tag that the client has dropped."""
+        """basic.nack of a publish that a queue refused.  Earlier confirms are written first.  A later confirm with
+        multiple may cover the tag; the client ignores that, since it has dropped the tag."""
         cdef uint8_t* p
         if self.first_wait:
             self.connection.engine.add_wait(self, tag, 0, True, True)
@@ -287,7 +289,7 @@ cdef class Channel:
 
     cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
                       const uint8_t* body, size_t body_size) except -1:
-        """A message for no queue: for the broker itself, or to be returned, or nothing."""
+        """A message for no queue: it goes to the broker itself, is returned, or is dropped."""
         cdef const uint8_t* exrk = <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start
         cdef uint8_t* to
         cdef uint32_t size = 4 + 2 + 9 + p.length
@@ -361,7 +363,8 @@ cdef class Channel:
         self.body = NULL
         self.drop_assembly()
         if publication.generation != self.connection.engine.generation:
-            # While the body arrived, a queue of the old route may have gone: nothing may enter it, least of all the log.
+            # While the body arrived, a queue of the old route may have been deleted: nothing may be put into it or into
+            # the log.
             publication = self.connection.publication(self, <const uint8_t*>PyBytes_AS_STRING(publication.method),
                                                       <uint32_t>PyBytes_GET_SIZE(publication.method))
         try:
@@ -382,7 +385,7 @@ cdef class Channel:
     # ---------------------------------------------------------------- settling
 
     cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1:
-        """basic.ack, nack and reject.  An unknown tag costs the channel (406), as RabbitMQ has it."""
+        """basic.ack, nack and reject.  An unknown tag closes the channel (406), as in RabbitMQ."""
         cdef uint64_t t, first = self.unacked_head if multiple else tag
         if tag == 0 and multiple:
             tag = self.unacked_tail - 1
@@ -424,7 +427,7 @@ cdef class Channel:
                 engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
                 if u.id > engine.safe and not self.committing and not ring_at(&queue.main, index).flags & ENTRY_SHARED:
-                    engine.release_id(u.id)     # inside a transaction the client does not have it for good yet
+                    engine.release_id(u.id)     # inside a transaction the acknowledgement is not final yet
                 engine.dequeue(queue, index)
         forget_slot(u)
         return 0
@@ -432,8 +435,8 @@ cdef class Channel:
     cdef int settle_sent(self, uint64_t sent) except -1:
         """Settles what needs no acknowledgement and has left the socket with the first `sent` octets.
 
-        This confirms nothing: the octets may never arrive.  Nor does it ask for a turn of its own; until the dequeue is
-        in the log a fail-over delivers the message again."""
+        This confirms nothing, since the octets may never arrive, and requests no turn; until the dequeue is in the log,
+        a fail-over delivers the message again."""
         cdef Engine engine = self.connection.engine
         cdef Unacked* u
         cdef Queue queue
@@ -459,7 +462,7 @@ cdef class Channel:
             self.unacked_head += 1
 
     def recover(self, bint requeue):
-        """basic.recover: back to the queues, or (requeue false) once more to those who have them."""
+        """basic.recover: back to the queues, or (requeue false) again to the same consumers."""
         cdef uint64_t tag, last = self.unacked_tail
         cdef Unacked* u
         cdef Queue queue
@@ -503,8 +506,8 @@ cdef class Channel:
     def tx_commit(self):
         """Applies publishes and settlements in one batch of the log; the position that commit-ok waits for.
 
-        Routes are looked up anew where bindings changed meanwhile.  When that costs the channel (an exchange is gone, a
-        queue is full), nothing is applied; the owner has been told."""
+        Routes are looked up anew where bindings changed meanwhile.  When that fails the channel (an exchange is gone, a
+        queue is full), nothing is applied; the owner has been informed."""
         cdef Engine engine = self.connection.engine
         cdef Publication p
         cdef bytes header, body
@@ -539,7 +542,7 @@ cdef class Channel:
         return position
 
     cdef list commit_queues(self, list publishes):
-        """The queues that get something, each once; None when one of them is full and refuses it."""
+        """The queues that get a message, each once; None when one of them is full and refuses it."""
         cdef Publication p
         cdef Route route
         cdef Queue queue
@@ -662,7 +665,7 @@ cdef inline uint64_t trailing_ones(uint64_t bits) noexcept:
 
 
 cdef inline uint64_t front_released(const Wait* w) noexcept:
-    """How many of the run's first publishes wait no longer."""
+    """The number of publishes at the front of the run that no longer wait."""
     cdef uint64_t n = trailing_ones(w.released)
     return n if n < w.count else w.count
 

@@ -26,7 +26,7 @@ cdef class Transport:
 
 
 cdef class Connection:
-    """One peer.  `owner` is the session (or link) that gets everything the data path does not handle itself.
+    """One peer.  `owner` is the session (or link) that handles everything outside the data path.
 
     Only the reactor's thread may call.  A callback may write, open and close channels and stop the connection; it must
     not feed it."""
@@ -91,7 +91,7 @@ cdef class Connection:
     # ---------------------------------------------------------------- output
 
     cdef uint8_t* room(self, size_t n) except NULL:
-        """Place for `n` octets of output; the caller adds to output_end."""
+        """Makes room for `n` octets of output; the caller advances output_end."""
         cdef uint8_t* grown
         cdef size_t capacity
         if not self.dirty:
@@ -126,8 +126,8 @@ cdef class Connection:
         self.output_end += n
 
     def take_output(self, bint leaves=True):
-        """What waits to be sent; for connections without a socket of ours.  Unless it `leaves` our process with this
-        call, `left` has to say how much of it has."""
+        """Takes the waiting output; for connections without a socket of ours.  Unless it `leaves` our process with this
+        call, the caller reports with `left` how much of it has."""
         cdef bytes data = PyBytes_FromStringAndSize(<char*>self.output + self.output_start,
                                                     self.output_end - self.output_start)
         self.output_start = self.output_end = 0
@@ -142,7 +142,7 @@ cdef class Connection:
         return data
 
     def left(self, size_t waiting):
-        """All that was taken has left our process, but the last `waiting` octets."""
+        """All octets that were taken have left our process, except the last `waiting` ones."""
         if self.auto_channels:
             self.settle_sent(self.sent - waiting)
 
@@ -329,7 +329,7 @@ cdef class Connection:
         return 0
 
     cdef int replay(self, Channel channel) except -1:
-        """A held reply went out: what the channel sent meanwhile is acted on now, in order."""
+        """A held reply was written: frames that the channel sent meanwhile are now handled, in order."""
         cdef bytes frames = bytes(channel.stash)
         channel.held = False
         channel.stash = None
@@ -382,7 +382,7 @@ cdef class Connection:
 
     cdef size_t publish_frames(self, Channel channel, const uint8_t* p, const uint8_t* method, uint32_t size,
                                const uint8_t* end) except? 0:
-        """basic.publish, with its content when all of it is here in one body frame; the octets used."""
+        """basic.publish, with its content if it is complete in one body frame; the octets used."""
         cdef const uint8_t* header = p + size + FRAME_OVERHEAD
         cdef const uint8_t* body
         cdef uint32_t header_size
@@ -415,7 +415,7 @@ cdef class Connection:
         return size + FRAME_OVERHEAD
 
     cdef Publication publication(self, Channel channel, const uint8_t* p, uint32_t size):
-        """The (cached) meaning of a basic.publish method; None when it cost the channel or the connection."""
+        """The (cached) meaning of a basic.publish method; None when it failed the channel or the connection."""
         cdef bytes method = PyBytes_FromStringAndSize(<const char*>p, size)
         cdef Publication found = self.publications.get(method)
         cdef uint32_t exchange, key
@@ -453,7 +453,7 @@ cdef class Connection:
         return found
 
     cdef int fail(self, int channel, int code, str text, int class_id, int method_id) except -1:
-        """A protocol error: of the connection (channel 0) or of one channel; the owner says it to the peer."""
+        """A protocol error of the connection (channel 0) or of one channel; the owner informs the peer."""
         cdef Channel c = self.channel(channel) if channel else None
         if self.state == LINK or self.state == DEAD:
             self.state = DEAD

@@ -12,11 +12,11 @@ cdef enum:                      # what a connection expects next
     LINK = 3                    # frames of the replication protocol
     DEAD = 4
 
-cdef struct Wait:               # a run of publishes of one channel whose confirms are held back together
+cdef struct Wait:               # a run of publishes of one channel with confirms still held back
     uint64_t first              # position of the first; those of the others follow without a gap
     uint64_t until              # position that has to be safe: the last one's, or (unlogged) what the decision rests on
     uint64_t tag                # its delivery tag
-    uint64_t released           # bit i: publish i waits no longer (a client acknowledged it, or it never had to)
+    uint64_t released           # bit i: publish i no longer waits (a client acknowledged it, or it never had to)
     uint64_t told               # bit i: was confirmed on its own
     void* channel               # borrowed; NULL when the channel is gone or has been told
     uint64_t next               # the channel's next run, as index + 1; 0 = none
@@ -189,7 +189,7 @@ cdef class Engine:
     cdef readonly uint64_t safe
     cdef readonly uint64_t changed          # position of the newest operation of the configuration
     cdef uint64_t replicated                # end of what `on_batch` has got
-    cdef public bint passive                # a backup: it decides nothing, and nothing becomes safe
+    cdef public bint passive                # a backup: decides nothing, and nothing becomes safe
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn

@@ -1,29 +1,30 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The data path: connections, channels, and the turn that binds them to the log.
+"""The data path: connections, channels, and the turn that connects them to the log.
 
-One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their consumers,
-what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the backups),
-confirms and held replies up to `safe` are released, and every connection's output goes out, once.
+One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their
+consumers, what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the
+backups), confirms and held replies up to `safe` are released, and every connection's output goes out, once.
 
-Positions.  `position` is that of the newest operation in the log, `safe` the highest that may be confirmed.  Messages of
-queues that are not replicated count on as well (`sequence`), but are not in the log.  Without `on_batch`
-the engine is alone and `safe` follows `position`; with it, `advance_safe` is called by the plug-in.
+Positions.  `position` is that of the newest operation in the log, `safe` the highest that may be confirmed.  Messages
+of queues that are not replicated count on as well (`sequence`), but are not in the log.  Without `on_batch` the engine
+is alone and `safe` follows `position`; with it, `advance_safe` is called by the plug-in.
 
-Confirms.  A publish is confirmed when the operation that made it safe is safe, or when a client has acknowledged the message.
-Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the dead letters waits
-for its own enqueue operation like any other message; what it puts into no queue waits for an operation of the open batch
-(`witness`), so that a primary which was deposed without knowing it confirms no such message; what it puts into local queues only
-waits for the last change of the configuration (`changed`).
+Confirms.  A publish is confirmed when the operation that made it safe is safe, or when a client has acknowledged the
+message. Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the
+dead letters waits for its own enqueue operation like any other message; a message for no queue waits for an operation
+of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
+puts into local queues only waits for the last change of the configuration (`changed`).
 
 The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
-one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an acknowledgement
-releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with multiple.
+one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an
+acknowledgement releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with
+multiple.
 
-Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`, `Queue.hold_from`):
-else a client could have one message of a transaction of which a fail-over leaves nothing.
+Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
+`Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
 
 Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
-removals.pxi (which messages nobody consumed), letters.pxi (messages that leave a queue for another).
+removals.pxi (messages removed without being consumed), letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 
@@ -62,7 +63,7 @@ include "letters.pxi"
 
 
 cdef class Engine:
-    """One broker's log and everything that hangs on it.  No clock, no socket: the reactor (or a test) drives it."""
+    """One broker's log, queues and connections.  No clock, no socket: the reactor (or a test) drives it."""
 
     def __cinit__(self, on_config=None, size_t segment_size=2 << 20):
         self.pool = Pool(segment_size)
@@ -169,7 +170,7 @@ cdef class Engine:
     cdef uint64_t witness(self) except? 0:
         """The position of an operation that no backup has seen yet; one that changes nothing if there is none.
 
-        It becomes safe only if this broker is still the primary, and then everything that it knew is safe, too."""
+        It becomes safe only if this broker is still the primary; then everything logged before it is safe, too."""
         if self.passive:
             return 0
         if self.position == self.replicated and self.on_batch is not None:
@@ -523,7 +524,7 @@ cdef class Engine:
         return 0
 
     cdef void forget_channel(self, Channel channel) noexcept:
-        """Nobody is left to confirm to."""
+        """Forgets the channel's runs: its confirms can no longer be written."""
         cdef Wait* w
         while channel.first_wait:
             w = &self.waits[(channel.first_wait - 1) & self.waits_mask]
@@ -560,7 +561,7 @@ cdef class Engine:
             self.want_turn()
 
     def when_safe(self, uint64_t position, call):
-        """Calls `call(True)` as soon as `position` is safe (on a backup at once), or `call(False)` when this broker is
+        """Calls `call(True)` as soon as `position` is safe (on a backup at once), or `call(False)` if this broker is
         deposed before."""
         if position <= self.safe or self.passive:
             call(True)
@@ -754,7 +755,7 @@ cdef class Engine:
         return 0
 
     cdef int flush_connections(self) except -1:
-        """Links first: a backup shall know what was handed out, and only then the client that got it."""
+        """Writes links first: backups must learn what was handed out before the clients get it."""
         cdef Connection c
         while self.dirty_links or self.dirty_connections:
             connections = self.dirty_links if self.dirty_links else self.dirty_connections
@@ -829,8 +830,9 @@ cdef class Engine:
                 self.note_timed(queue)
 
     def hold_inherited(self, uint64_t known):
-        """What a new primary has taken over of transactions above `known` is handed out when all of that is safe: another
-        broker may be promoted that has nothing of it, and no client may have seen a part.  `known`: 0 when nothing is."""
+        """What a new primary has taken over of transactions above `known` is handed out when all of that is safe:
+        another broker may be promoted that has nothing of it, and no client may have seen a part.  `known`: 0 when
+        nothing is."""
         cdef Queue queue
         cdef uint64_t first
         cdef list held = []
@@ -843,7 +845,7 @@ cdef class Engine:
             self.commit_outputs(self.position, held)
 
     def demote(self):
-        """This broker is primary no longer: nothing that waits is ever confirmed, every message is ready.
+        """This broker is no longer primary: nothing that waits is ever confirmed, every message is ready.
 
         The owner of the connections closes them first."""
         cdef Queue queue

@@ -1,14 +1,15 @@
-# Messages that leave a queue for another: dead letters, moved ones, what a deleted queue leaves.  Included by engine.pyx.
+# Messages that leave a queue for another: dead letters, moved ones, what a deleted queue leaves.  Included by
+# engine.pyx.
 #
-# Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it keeps its
-# place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn, so many in each
-# turn.  Hence no recursion, however queues push messages into one another, and no loop of letters stops the broker.
-# `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing key, header) of what to
-# publish, or None to drop the message.  The copy and the removal stand in one batch of the log: after a fail-over the
-# message is in its queue or where it was sent to, never in both, never in none.  A backup applies both and decides nothing.
-# A role change empties `letters`: the messages are still in their queues.
-# What a full queue refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere
-# else.  If it is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.
+# Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it
+# keeps its place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn,
+# so many in each turn.  So there is no recursion, however queues push messages into one another, and no loop of letters
+# stops the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing
+# key, header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
+# after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
+# both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
+# refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
+# is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.
 
 cdef uint64_t LETTERS = 128             # sent in one turn
 cdef size_t MAX_LETTERS = 20000         # waiting, before what has expired waits in its queue instead
@@ -27,7 +28,7 @@ cdef int send_letters(Engine engine, size_t most) except -1:
 
 
 cdef int send_refused(Engine engine, size_t most) except -1:
-    """Sends what full queues have refused; ends, because nothing comes to a queue twice that way."""
+    """Sends the messages that full queues refused; this ends, since no message reaches a queue twice this way."""
     cdef Queue queue
     while engine.refused and most:
         most -= 1
@@ -111,7 +112,8 @@ cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key,
 
 
 cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1:
-    """Whether it has no room for so many messages and says so; consumers that can take something make room first."""
+    """True if the queue has no room for so many messages and refuses; consumers that can take messages make room
+    first."""
     if queue.rejects and queue.over(count, octets) and queue.consumers:
         engine.pump(queue)
     return queue.rejects and queue.over(count, octets)
@@ -138,7 +140,8 @@ cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint
 
 
 cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful) except? 0:
-    """See Engine.move; `careful`: no message is lost to a full queue.  What comes back to the queue is not moved again."""
+    """See Engine.move; `careful`: no message is lost to a full queue.  What comes back to the queue is not moved
+    again."""
     cdef uint64_t moved = 0, last = engine.sequence
     cdef int64_t index
     cdef Queue level

@@ -69,7 +69,7 @@ cdef class Queue:
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire
     cdef Ring main
-    cdef Ring side                          # what a joining backup receives behind the live stream's back
+    cdef Ring side                          # a joining backup: messages of the difference, older than the live stream
     cdef bint joining
     cdef uint64_t next                      # first index never handed out
     cdef Ranges returned                    # sorted indexes (low only) of requeued entries below next

@@ -14,7 +14,7 @@ Invariants
   "all of this queue's ids in low..high" is exactly what was dequeued, on the primary and on each backup.
 
 A queue with priorities is a parent without messages of its own and one queue for each level; the levels share the
-parent's number and keep its counters, callers ask `head` whose turn it is and `level_for` where a message belongs.
+parent's number and keep its counters, `head` returns the level to hand out from and `level_for` the level of a message.
 
 On a backup that joins, messages older than the live stream arrive in `side`, sorted as well; `merge` ends that.
 """
@@ -180,7 +180,7 @@ cdef class Queue:
         return self
 
     cdef Queue tail(self):
-        """Where the message lies that is worth least: the oldest of the lowest level."""
+        """The queue of the message to drop first: the oldest one of the lowest level."""
         cdef Queue level
         if self.levels is not None:
             for level in self.levels:
@@ -197,8 +197,8 @@ cdef class Queue:
             self.parent.count(ready, unacked, octets, body)
 
     cdef bint expired(self, uint64_t index, uint64_t now) noexcept:
-        """`now` in milliseconds since 1970.  With a time to live of 0 it has the turn in which it came, for a consumer
-        that is waiting."""
+        """`now` in milliseconds since 1970.  With a time to live of 0 a message lives for the turn in which it came,
+        for a waiting consumer."""
         cdef const uint8_t* p = record_of(ring_at(&self.main, index))
         cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl, arrival
         if not p[5] & FLAG_TIMED:
@@ -362,7 +362,7 @@ cdef class Queue:
         return 0
 
     cdef bint follows(self, uint64_t index, uint64_t id) noexcept:
-        """May the last range of `gone` be extended to this entry?  Other levels have ids in between."""
+        """True if the last range of `gone` may be extended to this entry.  Other levels have ids in between."""
         if self.parent is not None:
             return self.gone.items[self.gone.count - 1].high + 1 == id
         return self.gone_index + 1 == index
@@ -421,7 +421,7 @@ cdef class Queue:
         return count
 
     cdef int clear(self) except -1:
-        """Forgets all messages, without a word to the log."""
+        """Drops all messages without logging dequeues."""
         cdef uint64_t i
         cdef Queue level
         if self.levels is not None:
@@ -441,8 +441,8 @@ cdef class Queue:
         return 0
 
     cdef uint64_t first_whole(self, uint64_t known) noexcept:
-        """From where on a new primary holds messages back, which knows that all up to `known` is safe: the first one
-        above it with FLAG_WHOLE; 1 when nothing is known, and UNLIMITED when there is none."""
+        """The id from which a new primary holds messages back, given that everything up to `known` is safe: the first
+        message above it with FLAG_WHOLE; 1 when nothing is known, UNLIMITED when there is none."""
         cdef uint64_t i = self.main.tail, first = UNLIMITED
         cdef Queue level
         cdef Entry* e
@@ -497,7 +497,7 @@ cdef class Queue:
         self.joining = True
         if self.side.tail - self.side.head > self.side.mask:
             ring_resize(&self.side, (self.side.mask + 1) * 2)
-        live = self.main                    # push works on main: lend it the other ring
+        live = self.main                    # push works on main: swap the rings for this call
         self.main = self.side
         try:
             self.push(segment, offset, size, id, flags)

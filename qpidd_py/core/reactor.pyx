@@ -79,7 +79,7 @@ cdef class Reactor(Transport):
         return len(self.connections)
 
     def add(self, Connection connection, sock):
-        """Takes over a connected, non-blocking socket; it is closed by `remove` or when the peer goes away."""
+        """Takes over a connected, non-blocking socket; it is closed by `remove` or when the peer disconnects."""
         cdef epoll_event event
         connection.fd = sock.fileno()
         connection.transport = self
@@ -134,7 +134,7 @@ cdef class Reactor(Transport):
                 return
             self.turns += 1
             self.engine.now = milliseconds()
-            self.engine.turn_wanted = True      # it ends below: nobody need schedule that
+            self.engine.turn_wanted = True      # the turn ends below and need not be scheduled
             try:
                 for i in range(n):
                     self.serve(events[i].data.fd, events[i].events)

@@ -1,9 +1,10 @@
-# What became of messages that nobody consumed, for the event log.  Included by engine.pyx.
+# Removals of messages that were not consumed, for the event log. Included by engine.pyx.
 #
-# With `Engine.on_removed` set (a primary that keeps an event log), every message that is dropped, expires, dies, is purged or
-# goes with its queue is noted here under its id: a comparison of octets for each, no object.  While something is noted
-# `on_removed()` is called in each turn, before the removals leave in a batch, so that a log that is written then knows of
-# everything that anybody else can know.  It takes them by `Engine.removed`, or leaves them to grow together with the next.
+# With `Engine.on_removed` set (a primary that keeps an event log), every message that is dropped, expires, dies, is
+# purged or goes with its queue is noted here under its id: a comparison of octets for each, no object.  While something
+# is noted `on_removed()` is called in each turn, before the removals leave in a batch, so that an event log written
+# then has every removal before any other process can learn of it. The callback takes them with `Engine.removed`, or
+# leaves them to be joined with later ones.
 
 cdef size_t RUNS_MAX = 1000             # of one queue and reason, until they are taken
 

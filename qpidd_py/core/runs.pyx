@@ -2,8 +2,8 @@
 """Many messages as few lines: runs of the ids that their publishers gave them (message-id `PREFIX:n`).
 
 A message whose number follows on the last one of its prefix extends that run, whatever came in between; each id of
-another form is a run of one.  Beyond `most` runs, and for messages without an id, only how many they were and where
-they lay is kept.  Exact: a run PREFIX:first..last stands for all these numbers, each once.
+another form is a run of one.  Beyond `most` runs, and for messages without an id, only their number and positions are
+kept.  Exact: a run PREFIX:first..last stands for all these numbers, each once.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t

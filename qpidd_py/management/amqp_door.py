@@ -2,8 +2,8 @@
 
 The routing key is the method, the body its arguments as a JSON object (an empty body counts as `{}`); the answer is a
 delivery on the same channel with the request's correlation id and a JSON body as `model` describes it.  A client
-consumes from `qpid.management` (no-ack) before it asks; without a consumer answers are dropped.  What is wrong with a
-request is said in its answer, never by closing the channel: several requests may be outstanding on it.
+consumes from `qpid.management` (no-ack) before it sends requests; without a consumer answers are dropped.  Errors of a
+request are in its answer and never close the channel: several requests may be outstanding on it.
 """
 
 import json
@@ -34,7 +34,7 @@ class AmqpDoor:
         correlation_id = str(decode_properties(header).get("correlation_id", ""))
 
         def reply(answer: Json) -> None:
-            # The session drops what comes when its channel has gone.
+            # The session drops answers for a closed channel.
             session.answer(channel, correlation_id, json.dumps(answer, separators=(",", ":")).encode())
 
         method = routing_key.decode("utf-8", "backslashreplace")
@@ -48,20 +48,20 @@ class AmqpDoor:
         except InvariantError:
             raise
         except Exception as error:
-            # A defect in what answers must cost one answer, not the broker; the log has the rest.
+            # A defect in a handler must fail one request, not the broker; the log has the details.
             log.exception("management request %s failed", method)
             reply({"ok": False, "error": f"internal error: {type(error).__name__}: {error}"})
 
 
 def install(broker: Broker, version: str = "") -> Management:
-    """Opens the door; answers the core, for other doors."""
+    """Opens the door; returns the core, for other doors."""
     management = Management(broker, version)
     broker.management = AmqpDoor(management)
     return management
 
 
 def read_arguments(body: bytes) -> Json:
-    """Raises `ValueError` with what was found and what was wanted."""
+    """Raises `ValueError` with the found and the expected form."""
     if len(body) > MAX_REQUEST:
         raise ValueError(f"arguments of {len(body)} octets, at most {MAX_REQUEST} are taken")
     if not body:

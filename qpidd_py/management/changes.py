@@ -1,11 +1,11 @@
-"""Requests that change something: each answers its result and the position of the log that has to be safe before the
-result may be told, as a reply to `queue.declare` has it.
+"""Requests that change something: each returns its result and the log position that must be safe before the result is
+sent, as for a reply to `queue.declare`.
 
     queue.move    {source, target | exchange, limit=all}    moves ready messages, in order   -> {"moved": number}
     queue.purge   {queue}                                                                    -> {"purged": number}
     queue.delete  {queue, if_unused=false, if_empty=false}                                   -> {"deleted": messages}
 
-On a backup they are refused for what is replicated.
+A backup refuses them for replicated objects.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,4 +46,3 @@ class Changes:
         if_unused, if_empty = flag(arguments, "if_unused"), flag(arguments, "if_empty")
         count, position = self._broker.vhost.delete_queue(None, name, if_unused, if_empty)
         return {"deleted": count}, position
-

@@ -1,7 +1,7 @@
-"""What can be asked of a broker, whatever door the question comes through.
+"""The management requests of a broker, independent of the transport (door).
 
 A request is a method name and a JSON object; the answer is `{"ok": true, "result": ...}` or
-`{"ok": false, "error": text}`, given to a callback, because what HA is asked for may take a while.
+`{"ok": false, "error": text}`, passed to a callback, because requests to HA may take a while.
 
     broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue, sorted by name
@@ -68,7 +68,7 @@ class Management:
         self._changes = Changes(broker).methods
 
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> None:
-        """A request of `user`.  Calls `reply` once, now or later; never raises because of what the request says."""
+        """A request of `user`.  Calls `reply` once, now or later; never raises because of the request's content."""
         try:
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, user)
@@ -215,7 +215,7 @@ def _position(after: Any) -> int:
 
 
 def _browse(core: Queue, after: int, limit: int) -> list[Json]:
-    """In slices, for a long queue of large messages must not be copied to be cut off afterwards."""
+    """In slices, so that a long queue of large messages is not copied and then cut off."""
     shown: list[Json] = []
     room = BROWSE_OCTETS
     while len(shown) < limit:
@@ -245,7 +245,7 @@ def _show_whole(
 
 
 def _cut(body: bytes) -> bytes:
-    """The beginning, without half a UTF-8 character at its end, lest a text look like binary."""
+    """The beginning, without half a UTF-8 character at its end, so that a text does not look binary."""
     part = body[:PEEK_BODY]
     for end in range(PEEK_BODY, PEEK_BODY - 4, -1):
         try:
@@ -260,7 +260,7 @@ def _show_properties(header: bytes) -> Any:
     try:
         return to_json(decode_properties(header))
     except AmqpError as error:
-        # Headers travel uninterpreted; what a publisher garbled must not hide its message.
+        # Headers are not checked on arrival; a malformed header must not hide its message.
         return {"unreadable": error.reply_text}
 
 
@@ -283,7 +283,7 @@ def _show_session(session: Session) -> Json:
 
 
 def to_json(value: Any) -> Any:
-    """Values of field tables and octet strings, as JSON has them."""
+    """Values of field tables and octet strings as JSON."""
     match value:
         case None | bool() | int() | float() | str():
             return _plain(value)

@@ -1,4 +1,4 @@
-"""The form of requests and answers, for all who serve them."""
+"""The form of requests and answers, for all handlers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ Reply = Callable[[Json], None]
 
 
 class RequestError(Exception):
-    """The request cannot be answered; the text is for the one who asked."""
+    """The request cannot be answered; the text goes to the client."""
 
 
 def text(arguments: Json, name: str, default: str | None = None) -> str:

@@ -1,1 +1,1 @@
-"""Who may come in."""
+"""Authentication: users and passwords."""

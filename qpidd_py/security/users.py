@@ -4,8 +4,8 @@ The user file is YAML, `name: scrypt$LOG2N$R$P$SALT$HASH` (salt and hash in hexa
 
     python -m qpidd_py.security.users NAME      (the password is read from standard input)
 
-scrypt is slow on purpose (tens of milliseconds) and the broker has one thread, so a password that was found right is
-remembered for the life of the process as a digest under a random key; so are a few of those that were found wrong.
+scrypt is slow on purpose (tens of milliseconds) and the broker has one thread, so a correct password is remembered for
+the life of the process as a digest under a random key; so are a few wrong ones.
 """
 
 import getpass
@@ -30,7 +30,7 @@ _HASH: Final = re.compile(r"scrypt\$(\d{1,2})\$(\d{1,2})\$(\d{1,2})\$([0-9a-f]+)
 
 
 def hash_password(password: str, salt: bytes | None = None, log2n: int = _LOG2N) -> str:
-    """What the user file holds for `password`."""
+    """The entry of the user file for `password`."""
     salt = os.urandom(16) if salt is None else salt
     found = hashlib.scrypt(password.encode(), salt=salt, n=1 << log2n, r=_R, p=_P, maxmem=_MEMORY)
     return f"scrypt${log2n}${_R}${_P}${salt.hex()}${found.hex()}"
@@ -55,7 +55,7 @@ def password_matches(password: str, stored: str) -> bool:
 
 
 class Users:
-    """Who is known.  `check` is cheap after the first time for each name and password."""
+    """The known users.  `check` is cheap after the first time for each name and password."""
 
     def __init__(self, hashes: dict[str, str] | None = None) -> None:
         self._hashes = dict(hashes or {})
@@ -116,7 +116,7 @@ def _checked(file: Path, content: object) -> dict[str, str]:
 
 
 def _usable(stored: str) -> bool:
-    """A hash that scrypt would refuse must be found at start, not at the first login."""
+    """Checks a hash at start, so that one that scrypt refuses does not fail at the first login."""
     match = _HASH.fullmatch(stored)
     if match is None or len(match[4]) % 2 or len(match[5]) % 2:
         return False

@@ -1,8 +1,8 @@
 """One accepted TCP connection: the transport behind a `Session` whose socket the reactor serves.
 
-The core owns the socket while the connection lives.  The end is ours: closing a socket that still has unread input
-makes the kernel send a reset, which can destroy what we wrote last (the `connection.close` that says why), so the
-socket lingers: its sending side is shut down, and input is thrown away until the peer closes too or time is up.
+The core owns the socket while the connection lives.  Closing is done here: closing a socket with unread input makes the
+kernel send a reset, which can destroy the last output (the `connection.close` with the reason).  So the socket lingers:
+its sending side is shut down, and input is discarded until the peer closes too or a timeout ends.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Final
 from qpidd_py.core import Connection, Reactor
 
 DRAIN_TIME: Final = 2.0  # seconds that unsent output may take
-DRAIN_POLL: Final = 0.02  # seconds between two looks at it
+DRAIN_POLL: Final = 0.02  # seconds between two checks of it
 LINGER_TIME: Final = 1.0  # seconds we wait for the peer to close
 _WASTE: Final = 65536
 
@@ -32,7 +32,7 @@ class PlainTransport:
         self._reactor.add(connection, self._socket)
 
     def disconnect(self) -> None:
-        """Called from inside a turn: what was written leaves at its end, so the closing waits for the next one."""
+        """Called from inside a turn: output leaves at its end, so the socket is closed in the next one."""
         self._loop.call_soon(self._drain, self._loop.time() + DRAIN_TIME)
 
     def output_ready(self) -> None:
@@ -72,7 +72,7 @@ def _linger(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         except BlockingIOError:
             return
         except OSError:
-            pass  # a reset is an end, too
+            pass  # a reset also ends it
         end()
 
     timer = loop.call_later(LINGER_TIME, end)

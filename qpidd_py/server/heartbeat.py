@@ -1,4 +1,4 @@
-"""One timer for the whole broker: heartbeats, time limits, expiry and HA are all looked at from its ticks."""
+"""One timer for the whole broker: its ticks drive heartbeats, time limits, expiry and HA."""
 
 import asyncio
 from collections.abc import Callable

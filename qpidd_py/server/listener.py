@@ -75,7 +75,7 @@ class Listener:
         self._servers.clear()
 
     def tick(self, now: float) -> None:
-        """Ends handshakes that take too long.  All have the same time limit, so the oldest stands in front."""
+        """Ends handshakes that take too long.  All have the same time limit, so the oldest is first."""
         waiting = self._negotiating
         while waiting and (waiting[0][0] <= now or waiting[0][1].state is not State.HANDSHAKE):
             _, session = waiting.popleft()
@@ -101,7 +101,7 @@ class Listener:
     def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
         log.error("cannot accept a connection: %s", error)
         if error.errno in _OUT_OF_RESOURCES:
-            # The connection stays pending, and asyncio would call us at once, again and again.
+            # The connection stays pending, and asyncio would call us again in a tight loop.
             self._loop.remove_reader(listening.fileno())
             self._loop.call_later(PAUSE, self._resume, listening)
 
@@ -115,7 +115,7 @@ class Listener:
             if self._network.tcp_nodelay:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
-            sock.close()  # it was reset before we got to it
+            sock.close()  # it was reset before it was accepted
             return
         transport = PlainTransport(self._loop, self._reactor, sock)
         session = self._new_session(peer, transport)

@@ -1,16 +1,16 @@
-"""What the broker tells its supervisor, in the words of sd_notify(3).
+"""Messages to the broker's supervisor, as in sd_notify(3).
 
-systemd and our Pacemaker agent listen in the same way: NOTIFY_SOCKET names a datagram socket, WATCHDOG_USEC the silence
-in µs after which the supervisor takes us for hung.
+systemd and the Pacemaker agent listen in the same way: NOTIFY_SOCKET names a datagram socket, WATCHDOG_USEC the silence
+in µs after which the supervisor considers the broker hung.
 
 READY=1, MAINPID   the ports are open; MAINPID because with --daemon it is not the process that was started
 WATCHDOG=1         a beat, at a quarter of WATCHDOG_USEC.  It comes from the event loop, so a loop that hangs is silent,
                    and so is a process that is stopped
 STOPPING=1         a clean end has begun; beats go on until it is over, so that a stop that hangs is seen, too
 STATUS, X_QPID_…   what plug-ins tell (`PluginHost.tell`): at once when it changes; X_QPID_… again with every beat,
-                   because whoever listens may have begun only just now
+                   since a supervisor may have started to listen later
 
-Nothing here can fail a broker: a supervisor that does not listen at the moment costs a datagram, not an error.
+Nothing here can fail a broker: if the supervisor does not listen at the moment, a datagram is lost without an error.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ BEATS: Final = 4
 """Beats within the silence that is allowed; sd_watchdog_enabled(3) advises two."""
 
 REPEATED: Final = "X_"
-"""Names that begin so stand in every beat; STATUS is a text for people, and systemd keeps it."""
+"""Variables with this prefix are sent with every beat; STATUS is a text for people, and systemd keeps it."""
 
 VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -46,7 +46,7 @@ class Notices:
         return f"STOPPING=1\nSTATUS=stopping: {_line(reason)}\n"
 
     def tell(self, values: Mapping[str, str]) -> str:
-        """What of it is news; empty when nothing is."""
+        """The changed variables; empty when nothing changed."""
         news = {name: _line(value) for name, value in values.items() if self._known.get(name) != _line(value)}
         self._known |= news
         return self._text(news)
@@ -62,7 +62,7 @@ def _line(text: str) -> str:
 
 
 def beat_interval(environment: Mapping[str, str], pid: int) -> float:
-    """Seconds between two beats; 0 when nobody wants any, or somebody wants them of another process."""
+    """Seconds between two beats; 0 when no beats are expected, or those of another process."""
     usec = environment.get("WATCHDOG_USEC", "")
     wanted_of = environment.get("WATCHDOG_PID", "") or str(pid)
     if not (usec.isascii() and usec.isdigit()) or wanted_of != str(pid):
@@ -71,7 +71,7 @@ def beat_interval(environment: Mapping[str, str], pid: int) -> float:
 
 
 def socket_address(name: str) -> str:
-    """For `sendto`; empty when it is no address of a unix socket.  `@` stands for an abstract one."""
+    """The address for `sendto`; empty when it is not one of a unix socket.  `@` stands for an abstract one."""
     if name.startswith("@"):
         return "\0" + name[1:]
     return name if name.startswith("/") else ""
@@ -121,7 +121,7 @@ class Notifier:
         try:
             self._socket.sendto(text.encode(), self._address)
         except OSError:
-            pass  # nobody listens just now, or does not read: the next beat says it again
+            pass  # no listener now, or its buffer is full: the next beat repeats it
 
 
 def _datagram_socket() -> socket.socket:

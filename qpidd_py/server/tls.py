@@ -1,8 +1,8 @@
 """TLS connections: asyncio decrypts, the same core parser is fed, and its output goes back through asyncio.
 
 Back-pressure both ways: while asyncio's buffer is full the output stays in the core, which bounds it; while the core
-has paused a connection's input, reading is paused.  The core does not call when it wants input again, so `look` is
-called with the server's tick.
+has paused a connection's input, reading is paused.  The core does not call when it wants input again, so the server
+calls `look` at each tick.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from qpidd_py.broker.session import Session
 
 BUFFER: int = 1 << 20
-"""Octets asyncio holds before it says stop."""
+"""Octets that asyncio buffers before it pauses writing."""
 
 
 class Accepter(Protocol):
-    """What the listener does for a new TLS connection."""
+    """The listener's callback for a new TLS connection."""
 
     def __call__(self, peer: str, transport: "TlsConnection") -> "Session | None": ...
 
@@ -114,7 +114,7 @@ class TlsConnection(asyncio.Protocol):
         return self._transport is None
 
     def look(self) -> None:
-        """Follow the core's wish to read or not, and tell it what has left."""
+        """Pauses or resumes reading as the core asks, and reports to it how much output has left."""
         session, transport = self._session, self._transport
         if session is None or transport is None:
             return

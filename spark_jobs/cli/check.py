@@ -25,8 +25,8 @@ EXAMPLES: Final = """\
   failover-report check out/incident-3.json --max-outage 10s --max-phase promotion=500ms --max-phase recovering=2s"""
 _MESSAGES: Final = {
     "lost": "confirmed, never delivered, and all logs that could say otherwise are complete",
-    "unaccounted": "confirmed, not seen again, and nobody knows",
-    "unexpected": "delivered, and nobody had sent them",
+    "unaccounted": "confirmed, not seen again, outcome unknown",
+    "unexpected": "delivered, but never sent",
     "unmarked": "delivered twice without a mark",
 }
 
@@ -79,6 +79,6 @@ def limits_of(options: argparse.Namespace) -> Limits:
 
 
 def told(found: Sequence[Finding], bad: Sequence[Finding]) -> list[str]:
-    """What is not simply within its limit, and how many there are."""
+    """The findings that are not within their limits, and their number."""
     lines = [str(finding) for finding in found if finding.level != "ok"]
     return [*lines, f"{len(bad) or 'none'} of {len(found)} comparisons failed"]

@@ -76,8 +76,8 @@ def folder(path: Path) -> Path:
 
 
 def workspace(options: argparse.Namespace, engine: Engine) -> Workspace:
-    """Where the tables are.  On a cluster a plain path may mean another file system to its workers than to us, and a
-    folder of this machine is no good if they do not see it: that is said."""
+    """The place of the tables.  On a cluster a plain path may be another file system for the workers than here, and a
+    folder of this machine is unusable if they do not see it: prints a warning."""
     from spark_jobs.workspace import Workspace
 
     return Workspace(options.work or _beside(Path(options.output, "work"), engine))
@@ -92,7 +92,7 @@ def _beside(place: Path, engine: Engine) -> str:
 
 
 def check_inputs(inputs: Sequence[str]) -> None:
-    """Before an engine is started for nothing.  Raises UserError."""
+    """Checks before an engine is started.  Raises UserError."""
     for name in inputs:
         if "://" not in name and not Path(name).exists():
             raise UserError(f"{name}: no such file or folder, expected what a cluster left behind")
@@ -100,7 +100,7 @@ def check_inputs(inputs: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def progress(wanted: bool | None) -> Iterator[Line | Quiet]:
-    """On a terminal, or when it is wanted."""
+    """Progress is shown on a terminal, or on request."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield QUIET
         return

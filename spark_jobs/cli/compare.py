@@ -57,7 +57,7 @@ def change(what: str, a: Measure, b: Measure) -> Change:
 
 
 def changes(a: Document, b: Document) -> list[Change]:
-    """Every phase, then what clients saw: that has no error worth the name, since each used one clock for it."""
+    """Every phase, then the clients' outages, whose error is negligible, since each client used one clock."""
     found = [change(name, limits.phase(a, name), limits.phase(b, name)) for name in NAMES]
     for name, measure in (("outage", limits.outage), ("all clients down", limits.all_down)):
         found.append(change(name, _exact(measure(a)), _exact(measure(b))))
@@ -74,7 +74,7 @@ def counts(a: Document, b: Document) -> list[tuple[str, int | None, int | None]]
 
 
 def words(a: Document, b: Document) -> list[tuple[str, str, str]]:
-    """What the two incidents were: name, A's, B's."""
+    """Properties of the two incidents: name, A's, B's."""
     return [(name, _word(a.incident, name), _word(b.incident, name)) for name in WORDS]
 
 

@@ -94,8 +94,8 @@ def _spark(options: argparse.Namespace) -> Engine:
 
 @contextlib.contextmanager
 def _java_says() -> Iterator[Callable[[], str]]:
-    """What a JVM that is begun here writes to standard error goes into a file that nobody sees: warnings about modules
-    and logging, which help no user of ours.  Gives a function for its first error."""
+    """Redirects standard error of a JVM started here into a hidden file: warnings about modules and logging do not help
+    users.  Yields a function that returns its first error."""
     if os.environ.get(DEBUG) or not _has_descriptor(sys.stderr):
         yield lambda: ""
         return
@@ -124,7 +124,7 @@ def _has_descriptor(stream: TextIO) -> bool:
 
 
 def remote(engine: Engine) -> bool:
-    """Do its workers run elsewhere?"""
+    """True if its workers run on other machines."""
     from spark_jobs.engine import session
 
     found = getattr(engine, "session", None)

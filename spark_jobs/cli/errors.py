@@ -1,4 +1,4 @@
-"""What a user can do wrong, and how it ends."""
+"""Errors of users, and the exit codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ exit codes:
   1    check: a limit is broken, or what it limits is not known
   2    wrong usage, or an input that cannot be used; one line on standard error says which
   70   a fault of this program; FAILOVER_REPORT_DEBUG=1 prints where
-  130  interrupted (141: whoever read the output has gone)"""
+  130  interrupted (141: the reader of the output has gone)"""
 
 
 class UserError(ValueError):

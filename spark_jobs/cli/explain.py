@@ -58,7 +58,7 @@ def _message(options: argparse.Namespace) -> Sequence[str]:
     workspace = Workspace(where)
     with engines.opened(options, where) as engine:
         if not workspace.has(engine, "events_raw"):
-            raise UserError(f"{where}: no table events_raw, expected the folder `work` beside a report's documents")
+            raise UserError(f"{where}: no table events_raw, expected the folder `work` next to a report's documents")
         found = gather.message(engine, workspace, options.name, cluster)
         if not found:
             known = "; ".join(gather.producers(engine, workspace)) or "none"
@@ -69,7 +69,7 @@ def _message(options: argparse.Namespace) -> Sequence[str]:
 
 
 def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
-    """Its path, and the cluster if one incident is asked about."""
+    """Its path, and the cluster if the query is about one incident."""
     if place.is_dir() and incident is None:
         overview = place / OVERVIEW
         return (documents.load(overview).workspace if overview.exists() else str(place / "work")), None

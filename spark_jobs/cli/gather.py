@@ -1,4 +1,4 @@
-"""What the tables of a report say about one message.  Shell: asks an engine."""
+"""The facts about one message in the tables of a report.  Shell: queries an engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Found:
 
 
 def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | None) -> list[Found]:
-    """Of each cluster that knows the message; none if nobody names it."""
+    """For each cluster with the message; empty if no log names it."""
     producer, number = split_id(msg_id)
     engine.table("asked", _ASKED, [{"producer": producer, "pub": number, "cluster": cluster}])
     workspace.load(engine, "events_raw")
@@ -65,7 +65,7 @@ def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | No
 
 
 def producers(engine: Engine, workspace: Workspace, limit: int = 10) -> list[str]:
-    """`p1:1 to 400` of some producers, to tell somebody who asked for a message that nobody knows."""
+    """`p1:1 to 400` of some producers, for the error about an unknown message."""
     workspace.load(engine, "events_raw")
     query = f"""select producer, min(pub_first) as a, max(pub_last) as b from events_raw
         where producer is not null and source = 'client' group by producer order by producer limit {limit}"""
@@ -98,7 +98,7 @@ def _clocks(engine: Engine, workspace: Workspace, cluster: str) -> Clocks:
 
 
 def _event(row: Row) -> Event:
-    """As a parser gives it: without what is not there."""
+    """As a parser gives it: without missing fields."""
     event: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
     if "attrs" in event:
         event["attrs"] = dict(event["attrs"])

@@ -1,4 +1,4 @@
-"""The life of one message: what every node wrote about it, in corrected order, and where it was replicated (pure).
+"""The life of one message: the lines of every node about it, in corrected order, and where it was replicated (pure).
 
 No log gives the position of a message in the broker's log.  It follows from samples, which say how far a broker had
 come at a time:
@@ -67,7 +67,7 @@ def moments(rows: Iterable[Event], clocks: Clocks, number: int) -> list[Moment]:
     """Rows that name the message, in corrected order.
 
     Inside a process the monotonic clock decides (lines of runs are written when the run ends, so their numbers do not);
-    and nobody sees the message before it was sent, as far as the bounds allow."""
+    and no row is earlier than the sending, as far as the bounds allow."""
     found = [_moment(row, clocks, number) for row in rows if row.get("ts_wall") is not None]
     found.sort(key=lambda one: (_process(one.event), one.event.get("ts_mono") or one.est))
     last: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _primary(seen: Moment, samples: Sequence[Event]) -> Event | None:
 
 
 def holdings(where: Range, samples: Sequence[Event]) -> list[Holding]:
-    """Of the backups of its term, and of who was promoted later: one row each."""
+    """One row for each backup of its term, and for each broker promoted later."""
     found = []
     backups: dict[str, list[tuple[Event, str]]] = {}
     for row in sorted((row for row in samples if row["last_pos"] is not None), key=lambda row: int(row["ts_est"])):
@@ -173,7 +173,7 @@ def _holding(where: Range, node: str, role: str, rows: Sequence[Event]) -> Holdi
     return Holding(node, role, held, at, int(row["ts_est"]), row)
 
 
-# ---- words ----------------------------------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------------------------
 
 VERDICTS: Final = {
     "ok": "sent, confirmed and taken",
@@ -182,7 +182,7 @@ VERDICTS: Final = {
     "lost": "confirmed and never taken; every log that could say otherwise is complete",
     "unaccounted": "confirmed and not seen again; whether it is lost is not known",
     "explained": "confirmed and not taken, for a reason",
-    "unexpected": "taken, and nobody had sent it",
+    "unexpected": "taken, but never sent",
     "refused": "refused, so its producer knows",
     "unknown": "neither confirmed nor seen again: its producer knows nothing",
 }

@@ -1,9 +1,9 @@
-"""What `check` compares: the measures of a document, limits, and what comes out (pure).
+"""The comparison of `check`: the measures of a document, limits, and verdicts (pure).
 
 A measure has a value, or is not known.  A duration may have bounds of its error:
 
     breach    the value is beyond the limit
-    unknown   nobody knows the value: the logs do not say (a breach, unless it is allowed)
+    unknown   the logs do not contain the value (a breach, unless it is allowed)
     possible  the value is within its limit, but with its error it may not be (a breach, if strict)
     ok
 
@@ -212,7 +212,7 @@ def _error(row: Row) -> str:
 
 
 def messages(document: Document, name: str) -> Measure:
-    """Unexpected ones whose producer's log is incomplete are no finding: the message may well have been sent."""
+    """Unexpected messages whose producer's log is incomplete are no finding: they may have been sent."""
     total = (document.row("messages") or {}).get("total")
     if not isinstance(total, Mapping) or name not in total:
         return Measure(None, note=NO_CLIENT)

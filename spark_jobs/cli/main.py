@@ -1,7 +1,7 @@
-"""`failover-report VERB ...`: the parser of all verbs, and what becomes of errors.  Shell.
+"""`failover-report VERB ...`: the parser of all verbs, and the handling of errors.  Shell.
 
-What a user did wrong is one line and exit code 2; a fault of ours is one line, too, unless FAILOVER_REPORT_DEBUG is
-set: a person at night wants to know what to do, and a traceback does not say it.
+An error of the user is one line and exit code 2.  A defect of the program is also one line, without a traceback, unless
+FAILOVER_REPORT_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_jobs.cli.errors import DEBUG, EXIT_CODES, INTERNAL, INTERRUPTED, NO_R
 PROGRAM: Final = "failover-report"
 DESCRIPTION: Final = "What happened in a fail-over, from the logs that brokers, clients and the cluster left behind."
 VERBS: Final = ("report", "check", "explain", "diff", "fleet", "watch")
-"""Each a module beside this one: HELP, DESCRIPTION, EXAMPLES, add_arguments(parser), run(options) -> exit code."""
+"""Each is a module in this package: HELP, DESCRIPTION, EXAMPLES, add_arguments(parser), run(options) -> exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -124,9 +124,9 @@ def _failed(error: Exception) -> int:
 
 
 def is_users(error: Exception) -> bool:
-    """A file that cannot be read, or what our code refuses in a sentence of its own.
+    """True for a file that cannot be read, and for errors that our code raises with a message for users.
 
-    A plain ValueError is a mistake of ours, and so is a RuntimeError."""
+    A plain ValueError or RuntimeError is a defect of the program."""
     ours = type(error).__module__.startswith("spark_jobs.")
     return isinstance(error, OSError) or (ours and not isinstance(error, RuntimeError))
 

@@ -51,5 +51,5 @@ def show(lines: Sequence[str]) -> None:
 
 
 def leave_output() -> None:
-    """Whoever read our output has gone; writing again at exit would only add a traceback."""
+    """The reader of standard output has gone; writing again at exit would only add a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

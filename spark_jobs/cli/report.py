@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _made(options: argparse.Namespace, out: Path) -> tuple[list[Row], list[Path]]:
-    """What could not be computed, and the files."""
+    """Prints what could not be computed, and the files."""
     with common.progress(options.progress) as progress:
         progress.step(f"start {options.engine}")
         with engines.opened(options) as engine:

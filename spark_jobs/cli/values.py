@@ -1,4 +1,4 @@
-"""Values on the command line: what is taken, and what is said about the rest (pure).
+"""Parsers for values on the command line (pure).
 
 All raise argparse.ArgumentTypeError, which argparse prints with the name of the option; exit code 2.
 """
@@ -58,7 +58,7 @@ def limit_of(names: Sequence[str], what: str) -> Callable[[str], tuple[str, int]
 
 
 def zone(text: str) -> tuple[str, str]:
-    """`NODE=ZONE`, `*=ZONE`; a zone alone is everybody's."""
+    """`NODE=ZONE`, `*=ZONE`; a zone alone is for all nodes."""
     from spark_jobs.parse.years import ZoneError, zone_named
 
     node, equals, name = text.rpartition("=")

@@ -1,4 +1,4 @@
-"""`failover-report watch`: what is new since the last call, from cron.  Shell around `jobs.watch`."""
+"""`failover-report watch`: reports what is new since the last call; for cron.  Shell around `jobs.watch`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where the big queries run: Spark, or DuckDB on one machine."""
+"""The engines for big queries: Spark, or DuckDB on one machine."""

@@ -1,4 +1,4 @@
-"""What the jobs ask of an engine."""
+"""The interface of an engine for the jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 ROWS_MAX: Final = 1_000_000
-"""More rows than this are no small result: whoever asks for them has made a mistake."""
+"""The maximum number of rows of a small result; more are an error of the caller."""
 CORRUPT: Final = "_corrupt_record"
 """Column of a JSON line that is none."""
 
@@ -34,7 +34,7 @@ class Engine(Protocol):
     def dialect(self) -> Dialect: ...
 
     def exists(self, path: str) -> bool:
-        """Is there a table?"""
+        """True if there is a table."""
 
     def load(self, name: str, path: str, columns: str | None = None) -> None:
         """A view of a Parquet table; raises FileNotFoundError.  `columns`: its DDL, if it is known."""

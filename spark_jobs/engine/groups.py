@@ -22,7 +22,7 @@ Solver = Callable[[str, Views], Mapping[str, Iterable[Row]]]
 """(cluster, view → rows in any order) → table → rows; a function of a module, or a `partial` of one."""
 FAILED: Final = "failed"
 FAILURES: Final = "cluster string, kind string, text string"
-"""Of the table `STEP_failures`: what a solver tells there, and for whom it failed (kind FAILED)."""
+"""Columns of the table `STEP_failures`: a solver's notes, and the clusters for which it failed (kind FAILED)."""
 SMALL: Final = 50_000
 """So many rows of all tables go through this process although tasks made them: a table costs Spark a job."""
 _PACKED: Final = "cluster string, name string, json string"
@@ -114,7 +114,7 @@ def _solved(
         views[item["name"]].append({name: value for name, value in row.items() if value is not None})
     try:
         tables: Mapping[str, Iterable[Row]] = {table: list(rows) for table, rows in solver(cluster, views).items()}
-    except Exception as error:  # whatever it is: the other clusters get their tables, and this one a word in the report
+    except Exception as error:  # any error: the other clusters get their tables, and this one a note in the report
         text = f"the step {step} failed for this cluster: {type(error).__name__}: {error}"
         tables = {failures(step): [{"cluster": cluster, "kind": FAILED, "text": text}]}
     for table, rows in tables.items():

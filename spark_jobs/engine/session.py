@@ -40,7 +40,7 @@ PARTITION_BYTES: Final = 32 * 1024 * 1024
 
 
 def submitted(environ: Mapping[str, str]) -> bool:
-    """Does this process run under spark-submit?"""
+    """True if this process runs under spark-submit."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
@@ -123,5 +123,5 @@ def _send_package(session: SparkSession) -> None:
 
 
 def remote(session: SparkSession) -> bool:
-    """Do tasks run in other processes, which may be on other machines?"""
+    """True if tasks run in other processes, possibly on other machines."""
     return not str(session.sparkContext.master).startswith("local")

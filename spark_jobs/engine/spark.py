@@ -75,7 +75,7 @@ class SparkEngine:
     def put(self, files: Sequence[Path], path: str) -> None:
         system, place = self._hadoop(path)
         system.mkdirs(place)
-        if system.getScheme() == "file":  # Hadoop's own copy would read each octet, and leave a checksum beside it
+        if system.getScheme() == "file":  # Hadoop's own copy would read each octet, and leave a checksum file
             folder = Path(str(place.toUri().getPath()))
             for file in files:
                 (folder / f".{file.name}.crc").unlink(missing_ok=True)
@@ -99,7 +99,7 @@ class SparkEngine:
         return str(system.makeQualified(place).toString()).rstrip("/")
 
     def holds_only(self, path: str, suffix: str) -> bool:
-        """Are all files below it called so?  Hidden ones do not count."""
+        """True if all files below it have such names.  Hidden ones do not count."""
         system, place = self._hadoop(path)
         found = False
         if system.exists(place):
@@ -115,7 +115,7 @@ class SparkEngine:
         return self.append_frame(self.session.sql(query), path, prefix)
 
     def append_frame(self, frame: Any, path: str, prefix: str) -> list[str]:
-        """Written beside, then renamed: a task that was tried twice, or a job that was cut off, leaves no rows."""
+        """Written under another name, then renamed: a repeated task or an interrupted job leaves no rows."""
         beside = f"{path.rstrip('/')}.{prefix}"
         frame.write.mode("overwrite").option("compression", "zstd").parquet(beside)
         system, place = self._hadoop(path)

@@ -1,6 +1,6 @@
 """Where the incidents of a fleet are: documents (`incident-N.json`) and workspaces in folders, local or by URL.
 
-What the folder of a report holds is taken from its documents; a workspace counts where nobody wrote any.
+The incidents in the folder of a report are read from its documents, or from the workspace if there are none.
 """
 
 from __future__ import annotations

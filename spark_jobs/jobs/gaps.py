@@ -1,4 +1,4 @@
-"""The job `gaps`: what all other jobs missed → gaps, per cluster."""
+"""The job `gaps`: missing evidence of all other jobs → gaps, per cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(engine: Engine, workspace: Workspace) -> None:
 
 
 def _own(engine: Engine, workspace: Workspace) -> None:
-    """For whom this very step failed."""
+    """The clusters for which this step failed."""
     failed = engine.rows(f"select * from {groups.failures('gaps')}")
     if failed:
         rows = engine.rows("select * from gaps") + [

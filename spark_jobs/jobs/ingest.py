@@ -1,7 +1,7 @@
 """The job `ingest`: files of any number of inputs → events_raw, files, faults, notes.
 
-Theory.  A row's key is (file, line_no).  What is known of each file stands in the table `catalog`; so a second run
-reads only what is new: lines behind the last whole one of a segment, and all text logs of a cluster if one of them has
+Theory.  A row's key is (file, line_no).  The table `catalog` records the state of each file, so a second run reads only
+what is new: lines behind the last whole one of a segment, and all text logs of a cluster if one of them has
 changed, because they date each other.  events_raw is a folder of Parquet files, and the catalog says which count:
 
     rows of whole lines of segments      written once, never touched again
@@ -170,7 +170,7 @@ def _something(found: Iterable[Found], named: Mapping[str, str]) -> None:
 
 
 def _entered(engine: Engine, workspace: Workspace, catalog: Catalog, outcome: Outcome) -> bool:
-    """The catalog has what a reading gave; is events_raw another one now?"""
+    """Enters the result of a reading into the catalog; True if events_raw has changed."""
     old = {name: catalog.files.pop(name) for name in outcome.replaced if name in catalog.files}
     stale = {state.part for state in old.values() if state.part}
     new = [*outcome.parts, *_kept(engine, workspace, catalog, stale)]

@@ -52,7 +52,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def add(engine: Engine, catalog: Catalog, paths: Iterable[str]) -> bool:
-    """Enters them; those that are known are counted again, they may have grown.  Did anything change?
+    """Enters them; those that are known are counted again, they may have grown.  True if anything changed.
 
     Raises IngestError for another table's Parquet."""
     before = {name: state for name, state in catalog.files.items() if state.kind == KIND}

@@ -1,4 +1,4 @@
-"""What is to be done with each file that was found: its name, its cluster, what of it is known (pure).
+"""The plan for each file that was found: its name, its cluster, and what is already known of it (pure).
 
 * A segment's first line names its process and a number in it, so no other segment has it: by its hash a segment is
   known again when it is closed, renamed, packed or handed in twice.  A text log is known by its name and its first
@@ -6,8 +6,9 @@
   each is a moment of its own.
 * Names are places inside the input, without the endings `.open` and of packings: a report is the same if the logs are
   packed.  Where two inputs hold one name, all files of both get the input's name in front.
-* Who names no cluster belongs to the one that the segments nearest to him name: in his folder, in those above, in his
-  input, in all inputs.  If nobody names one it is called as the input, or `cluster` if there are several.
+* A file that names no cluster belongs to the one named by the nearest segments: in its folder, in those above, in its
+  input, in all inputs.  If no segment names one, the cluster is called as the input, or `cluster` if there are several
+  inputs.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _UNIQUE: Final = "s:"
 
 @dataclass(frozen=True)
 class Found:
-    """A file.  `input`: its label; `name`: inside the input; `kind`: its parser, empty if nobody can read it; `open`:
-    still being written; `head`, `named`: see `head_of`; `place`: what the reader needs to open it."""
+    """A file.  `input`: its label; `name`: inside the input; `kind`: its parser, empty if there is none; `open`: still
+    being written; `head`, `named`: see `head_of`; `place`: what the reader needs to open it."""
 
     input: str
     name: str
@@ -127,7 +128,7 @@ def logs_to_read(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def plan(found: Iterable[Found], known: Mapping[str, State], cluster: str = "") -> list[Task]:
-    """In the order of the names.  `cluster`: of all that name none, if somebody said so."""
+    """In the order of the names.  `cluster`: of all files that name none, if the user gave it."""
     files = sorted(found, key=lambda file: (file.input, file.name, not file.open))
     matches = _matched(files, known)
     copies = _copies(files)
@@ -262,7 +263,7 @@ def _folders(label: str, name: str) -> list[tuple[str, str]]:
     return [(label, "/".join(parts[:count])) for count in range(len(parts), -1, -1)] + [("", "")]
 
 
-# ---- what to do -----------------------------------------------------------------------------------------------------
+# ---- the plan -----------------------------------------------------------------------------------------------------
 
 
 def _task(file: Found, name: str, cluster: str, known: State | None) -> Task:

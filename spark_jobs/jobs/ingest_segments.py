@@ -3,7 +3,7 @@
 Order of work: one thread (the caller's) reads blocks of whole lines; the pool parses them in any order; the caller
 takes the results in the order of the blocks, adds what `event_json` makes of the lines that are left (a torn line's row
 needs the event before it), and gives row groups back to the pool, which writes them.  Arrow leaves Python's lock while
-it parses and writes.  A row group holds clients' rows or others', never both: who asks for one kind skips the other.
+it parses and writes.  A row group holds clients' rows or others', never both: a query for one kind skips the other.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def skip(file: BinaryIO, octets: int) -> None:
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    """What a damaged file still gives comes before the damage is raised."""
+    """Yields the readable part of a damaged file before the error is raised."""
     held: list[bytes] = []
     size, error = 0, None
     while error is None:
@@ -109,7 +109,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
         raise error
 
 
-# ---- what a segment says of itself ----------------------------------------------------------------------------------
+# ---- facts about a segment ------------------------------------------------------------------------------------------
 
 
 @dataclass

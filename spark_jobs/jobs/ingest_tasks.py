@@ -3,7 +3,7 @@
 Each file is one row of Spark's `binaryFile`; a task opens it as a bundle of its own, so tarballs and packed files are
 what they are on a disk.  Three passes, and only small rows come to the driver: what each file is, and what the text
 logs tell about clocks (`_look`); the segments' rows, written by the tasks; the text logs' rows, likewise.  Counts come
-back through an accumulator, by the file's name: a task that is tried twice says the same twice.
+back through an accumulator, by the file's name: a repeated task reports the same counts again.
 
 A file that has not changed is not opened.  One file is read by one task: segments are rotated by their writers.
 """

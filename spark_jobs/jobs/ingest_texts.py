@@ -85,7 +85,7 @@ def read(text: Text, cluster: str, found: Almanac, zones: Mapping[str, str], cov
 
 
 def covered(row: Event, covers: Iterable[Cover]) -> bool:
-    """Does a segment of the same broker, or of the same supervisor, say it?"""
+    """True if a segment of the same broker, or of the same supervisor, has it."""
     says, ts = _SAYS.get(row["source"]), row.get("ts_wall")
     if says is None or ts is None:
         return False
@@ -123,7 +123,7 @@ def _zone(text: Text, found: Almanac, zones: Mapping[str, str]) -> tzinfo | None
 
 
 def _python(zone: Zone) -> tzinfo:
-    """Of several offsets in turn the first: nobody proves that of a broker's log."""
+    """Of several successive offsets the first, since a broker's log proves none of them."""
     if zone.key:
         return ZoneInfo(zone.key)
     seconds = zone.steps[0][1]

@@ -1,7 +1,7 @@
 """The job `messages`: events_raw → message_lives, message_verdicts (those not simply ok), message_summary.
 
-What is event-sized stays in SQL.  What the logs are worth as evidence is decided by the reference's own code from
-`takings`: a row for each process and queue.
+Queries over all events stay in SQL.  The reference's own code decides from `takings` (a row for each process and queue)
+how complete the logs are as evidence.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
 
 
 def _evidence(engine: Engine, processes: dict[str, dict[str, Process]], options: Options) -> None:
-    """The view `evidence`: for each queue that somebody names, may what is missing be lost?"""
+    """The view `evidence`: for each queue that a log names, whether missing messages may be lost."""
     named = engine.rows("select distinct cluster, queue from takings")
     undone = reduced.undone(engine, options)
     doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts("events_raw", undone))}

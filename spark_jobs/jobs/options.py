@@ -1,4 +1,4 @@
-"""What the jobs over big tables are told."""
+"""The options of the jobs over big tables."""
 
 from __future__ import annotations
 

@@ -49,6 +49,6 @@ def merge(engine: Engine, part: Part, tables: Iterable[str]) -> None:
         if part.whole.has(engine, table):
             part.whole.load(engine, table)
             query += f" union all select * from {table} where not ({among(part.clusters)})"
-        engine.save(query, part.path("scratch"))  # first beside: Spark cannot replace what it reads
+        engine.save(query, part.path("scratch"))  # first under another name: Spark cannot replace a table that it reads
         engine.load("merged", part.path("scratch"))
         part.whole.save(engine, table, "select * from merged")

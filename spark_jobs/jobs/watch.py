@@ -8,7 +8,7 @@
 
 Each step may be interrupted.  Rows are keyed by (file, line_no), so what is taken twice is there once.  The table
 `watched` says of which state of each file the other tables were made: it is emptied before any of them is replaced and
-written when all of them are there, so whoever finds it empty computes everything.  `announced` is written last: an
+written when all of them are there, so a run that finds it empty computes everything.  `announced` is written last: an
 incident is told once, or again if its telling was interrupted.
 """
 

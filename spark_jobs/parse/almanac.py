@@ -1,9 +1,9 @@
-"""What all files together say about the clocks: each node's zone, each file's year (pure).
+"""The clocks according to all files together: each node's zone, each file's year (pure).
 
-Order of trust.  Zone: what the user said; references of the node's own clock; fresh changes of the CIB; the other
+Order of trust.  Zone: as given by the user; references of the node's own clock; fresh changes of the CIB; the other
 nodes' zone if they agree; UTC.  Year of a file: its own references; years in its texts; its modification time if that
-is close to the last line; the other files of the bundle; its modification time; `now`.  Whatever is not proved is
-said in `notes`.
+is close to the last line; the other files of the bundle; its modification time; `now`.  Assumptions are listed in
+`notes`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def almanac(
 ) -> Almanac:
     """Puts the surveys of a bundle together.  `zones`: node (or `*`) -> zone; `modified`: file -> us; `now` in us.
 
-    Raises ZoneError for a zone that nobody knows.
+    Raises ZoneError for an unknown zone.
     """
     found = sorted(surveys, key=lambda item: item.file)
     streams = [stream for item in found for _, stream in sorted(item.streams.items())]

@@ -1,7 +1,7 @@
-"""What a parser is told about a file beside its lines, and what it counts (pure).
+"""The input of a parser in addition to the lines, and its counts (pure).
 
-A line that cannot be used is counted and named, never fatal: logs of a crash are torn, and one bad line must not cost
-the report.
+An unusable line is counted and named, and never fatal: logs of a crash are torn, and one bad line must not prevent the
+report.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tally:
     """Numbers of lines, and of events made of them; `unknown`: sound lines that say nothing we know.
 
     `unknown_by`: the same for each daemon; `continued`: lines without a head; `dropped`: lines that the system log
-    says it did not write; `undated`: events whose year nobody knows; `notes`: what was assumed about time.
+    says it did not write; `undated`: events of unknown year; `notes`: assumptions about time.
     """
 
     lines: int = 0
@@ -69,7 +69,7 @@ class Tally:
 @dataclass
 class Context:
     """`node`, `cluster`: for lines that name none.  `mtime`: of the file, µs since 1970; 0 if unknown.  `zone`: of the
-    local times in the text; None if nobody said (then they are read as UTC).  `almanac`: what all files of a bundle say
+    local times in the text; None if unknown (then they are read as UTC).  `almanac`: what all files of a bundle say
     together about zones and years; None if there is only this file."""
 
     cluster: str = ""

@@ -1,6 +1,6 @@
-"""Which parser a file needs: by what its first lines look like, and by its name where they say nothing (pure).
+"""The parser for a file: chosen by its first lines, or by its name if they do not decide (pure).
 
-Content comes first because names lie: `messages.1`, `node1.log` and `x.txt` are what people hand in.
+Content comes first because names are unreliable: inputs are called `messages.1`, `node1.log` or `x.txt`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Parser(Protocol):
 
 
 def detect(name: str, head: Sequence[bytes]) -> str | None:
-    """One of PARSERS, None for a file that nobody here can read.  `head`: its first lines, HEAD_LINES are enough."""
+    """One of PARSERS, None for a file that no parser can read.  `head`: its first lines, HEAD_LINES are enough."""
     votes = Counter(parser for parser in map(_of_line, head[:HEAD_LINES]) if parser is not None)
     if votes:
         return max(PARSERS, key=lambda parser: votes[parser])

@@ -4,8 +4,8 @@ A field that the schema does not know goes into `attrs`, as text; so does one wh
 column, which is counted as a fault as well.  A run (a line that stands for several messages, see
 `spark_jobs.solve.runs`) stays one row.
 
-What a crash leaves behind: a last line without its end is a row of kind `torn`; where the next process has appended to
-it, its line is found behind the torn one.
+After a crash: a last line without its end is a row of kind `torn`; where the next process has appended to it, its line
+is found behind the torn one.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _broken(name: str, line_no: int, line: bytes, text: bytes, context: Context,
 
 
 def _appended(text: bytes) -> dict[str, Any] | None:
-    """The event at the end of a line that begins with a torn one; objects inside it are tried first, in vain."""
+    """The event at the end of a line that begins with a torn one; objects nested in it are tried first and fail."""
     at = len(text)
     for _ in range(_INSIDE_MAX):
         at = text.rfind(b'{"', 1, at)
@@ -137,7 +137,7 @@ def _checked(found: dict[str, Any], name: str, line_no: int, context: Context) -
 
 
 def _sound(event: Event) -> bool:
-    """Is everything as the schema wants it?  Nearly every line is: this is the path that has to be fast."""
+    """True if the line matches the schema.  Nearly every line does, so this path must be fast."""
     for column, value in event.items():
         type_ = type(value)
         if type_ is not _PLAIN.get(column) or (type_ is int and not -_LEAST_MAX <= value <= _LEAST_MAX):

@@ -6,9 +6,9 @@ completed column by column.  Whatever it refuses, and every line that is anythin
 to know of the event before it.
 
 Why Arrow may be trusted with the rest: it refuses values of other types, numbers out of range, repeated names, lone
-surrogates and control characters, as a whole block; then the block is halved until the culprit is among few.  It would
-take two objects for one line, or one of two lines: so the lines must begin with `{` and end with `}` (then an object
-cannot go on in the next line), and there must be as many rows as lines.
+surrogates and control characters, as a whole block; then the block is halved until few lines are left.  It would take
+two objects for one line, or one of two lines: so the lines must begin with `{` and end with `}` (then an object cannot
+go on in the next line), and there must be as many rows as lines.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Names:
         return pa.schema([(name, kind) for name, kind in kinds.items() if name in columns])
 
     def learn(self, found: pa.Table, wanted: pa.Schema) -> bool:
-        """Is there a column that was not wanted, or a text in `attrs` that Arrow took for a time?"""
+        """True if there is an unexpected column, or a text in `attrs` that Arrow read as a time."""
         columns = {name for name in found.column_names if name in _WRITTEN} - set(wanted.names)
         attrs = {child.name for child in found.schema.field("attrs").type if pa.types.is_timestamp(child.type)}
         self.columns, self.attrs = self.columns | columns, self.attrs | attrs
@@ -198,7 +198,7 @@ def _plain(data: bytes, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _surely_plain(data: bytes, count: int) -> bool:
-    """Is each line what `_plain` wants?  No only means that nobody knows."""
+    """True if each line certainly has the form that `_plain` needs; False means unknown."""
     if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == count - 1):
         return False
     half = LINE_MAX // 2  # a line that is too long would fill one of these without an end

@@ -1,7 +1,7 @@
-"""What one file tells about clocks, before its events are read: small, and put together by `almanac` (pure).
+"""A file's evidence about clocks, read before its events: small, and combined by `almanac` (pure).
 
 A survey holds, for each node that writes into the file, the first and the last line, the jumps between neighbouring
-lines, and the *references*: lines that carry a Unix epoch or an offset beside their local time text.
+lines, and the *references*: lines with a Unix epoch or an offset in addition to their local time text.
 
     `ref=pe_calc-pacemaker-controld-1795226132-199`   written by the DC's own clock, at most a calculation earlier
     `last-rc-change="1795226157"` in a change of the CIB   another node's clock, and any age: only many of them count

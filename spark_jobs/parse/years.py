@@ -28,13 +28,13 @@ QUARTER = 15 * MINUTE
 JUMP = 25 * MINUTE
 HALF_YEAR = 182 * DAY
 GIVEN, EXACT, LIKELY, ASSUMED = "given", "exact", "likely", "assumed"
-"""How sure a conclusion is: the user said it; the logs prove it; they make it likely; nothing said otherwise."""
+"""The certainty of a conclusion: given by the user; proved by the logs; likely from the logs; the default."""
 _EPOCH = datetime(1970, 1, 1)
 _OFFSET = re.compile(r"[+-]\d\d:?\d\d$|Z$")
 
 
 class ZoneError(ValueError):
-    """A zone that nobody knows: names the text, and what was expected."""
+    """An unknown zone: names the text, and the expected form."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Zone:
         fitting = [offset for offset, begin, end in self._spans() if begin <= local - offset * SECOND < end]
         if fitting:
             return fitting[-1 if fold else 0]
-        # the hour that spring leaves out: nobody's clock showed it, so any answer is a wrong zone's
+        # the hour skipped in spring: no clock showed it, so the zone must be wrong
         return [offset for offset, begin, _ in self._spans() if begin <= local - offset * SECOND or begin < 0][-1]
 
     def ambiguous(self, local: int) -> bool:

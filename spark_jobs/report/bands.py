@@ -1,4 +1,4 @@
-"""In which state each broker was from when to when, as facts of all kinds say (pure).
+"""The states of each broker over time, from facts of all kinds (pure).
 
 A broker's own `state` lines come first.  Of what others say of it, an end is believed (its process ended, its node was
 fenced, it does not answer); Pacemaker's roles are taken for nodes of which there is no broker's log.
@@ -88,7 +88,7 @@ def bands(document: Row) -> dict[str, list[Band]]:
 
 
 def _first(document: Row, node: str) -> str:
-    """Before all lines: the role that it had, as far as somebody says so."""
+    """Before all lines: its role, as far as any log has it."""
     spans = [span for span in document["primary_spans"] if span["node"] == node]
     begin = document["incident"]["begin"]
     return "promoted" if any(span["from_est"] <= begin for span in spans) else "unknown"

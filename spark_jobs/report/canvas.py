@@ -1,4 +1,4 @@
-"""What lanes are drawn on, and small things that all of them need (pure).  Places are px."""
+"""The canvas of the lanes, and helpers for all of them (pure).  Places are px."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _gaps(found: _All, incident: Row, span: tuple[int, int]) -> list[Row]:
         row
         for row in found.about("gaps", incident["cluster"])
         if row.get("incident") in (own, None, "")
-        # what is no log at all says nothing about any incident
+        # a file that is no log has no facts about any incident
         and row["kind"] != "refused"
         and (row.get("begin") is None or row["begin"] <= span[1])
         and (row.get("end") is None or row["end"] >= span[0])
@@ -226,7 +226,7 @@ def _document(number: int, incident: Row, span: tuple[int, int], found: _All, se
 
 
 def _messages(found: _All, incident: Row) -> Row | None:
-    """None without any log of a client: then nobody knows, which is not the same as none lost."""
+    """None without any log of a client: then the result is unknown, which differs from none lost."""
     summary = sums.by_queue(found.of("message_summary", incident))
     if not summary and not found.about("takings", incident["cluster"]):
         return None

@@ -1,4 +1,4 @@
-"""Lines of logs as evidence (pure): what a line said, and where it stands."""
+"""Lines of logs as evidence (pure): text and place of a line."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def entry(event: Row, id: str, about: str = "") -> Markup:
 
 
 def bounds(at: int, low: int, high: int) -> str:
-    """`±1.2 ms`; in words if nobody knows the clock."""
+    """`±1.2 ms`; in words if the clock is unknown."""
     return "(its clock is unknown)" if high - low > UNKNOWN else error(at, low, high)

@@ -28,7 +28,7 @@ GOOD, BAD, DOUBT, NEUTRAL = "good", "bad", "doubt", "neutral"
 
 @dataclass(frozen=True)
 class Figure:
-    """One of the figures at the top.  `tone`: GOOD, BAD, DOUBT (nobody can say for sure) or NEUTRAL."""
+    """One of the figures at the top.  `tone`: GOOD, BAD, DOUBT (uncertain) or NEUTRAL."""
 
     name: str
     value: str

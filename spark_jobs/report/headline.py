@@ -1,4 +1,4 @@
-"""What happened, in a few sentences (pure): for somebody who has just been woken."""
+"""The summary of an incident in a few sentences (pure): for an engineer on call at night."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def what(document: Document) -> str:
 
 
 def _reason(incident: Row) -> str:
-    """Why it is taken for that; only what the sentence does not say itself."""
+    """The reason for the type, unless the sentence contains it."""
     text = incident["why"] or ""
     said = (f"the node of {incident['old_primary']} was lost", f"{incident['old_primary']} stood still")
     for prefix in (*said, f"the process of {incident['old_primary']} died"):
@@ -142,7 +142,7 @@ def _length(row: Row) -> tuple[bool, int, str]:
 
 
 def stood(row: Row) -> str:
-    """How long a client stood still."""
+    """The length of a client's outage."""
     length = duration(row["ts_end"] - row["ts_begin"])
     return f"more than {length}, never back" if row["censored"] else length
 
@@ -220,7 +220,7 @@ def worst_dual(document: Document) -> dict[str, Any] | None:
 
 
 def margin(row: Row) -> str:
-    """`65.6 ms ±1.8 ms`; empty if nobody knows."""
+    """`65.6 ms ±1.8 ms`; empty if unknown."""
     if row["margin_ms"] is None:
         return ""
     us, error = round(abs(row["margin_ms"]) * 1000), round((row["error_ms"] or 0) * 1000)
@@ -230,7 +230,7 @@ def margin(row: Row) -> str:
 
 
 def signed_margin(row: Row) -> str:
-    """Negative: so long did they overlap."""
+    """Negative: the length of the overlap."""
     text = margin(row)
     return f"{'-' if row['margin_ms'] < 0 else ''}{text}" if text else "unknown"
 

@@ -1,4 +1,4 @@
-"""How many clients stood still at each moment (pure)."""
+"""The number of clients in an outage at each moment (pure)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _CLOSE: Final = 7.0
 
 
 def phases(canvas: Canvas, document: Row) -> None:
-    """Each a bar with its name and length inside or beside, packed into rows."""
+    """Each is a bar with its name and length inside or next to it, packed into rows."""
     found = [bar for bar in scene.bars(document) if bar.end.at >= canvas.axis.begin and bar.begin.at <= canvas.axis.end]
     canvas.name("Phases", 18)
     rows: list[float] = []

@@ -1,4 +1,4 @@
-"""The sections about messages and about clients that stood still (pure)."""
+"""The sections about messages and about clients' outages (pure)."""
 
 from __future__ import annotations
 

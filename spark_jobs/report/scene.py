@@ -197,7 +197,7 @@ def marks(events: Iterable[Row]) -> list[Mark]:
 
 
 def of_node(document: Row, node: str) -> list[Row]:
-    """What its broker and the manager say of it, beside its states."""
+    """Lines of its broker and of the manager about it, apart from its states."""
     return [
         event
         for event in document["events"]

@@ -151,7 +151,7 @@ def _budget(document: Row) -> Markup | None:
         share = joined([percent(row["share"]), " ", bar])
         rows.append((words.PHASES[row["phase"]][0], duration(row["duration_us"]), share, setting, value))
     heads = ("Phase", "Took", "Share", "Depends on", "Set to")
-    text = "What clients waited for, the longest first, beside the setting that it depends on"
+    text = "What clients waited for, the longest first, and the setting that it depends on"
     advice = headline.advice(document["budget"])
     made = table(text, heads, rows, ("Took",))
     return joined([heading("Where the time went"), tag("p", advice) if advice else None, made])

@@ -1,7 +1,7 @@
 """Colours and rules of style: of the page (light, dark, narrow, print) and of a drawing on its own (pure).
 
-Colours keep a contrast of 4.5 with what stands on them (text) or 3 with what is beside them (shapes); states differ in
-lightness and pattern, too, so nothing is told by hue alone.
+Colours keep a contrast of 4.5 to text on them and of 3 to adjacent shapes; states also differ in lightness and pattern,
+so no information depends on hue alone.
 """
 
 from __future__ import annotations

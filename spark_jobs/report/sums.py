@@ -52,8 +52,8 @@ def outages(rows: Sequence[Row], clients: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def ingest(files: Sequence[Row], faults: Iterable[Row], notes: Iterable[Row]) -> Row:
-    """What was read of `files`.  `refused`: logs that nobody could read, or not to their end, and why; `others`: files
-    that are no logs; `faults`: the first lines that are wrong; `covered`: lines that a better log says, too."""
+    """What was read of `files`.  `refused`: logs that could not be read to their end, and why; `others`: files that are
+    no logs; `faults`: the first lines that are wrong; `covered`: lines that a better log says, too."""
     read = [row for row in files if row["state"] not in ("refused", "other", "copy")]
     names = {row["name"] for row in files}
     sums = {name: sum(row.get(name) or 0 for row in read) for name in _FILES}

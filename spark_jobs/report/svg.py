@@ -42,7 +42,7 @@ def drawing(
 
 
 def described(document: Row) -> str:
-    """The same in words, for who does not see it."""
+    """The same in words, for readers who cannot see the drawing."""
     made = [f"{moment.number}: {moment.text}" for moment in scene.moments(document)]
     return f"{' '.join(document['words'])} Numbered moments: {'; '.join(made)}."
 

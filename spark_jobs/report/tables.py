@@ -1,4 +1,5 @@
-"""What a report reads of a workspace.  A table that is not there has no rows: a report of less is still one."""
+"""The tables that a report reads from a workspace.  A missing table counts as empty: a partial report is still
+useful."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LAST: Final = 253_402_300_800 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 UNKNOWN: Final = 1 << 60
-"""Bounds beyond it are those of a clock that nobody knows."""
+"""Bounds beyond it are those of an unknown clock."""
 
 
 def duration(us: int | None) -> str:
@@ -51,7 +51,7 @@ def _two(big: int, unit: str, small: int, smaller: str) -> str:
 
 
 def error(us: int | None, low: int | None, high: int | None) -> str:
-    """`±2 ms`; `+2 ms / -0.4 ms` if the two sides differ; empty if there is none, `error unknown` if nobody knows."""
+    """`±2 ms`; `+2 ms / -0.4 ms` if the two sides differ; empty if there is none, `error unknown` if it is unknown."""
     if us is None:
         return ""
     if low is None or high is None or high - low > UNKNOWN:

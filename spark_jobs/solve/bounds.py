@@ -8,7 +8,7 @@ from typing import Final
 from spark_jobs.schema import Event
 
 _UNKNOWN: Final = 1 << 60
-"""us: wider bounds are those of a clock that nobody knows."""
+"""us: wider bounds are those of an unknown clock."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What each phase of an incident took beside the setting that it depends on (pure)."""
+"""The duration of each phase of an incident, compared with the setting that it depends on (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def rows(found: Sequence[Phase], incident: Incident, facts: Facts) -> list[Row]:
-    """What each phase took beside the setting that it depends on, the longest first.
+    """The duration of each phase and the setting that it depends on, the longest first.
 
     Rows: phase, duration_us, share (of the time from the first sign of death to the last phase that clients wait for),
     setting, setting_us (None if the logs do not say it).

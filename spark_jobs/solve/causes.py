@@ -1,14 +1,14 @@
-"""Of which type an incident is, and what the logs cannot say about it (pure).
+"""The type of an incident, and what the logs leave open about it (pure).
 
-planned      somebody asked for it: relocation, standby, a clean stop; or an orderly demotion without any failure
+planned      requested: relocation, standby, a clean stop; or an orderly demotion without any failure
 partition    two rings of one sequence; the primary went on alone, and knew it
 controller   a daemon of the cluster's software ended on the primary's node, the node itself lived
 hang         the primary stood still and came back, or its machine did not schedule it
 crash        its node was lost
 kill         its process died, the node lived
 unknown      it was replaced, and nothing here tells these apart
-false-alarm  the token was lost, and nobody left
-no-failover  somebody was lost who was not primary; or clients stood still while the primary lived
+false-alarm  the token was lost, and no node left
+no-failover  a broker that was not primary was lost; or clients had an outage while the primary lived
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Scene:
 
 
 def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: Sequence[Promotion]) -> Cause:
-    """`rows`: the incident's facts; `old`: who was primary when it began."""
+    """`rows`: the incident's facts; `old`: the primary when it began."""
     victim = old.node if old else _named(rows, promotions)
     hi = promotions[0].hi if promotions else None
     before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
@@ -71,7 +71,7 @@ def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: S
 
 
 def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None:
-    """Whom the others call the primary that is gone."""
+    """The node that the others name as the lost primary."""
     new = {promotion.node for promotion in promotions}
     for event in rows:
         if event["kind"] == "primary_lost" and event.get("peer"):
@@ -252,7 +252,7 @@ def _kill(scene: Scene) -> Cause | None:
 
 
 def _total(scene: Scene) -> Cause | None:
-    """The new primary says that everybody had died."""
+    """The new primary reports that all brokers had died."""
     said = scene.all(lambda e: e["kind"] == "promoted" and attr(e, "total_failure").lower() == "true")
     starts = [e for e in scene.before if e["kind"] == "start" and e.get("source") in OWN]
     if not said:
@@ -263,11 +263,11 @@ def _total(scene: Scene) -> Cause | None:
 _RULES: Final = (_planned, _total, _partition, _hang, _controller, _crash, _kill)
 
 
-# ---- what cannot be known -------------------------------------------------------------------------------------------
+# ---- unknown facts ------ -------------------------------------------------------------------------------------------
 
 
 def gaps(facts: Facts, rows: Sequence[Event], cause: Cause, clients: bool) -> list[str]:
-    """In words: missing logs, lost lines, coarse clocks."""
+    """As text: missing logs, lost lines, coarse clocks."""
     found = []
     written = facts.written
     for node in sorted({*facts.brokers, *([cause.victim] if cause.victim else [])} - written):

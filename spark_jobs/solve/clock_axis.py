@@ -98,9 +98,9 @@ Placed = dict[int, tuple[Vertex, Vertex, float]]
 
 
 def _teller(doubtful: Collection[str | None], reference: str) -> Callable[[Observation], bool]:
-    """Is an observation's sender to tell the time (else its receiver)?  The reference first, then who has no breaks
-    that contradictions found: their own readings do not say on which side of one they are.  Both will do: bounds hold
-    at any moment between sending and receiving."""
+    """True if an observation's sender gives its time, otherwise its receiver does.  The reference comes first, then
+    nodes without breaks that contradictions found, since readings do not show on which side of such a break they are.
+    Either is correct: bounds hold at any moment between sending and receiving."""
 
     def rank(node: str) -> tuple[bool, bool]:
         return node in doubtful, node != reference

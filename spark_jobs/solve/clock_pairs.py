@@ -1,4 +1,4 @@
-"""What the logs say about the difference of two nodes' clocks (pure).
+"""Observations in the logs about the difference of two nodes' clocks (pure).
 
 An observation is "sent by A at `a` (A's clock), received by B at `b` (B's clock)".  Nothing arrives before it is sent,
 so at the moment of sending   clock(B) - clock(A) <= b - a + slack.   Messages both ways bound the difference from both
@@ -183,7 +183,7 @@ def _told(event: Event, names: Mapping[str, str]) -> Iterator[Observation]:
     sent = _reading(attrs.get("peer_wall", ""))
     if event["kind"] not in ("clock", "connected", "client_open") or sent is None:
         return
-    # An address that moves with the primary is nobody's name.
+    # An address that moves with the primary identifies no node.
     name = event.get("client_id") if event["kind"] == "client_open" else attrs.get("broker") or event.get("peer")
     sender = names.get(name or "")
     if sender is not None and sender != event["node"]:

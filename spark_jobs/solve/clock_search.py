@@ -12,7 +12,7 @@ from spark_jobs.solve.clock_pairs import Observation
 from spark_jobs.solve.clock_steps import Break, Seen, contradiction, first_clash
 
 MOST: Final = 40
-"""Repairs.  Then whatever contradicts is dropped and told: a clock that jumps so often is of no use."""
+"""Repairs.  Beyond that, contradicting observations are dropped and noted: a clock that jumps so often is unusable."""
 WHY: Final = "contradicting observations"
 
 

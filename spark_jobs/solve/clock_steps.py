@@ -1,7 +1,7 @@
 """Where a node's clock was set: from its own two clocks, and from observations that no steady clock allows (pure).
 
-**Wall against monotonic.**  Nobody sets CLOCK_MONOTONIC, and NTP's slewing turns both clocks alike, so wall minus mono
-of one boot is constant but for steps.  One reading may be late (the process lost the CPU between its two looks), so a
+**Wall against monotonic.**  CLOCK_MONOTONIC is never set, and NTP slews both clocks alike, so wall minus mono of one
+boot is constant except for steps.  One reading may be late (the process lost the CPU between its two looks), so a
 step counts if the next readings agree.  A reboot begins a new segment: the clock may have been set meanwhile.
 
 **Contradictions.**  If no straight lines fit to the observations (a band is empty, or bounds around a cycle of nodes
@@ -99,8 +99,7 @@ def _jumps(node: str, boot: str, readings: Sequence[tuple[int, int]]) -> list[Br
 
 
 def _break(node: str, boot: str, last: tuple[int, int], first: tuple[int, int], jump: int, jump_error: int) -> Break:
-    """Between two readings (mono, wall); whoever wrote between them may have shown more or less by what they are
-    apart."""
+    """Between two readings (mono, wall); a writer between them may have shown more or less by their distance."""
     gap = first[0] - last[0]
     lo, hi = sorted((first[1] - gap, last[1] + gap))
     return Break(node, lo, hi, "wall against monotonic", jump, boot, (last[0], first[0]), jump_error=jump_error)

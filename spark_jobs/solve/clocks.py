@@ -2,8 +2,8 @@
 
 The common time axis is the reference clock's: the node's with the most observations (of those that agree about the
 hour), or a given one.  A clock is a row of *segments*, cut at steps and reboots (`solve.clock_steps`); within one it
-differs from the reference by a straight line, which nobody knows but which `solve.clock_band` bounds for each pair of
-clocks.  At some moments (knots) the bounds of all pairs together are difference constraints, and the shortest paths
+differs from the reference by an unknown straight line, which `solve.clock_band` bounds for each pair of clocks.  At
+some moments (knots) the bounds of all pairs together are difference constraints, and the shortest paths
 from and to the reference are the tightest bounds that follow.  A line that is between bounds at two knots is between
 them in between, too; beyond the last knot the bounds open with the greatest drift.
 
@@ -210,7 +210,7 @@ def solve(
 
 
 def _steady(clocks: Clocks, found: Sequence[Observation]) -> str:
-    """Instead of a reference that was set itself, and nobody knows when: the busiest that was not."""
+    """Instead of a reference that was itself set at an unknown time: the busiest node that was not."""
     nodes = set(clocks.segments) - {item.node for item in clocks.breaks}
     inside = [item for item in found if {item.sender, item.receiver} & nodes]
     return _busiest(inside, nodes) if nodes else clocks.reference
@@ -266,7 +266,7 @@ def _segment(
 
 
 def _remarks(segment: Segment) -> list[str]:
-    """What a reader must know about it."""
+    """Notes that a reader needs."""
     if not segment.knots:
         return ["unknown: nothing connects it with the reference"]
     offset, _, error = segment.line()

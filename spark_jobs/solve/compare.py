@@ -1,4 +1,4 @@
-"""Is one group of measured times really different from another (pure)?  A test that does not cry wolf.
+"""Tests whether two groups of measured times differ, with few false alarms (pure).
 
 * What counts of two values is only which of them is greater *for certain*: a value is an interval (the clocks' error;
   up to infinity for what never ended), and two that overlap are a tie.  The score of a value is how many are certainly

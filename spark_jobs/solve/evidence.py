@@ -1,4 +1,4 @@
-"""What logs are worth as evidence of a loss: could one that we do not have say that a message was taken?  (pure)
+"""Completeness of the logs as evidence of a loss: whether a missing log could show that a message was taken (pure).
 
 `messages_small` has the rule; `jobs.messages` asks the same of counts that SQL made.
 """
@@ -26,7 +26,7 @@ class Process:
     drained: dict[str, int] = field(default_factory=dict)
     sends: bool = False
     ended: bool = False
-    holes: bool = False  # said by somebody who has counted, instead of `seqs`
+    holes: bool = False  # given by a query that counted, instead of `seqs`
 
     @property
     def whole(self) -> bool:
@@ -59,7 +59,7 @@ class Brokers:
 
 
 class Evidence:
-    """Could a log that we do not have say that a missing message was taken?"""
+    """Says whether a missing log could show that a missing message was taken."""
 
     def __init__(self, processes: Mapping[str, Process], drained: bool | None, brokers: Brokers | None = None) -> None:
         self._processes = processes
@@ -91,7 +91,7 @@ class Evidence:
         return counts.confirmed_at < self.brokers.since
 
     def emptied(self, counts: Counts) -> bool:
-        """Was a queue of it drained after it was last seen there?"""
+        """True if one of its queues was drained after it was last seen there."""
         found = [self.of_queue(queue) for queue in counts.queues or ("",)]
         return any(not why and drained_at >= counts.dumped_at for why, drained_at in found)
 
@@ -112,7 +112,7 @@ class Evidence:
             return "there is no log of a consumer", 0
         takers = [name for name in self._takers if self._touches(name, queue)]
         moments = []
-        for name in takers or self._takers:  # whoever knows no queue of that name may have got it by an exchange
+        for name in takers or self._takers:  # a consumer that names no such queue may have got it through an exchange
             process = self._processes[name]
             queues = {queue} if takers else process.takes | process.drained.keys()
             ends = [process.drained_at(taken) for taken in queues]

@@ -1,8 +1,7 @@
-"""Many incidents of many clusters: how long things take, how sure that is, and what has become worse (pure).
+"""Many incidents of many clusters: durations, their certainty, and what has become worse (pure).
 
 Rows are those of `fleet_record.record`.  The answer is one document that depends on the rows and the settings only, not
-on the order of the rows.  Groups: each type of incident, and `unplanned`: the service was away, and nobody had asked
-for it.
+on the order of the rows.  Groups: each type of incident, and `unplanned`: the service was away without a request.
 
     durations     exact quantiles of what ended, with an interval (`quantiles`)
     survival      the same with what never ended (`survival`)
@@ -38,7 +37,7 @@ UNKNOWN: Final = "unknown"
 
 
 class WrongSettings(ValueError):
-    """A setting that makes no sense."""
+    """An invalid setting."""
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def _span(fault: Given, last: Given) -> Times:
 
 
 _FOREVER: Final = 1 << 60
-"""us: bounds of a clock that nobody knows are wider."""
+"""us: bounds of an unknown clock are wider."""
 
 
 def _since(fault: Given, row: Given) -> Times:

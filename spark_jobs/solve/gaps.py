@@ -1,6 +1,6 @@
-"""What cannot be known, and why: places where evidence is missing (pure).
+"""Places where evidence is missing, and the reasons (pure).
 
-A gap is no fault of anybody; it says which conclusions it takes away.  Kinds:
+A gap is not a failure; its text names the conclusions that it prevents.  Kinds:
 
     failed               a step could not be done for the cluster
     clock-unknown        nothing connects a node's clock with the others
@@ -8,7 +8,7 @@ A gap is no fault of anybody; it says which conclusions it takes away.  Kinds:
     order                a cause that seems to be later than its effect
     missing-seq          lines of a process that are not there
     no-log-end           a process that did not write its last line
-    torn, undated        a last line without its end; lines whose year nobody knows
+    torn, undated        a last line without its end; lines of unknown year
     lines-dropped        what rsyslog or journald say they did not write
     coarse               times to the second
     no-log               a node that others name, and that wrote nothing here
@@ -16,7 +16,7 @@ A gap is no fault of anybody; it says which conclusions it takes away.  Kinds:
     begins-late          a log that begins after the failure: rotated away
     clients-none         no log of any client
     faulty, refused      lines that are none; files that could not be read
-    assumed              a zone or a year that nobody gave
+    assumed              a zone or a year that was not given
 
 Times are us on the common axis where a clock is known, else as written.
 """

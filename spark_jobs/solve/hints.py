@@ -1,4 +1,4 @@
-"""Hints: what an expert would point at in one incident, by a table of rules (pure).
+"""Hints: remarkable facts of one incident, by a table of rules (pure).
 
 A rule looks at the incident's facts and gives the lines that speak for it.  Confidence: `certain` (the lines say it),
 `likely` (they fit, and hardly anything else does), `possible` (worth a look).

@@ -63,7 +63,7 @@ class Incident:
 
     @property
     def victim(self) -> str | None:
-        """Who was primary, as far as anybody says so."""
+        """The primary, as far as the logs have it."""
         return self.cause.victim
 
     @property
@@ -216,7 +216,7 @@ def _settled(facts: Facts, group: Incident, until: int | None) -> int | None:
 
 
 def _is_death(event: Event, facts: Facts) -> bool:
-    """A sign that somebody fails just now."""
+    """A sign of a failure at this moment."""
     return event["kind"] in ("token_lost", "daemon_exit", "hung", "exit") or facts.is_dead_broker(event)
 
 

@@ -1,4 +1,4 @@
-"""What became of every message: the reference that the SQL of the `messages` job is compared with (pure).
+"""The outcome of every message: the reference for the SQL of the `messages` job (pure).
 
 Jepsen's `total-queue` (checker.clj), per message id, with a attempts, e confirms and d dequeues:
 
@@ -13,8 +13,8 @@ Our rows in these terms:
 * attempt: the first send of an id (`publish` without `resend`).  A re-send is the client's own and would hide a
   duplicate.
 * confirm: an id that was sent again may be confirmed again, which is the same fact: e = min(confirms, max(a, 1)).
-* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  What was delivered and
-  nobody ever attempted is unexpected, acknowledged or not.
+* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  A message that was
+  delivered without an attempt is unexpected, acknowledged or not.
 * several queues: an exchange may put a message into many (it was delivered from several), and each has its own
   dequeues.  d is that of the queue with the most; duplicates are those of all queues, max(0, d - a) each.
 
@@ -24,14 +24,14 @@ Jepsen has one complete history; logs are not.  What is missing (e > d) is
                that was drained later: then it was there, and is not).  What a primary removed and no later one has
                heard of has not been removed (`survivors`)
 * lost         all logs that could say otherwise are complete (below), and its queue was drained after the confirm
-* unaccounted  else: nobody knows
+* unaccounted  otherwise: the outcome is unknown
 
 The logs of a queue are complete when each process that took from it has written `drain_end` with result `ok` for it,
 `log_end`, and all numbers (`seq`) from 1 on.  A client that wrote nothing about messages counts as one that may have
 taken from any queue.  Brokers' logs say what was removed: of those that are there no number may be missing, and what
 was confirmed before one of them begins is unaccounted.  So a row that is missing turns nothing into `lost`, unless all
-of a broker's log, or its end, is missing.  In the same way a delivery that nobody attempted is a finding only when the
-log of its producer is complete (a killed client's last 100 ms are missing).
+of a broker's log, or its end, is missing.  In the same way a delivery without an attempt is a finding only when the log
+of its producer is complete (a killed client's last 100 ms are missing).
 
 A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again, as its own
 log or a delivery says (both are allowed by at-least-once), else *unmarked*: a finding.
@@ -123,7 +123,7 @@ class Verdict:
 @dataclass(frozen=True)
 class Summary:
     """Sums over messages.  `unlogged`: of the unexpected, those whose producer's log is incomplete; `anonymous`: rows
-    about messages without an id, which nobody can judge."""
+    about messages without an id, which cannot be judged."""
 
     attempts: int = 0
     confirmed: int = 0
@@ -147,7 +147,7 @@ class Summary:
 
     @property
     def valid(self) -> bool:
-        """Jepsen's `valid?`: nothing lost, nothing unexpected; what nobody knows is not held against it."""
+        """Jepsen's `valid?`: nothing lost, nothing unexpected; unknown outcomes do not count."""
         return not self.lost and self.unexpected == self.unlogged
 
 

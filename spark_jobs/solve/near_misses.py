@@ -1,4 +1,4 @@
-"""What went well by luck: promoted without being ready, confirmed before it was replicated (pure).
+"""Near misses: promoted without being ready, confirmed before it was replicated (pure).
 
 Positions are compared without their epoch (`signs.sequence`): they go on from one primary to the next.
 """
@@ -18,7 +18,7 @@ _NEVER_READY: Final = ("joining", "catchup", "standalone")
 
 
 def rows(found: Sequence[Span], facts: Facts, cluster: str = "") -> list[Row]:
-    """What went well by luck: kind, node, at, text, evidence."""
+    """Near misses: kind, node, at, text, evidence."""
     made = [
         row for span in found for row in (*_not_ready(span, facts), *_beyond(span, found), *_unreplicated(span, facts))
     ]

@@ -151,7 +151,7 @@ class _Order:
                 missing[first] -= 1
 
     def _reaches(self, number: int) -> bool:
-        """Does a way lead back to it?"""
+        """True if a path leads back to it."""
         seen: set[int] = set()
         ahead = [number]
         while ahead:

@@ -1,4 +1,4 @@
-"""Who was primary from when to when, and whether two could confirm at once (pure).
+"""The times at which each node was primary, and whether two could confirm at once (pure).
 
 A span is [from_lo, from_hi, to_lo, to_hi] in us for each promotion: it began between the first two, and ended between
 the others.  The end is what comes first of
@@ -120,7 +120,7 @@ def _floor(promotion: Promotion) -> int:
 
 
 def _ends(event: Event, promotion: Promotion, facts: Facts) -> bool:
-    """Does it say that the node is not primary any more?"""
+    """True if it shows that the node is no longer primary."""
     kind, source, node = event["kind"], event.get("source"), promotion.node
     if source in OWN:
         stepped = kind == "state" and event.get("old") in ("active", "recovering") and event.get("new") == "joining"

@@ -42,7 +42,7 @@ def interval(
 
 
 def firm(number: int, share: float) -> bool:
-    """Is a value expected beyond the quantile?  Else it says hardly more than the greatest value does."""
+    """True if a value is expected beyond the quantile; otherwise it is hardly more than the greatest value."""
     return number * (1 - share) >= 1
 
 

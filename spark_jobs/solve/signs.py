@@ -1,4 +1,4 @@
-"""What the facts of brokers, their manager, Pacemaker and Corosync are signs of (pure).
+"""The meaning of facts of brokers, their manager, Pacemaker and Corosync (pure).
 
 A fact is an event that is about no message, with `ts_est`, `ts_lo`, `ts_hi` (us) from the clock solver.  Whatever is
 compared between two nodes is compared by these bounds; two lines of one node by what its own clock says.
@@ -27,7 +27,7 @@ _SEQUENCE: Final = (1 << 48) - 1
 
 
 def timed(event: Event) -> Event:
-    """The event with bounds from its resolution alone: for one clock, or where nobody can solve the clocks."""
+    """The event with bounds from its resolution alone: for one clock, or where the clocks cannot be solved."""
     wall, resolution = event["ts_wall"], max(event.get("ts_res") or 1, 1)
     return {**event, "ts_est": wall, "ts_lo": wall, "ts_hi": wall + resolution - 1}
 
@@ -80,7 +80,7 @@ def subject(event: Event) -> str:
 
 @dataclass(frozen=True)
 class Promotion:
-    """`done`: the best line that says it; `asked`: that somebody asked for it; `lines`: all that say it.
+    """`done`: the best line that says it; `asked`: it was requested; `lines`: all that show it.
 
     `lo`, `hi`: us; `lo` is None if nothing says since when at the earliest."""
 
@@ -169,7 +169,7 @@ class Facts:
 
     @cached_property
     def clients(self) -> bool:
-        """Is there any log of a client?"""
+        """True if there is a log of a client."""
         return any(event.get("source") == "client" for event in self.rows)
 
     @cached_property
@@ -190,7 +190,7 @@ class Facts:
         return [self._promotion(group) for group in groups]
 
     def _promoted_before(self, last: dict[str, list[Event]], event: Event) -> bool:
-        """Is an `active` long after its own promotion no promotion of its own?"""
+        """True if an `active` long after its promotion is not a promotion of its own."""
         group = last.get(subject(event))
         return group is not None and (event.get("term") in {row.get("term") for row in group} or not event.get("term"))
 
@@ -211,7 +211,7 @@ class Facts:
         return begins[-1] if begins else asked[-1] if asked else None
 
     def primary_at(self, moment: int) -> Promotion | None:
-        """Whom the last promotion before that moment made primary."""
+        """The primary after the last promotion before that moment."""
         before = [promotion for promotion in self.promotions if promotion.at < moment]
         return before[-1] if before else None
 

@@ -49,7 +49,7 @@ def undone(promotions: Iterable[Event]) -> list[Undone]:
     bases: dict[int, int] = {}
     for row in promotions:
         term, base = row.get("term") or 0, number((row.get("attrs") or {}).get("base"))
-        bases[term] = base if bases.get(term, base) == base else 0  # two brokers began it, and one of them was in vain
+        bases[term] = base if bases.get(term, base) == base else 0  # two brokers began it, and one of them lost
     found: list[Undone] = []
     after = max(bases, default=0)
     while bases.get(after) and (survivor := bases[after] >> EPOCH_BITS) < after:

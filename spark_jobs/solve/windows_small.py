@@ -1,4 +1,4 @@
-"""How long clients stood still: the reference that the SQL of the `windows` job is compared with (pure).
+"""The outages of clients: the reference for the SQL of the `windows` job (pure).
 
 A client is down while it waits and nothing comes.  All times are integers in µs of one clock (`clock` gives a row's);
 intervals are half-open.
@@ -194,7 +194,7 @@ class Windows:
         return [part for part in _standstills(waits, answers, self._shortest) if self._long(part)]
 
     def _consumer(self, client: _Client, horizon: int) -> list[Interval]:
-        """Without what was before its first delivery: that is the business of others."""
+        """Without the time before its first delivery, which concerns other consumers."""
         limit, delivered, settled = self._limit(client, horizon), sorted(client.delivered), sorted(client.settled)
         waits: list[Interval] = []
         for name in client.queues:
@@ -226,7 +226,7 @@ class Windows:
         return part[1] - part[0] >= self._shortest
 
     def _limit(self, client: _Client, horizon: int) -> int:
-        """Who has ended in order waits for nothing."""
+        """A client that ended cleanly waits for nothing."""
         return client.last if any(kind == "log_end" for _, _, kind, _ in client.links) else horizon
 
     # ---- sums -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The corrected time of every row, for the big queries.
 
 A clock's correction is piecewise linear in what the clock shows.  `pieces` draws it with as few lines as do, `timed`
-is the query.  A node whose clock is right, or whose clock nobody knows, has no piece: its time is what it wrote.
+is the query.  A node whose clock is right or unknown has no piece: its time is used as written.
 
 A clock that was set back shows a time twice.  Rows of a boot in which CLOCK_MONOTONIC told the step are on the side of
 it that their ts_mono says; all others are divided in the middle of what is uncertain.

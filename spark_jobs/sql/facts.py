@@ -61,7 +61,7 @@ select cluster, {_NAMES} from (
 
 
 def near(dialect: Dialect, events: str, clock: str) -> str:
-    """Minutes in which something happens, and those beside them: cluster, minute."""
+    """Minutes in which something happens, and the adjacent ones: cluster, minute."""
     minute = dialect.quotient(clock, str(MINUTE))
     return f"""
 select distinct cluster, {dialect.numbers(f"minute - {NEAR}", f"minute + {NEAR}")} as minute from (

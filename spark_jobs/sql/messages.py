@@ -1,8 +1,8 @@
-"""What became of every message, as SQL; `solve.messages_small` is the reference and has the definitions (pure text).
+"""The outcome of every message, as SQL; `solve.messages_small` is the reference and has the definitions (pure text).
 
 Three steps: `lives` (one row a message, by one grouping of all rows; its counters are packed, 20 bits each, because a
-grouping costs by the column), `verdicts` (of the few that are not simply ok), `summary`.  What the logs are worth as
-evidence is worked out from `takings`, which is small, by the reference's own code (`jobs.messages`).
+grouping costs by the column), `verdicts` (of the few that are not simply ok), `summary`.  The reference's own code
+(`jobs.messages`) decides from `takings`, which is small, how complete the logs are as evidence.
 
 Sent to two queues, a message needs the evidence of both; if its producer names more than two, those that sort first
 and last are asked.  From how many queues it was taken does not matter (`sql.fans`).
@@ -127,7 +127,7 @@ where a + confirms + d + delivers + refusals > 0"""
 
 
 def unexpected(dialect: Dialect, relation: str = "message_counts") -> str:
-    """Producers of messages that came and that nobody attempted."""
+    """Producers of messages that came without an attempt."""
     return f"select distinct cluster, producer from ({counted(dialect, relation)}) where a = 0 and got > 0 and e <= d"
 
 
@@ -158,7 +158,7 @@ left join shaky_producers as p on p.cluster = l.cluster and p.producer = l.produ
 
 
 def _weighed(dialect: Dialect, relation: str) -> str:
-    """With what speaks for and against a missing one: explained; why (NULL: nothing) nobody knows."""
+    """Adds the evidence about missing messages: explained; why the outcome is unknown (NULL: it is known)."""
     doubt, why = "least(q.doubt, r.doubt)", f"least({_why('q')}, {_why('r')})"
     known = sum(FLAGS.values()) - FLAGS["queue_dump"]
     return f"""

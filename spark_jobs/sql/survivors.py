@@ -39,7 +39,7 @@ group by coalesce(cluster, ''), term"""
 
 
 def condition(found: Iterable[tuple[str, Undone]]) -> str:
-    """Is a row a removal that has not happened?  `found`: (cluster, what)."""
+    """True if a row is a removal that has not happened.  `found`: (cluster, what)."""
     cases = [
         f"(coalesce(cluster, '') = {_text(cluster)} and term = {one.term} and {_first()} >= {one.position})"
         for cluster, one in found

@@ -1,4 +1,4 @@
-"""How long clients stood still, as SQL; `solve.windows_small` is the reference and has the definitions (pure text).
+"""The outages of clients, as SQL; `solve.windows_small` is the reference and has the definitions (pure text).
 
 Each function is one view or table, which names those before it.  Only waits that may matter are looked at one by one:
 
@@ -6,8 +6,9 @@ Each function is one view or table, which names those before it.  Only waits tha
   least `shortest` has one message that waited as long: all others are left out at once.
 * consumer: by definition.
 
-Both are waits; what has no answer at all waits until something sent later has one.  To find that, nobody sorts all
-messages of a client or of a queue, one of which may have most: those of the same second are sorted, and the seconds.
+Both are waits; what has no answer at all waits until something sent later has one.  To find that, messages are not
+sorted per client or queue, since one of them may have most of all: the messages of each second are sorted, and the
+seconds.
 
 `broadcast` is a hint for Spark, which cannot know that a view is small: the big side of a join stays where it is.
 """
@@ -40,8 +41,8 @@ from {events} where source = 'client' and kind in {_LINK}"""
 
 
 def client_lives(dialect: Dialect, end: int | None = None) -> str:
-    """Who existed when (first_ts, last_ts), `until`: whoever has ended in order waits for nothing; `horizon`: the end
-    of the observation of the cluster, µs.  `client`: the hash in `message_lives`."""
+    """The lives of clients (first_ts, last_ts), `until`: a client that ended cleanly waits for nothing; `horizon`: the
+    end of the observation of the cluster, µs.  `client`: the hash in `message_lives`."""
     last = "last_ts" if end is None else f"greatest(last_ts, {end})"
     return f"""
 select c.*, {dialect.hashed("client_id")} as client, case when ended > 0 then last_ts else horizon end as until
@@ -57,7 +58,7 @@ from (
 
 
 def consumer_queues(dialect: Dialect) -> str:
-    """Who takes from what; `drained`: to its end."""
+    """The queues of each consumer; `drained`: to its end."""
     return f"""
 select t.cluster, t.client_id, t.queue, {dialect.hashed("t.queue")} as place, c.horizon, c.first_deliver, c.until,
   case when t.drained is not null or a.drained is not null then 1 else 0 end as drained
@@ -133,7 +134,7 @@ where n.done is null"""
 
 
 def standstills(shortest: int) -> str:
-    """The unions of the waits of at least `shortest`: side, cluster, k, unseen (0 or 1), b, e.  Nobody waits beyond
+    """The unions of the waits of at least `shortest`: side, cluster, k, unseen (0 or 1), b, e.  No wait lasts beyond
     `horizon`."""
     waits = """
 select w.side, w.cluster, w.k, w.unseen, w.b, coalesce(w.e, c.horizon) as e

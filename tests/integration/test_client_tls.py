@@ -91,7 +91,7 @@ def test_who_is_not_believed(broker: Callable[..., TlsBroker], authority: Author
     place = f"localhost:{one.tls_port}"
     assert f"{place}: certificate verify failed: unable to get local issuer" in refused(f"ssl:{place}")
     foreign = Authority(tmp_path, "foreign").file
-    assert "nobody in ssl_trustfile has signed it" in refused(f"ssl:{place}", ssl_trustfile=foreign)
+    assert "it is not signed by an authority in ssl_trustfile" in refused(f"ssl:{place}", ssl_trustfile=foreign)
     assert f"cannot read '{tmp_path}/none'" in refused(f"ssl:{place}", ssl_trustfile=tmp_path / "none")
     with Connection(f"ssl:{place}", ssl_verify=False) as connection:
         there_and_back(connection)

@@ -1,4 +1,4 @@
-"""Shell completion of our programs, written from their own parsers.
+"""Shell completion of the programs, generated from their parsers.
 
     python -m tools.completion packaging/completion
 

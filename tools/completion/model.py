@@ -1,4 +1,4 @@
-"""What a shell has to know of a program; no I/O."""
+"""The data of a program that shell completion needs; no I/O."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -67,7 +67,7 @@ def options_of(parser: argparse.ArgumentParser, words: Mapping[str, Iterable[str
 
 
 def wants_files(parser: argparse.ArgumentParser) -> bool:
-    """Is there a file among the words that are no options?"""
+    """True if a positional argument is a file."""
     return any(action.metavar in FILES for action in parser._actions if not action.option_strings)
 
 

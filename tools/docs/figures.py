@@ -54,7 +54,7 @@ def states() -> str:
 
 
 def life_of_a_message() -> str:
-    """Who sends what until a publisher has its confirm."""
+    """The messages from a publish to its confirm."""
     names = ("publisher", "primary", "backup 1", "backup 2")
     at = dict(zip(names, (70, 300, 540, 760), strict=True))
     parts = [_box(x - 52, 10, name) for name, x in at.items()]

@@ -1,4 +1,4 @@
-"""What stands in the place of `<!-- generated: NAME -->` in docs/, by name."""
+"""The texts that replace `<!-- generated: NAME -->` in docs/, by name."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,6 +1,6 @@
-"""The hook of `mkdocs build`: fills in what is made from the code, and brings pages along that lie outside of docs/.
+"""The hook of `mkdocs build`: fills in text generated from the code, and adds pages from outside docs/.
 
-A page that the site takes from elsewhere in the tree keeps its place there: developers read it beside the code.
+Pages from elsewhere in the tree stay where they are, since developers read them next to the code.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What the documentation is made from: the parsers of the programs, and the tables of states, events and columns."""
+"""The sources of the documentation: the parsers of the programs, and the tables of states, events and columns."""
 
 import argparse
 from collections.abc import Mapping

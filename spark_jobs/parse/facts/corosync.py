@@ -2,7 +2,7 @@
 
 A ring is `REPRESENTATIVE.SEQUENCE` (3.1, hexadecimal) or `ADDRESS:SEQUENCE` (2.4): attrs `ring`, `rep`, `ring_seq`.
 The same ring on two nodes is the same instant; the same sequence under two representatives is a partition.
-Nodes are numbers here; whoever knows the names puts them in (`attrs.host` keeps the number).
+Nodes are numbers here; `parse.lines` replaces them by names (`attrs.host` keeps the number).
 
 Texts: exec/totemsrp.c, exec/totemknet.c, exec/vsf_quorum.c, exec/main.c.
 """

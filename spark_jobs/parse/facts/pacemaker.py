@@ -97,7 +97,7 @@ def _attribute(fact: Fact) -> None:
         if fact.columns.get(name) in _UNSET:
             del fact.columns[name]
     value = fact.columns.get("new", "off")
-    # a node that wants to go says so by an attribute: the leave that follows was asked for
+    # a node that shuts down sets an attribute first: the leave that follows is planned
     fact.planned = fact.attrs["name"] in ("shutdown", "standby", "maintenance") and value not in ("off", "0", "false")
 
 
