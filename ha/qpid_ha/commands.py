@@ -1,4 +1,4 @@
-"""The commands of `qpid-ha` that Apache Qpid's tool has, too; each returns the exit code."""
+"""The commands of `qpid-ha` that Apache Qpid's tool also has; each returns the exit code."""
 
 from ha.model.status import EXPECTATIONS
 from ha.qpid_ha.ask import as_object, ask, ask_all
@@ -8,7 +8,7 @@ from qpidd_py.cli.output import describe, print_json
 from qpidd_py.cli.target import Options, Parser
 
 ALIASES = {"catch-up": "catchup", "stand-alone": "standalone"}
-"""The manual of Apache Qpid writes two of the states like this."""
+"""Spellings of two states in Apache Qpid's manual."""
 
 
 def add_arguments(command: str, parser: Parser) -> None:
@@ -57,7 +57,7 @@ def status(options: Options, target: Target, deadline: Deadline) -> int:
 
 
 def _fits(found: str, wanted: str) -> bool:
-    """Whether the state `found` is what `--expect` wants; an unknown word fits nothing, as in the original."""
+    """True if the state `found` satisfies `--expect`; an unknown word matches nothing, as in Apache Qpid."""
     return found in {state.value for state in EXPECTATIONS.get(ALIASES.get(wanted, wanted), ())}
 
 

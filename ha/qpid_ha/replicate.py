@@ -1,6 +1,6 @@
-"""`qpid-ha replicate`: a queue of a stand-alone broker that follows the queue of that name on another one.
+"""`qpid-ha replicate`: lets a queue of a stand-alone broker follow the queue of the same name on another broker.
 
-`-b` names the broker that gets the copy.  What it says stands in `single_queue/link.py`.
+`-b` names the broker that gets the copy.  The requests are described in `single_queue/link.py`.
 """
 
 from collections.abc import Mapping
