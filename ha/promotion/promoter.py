@@ -1,7 +1,7 @@
 """One attempt to promote this broker: ask, decide, claim, decide, become primary (the rules are in `promotion.py`).
 
     ASKING ──refused──▶ done, nothing was disturbed
-      └──▶ CLAIMING: we follow nobody and have voted for ourselves ──denied──▶ done, a backup again
+      └──▶ CLAIMING: we follow no primary and have voted for ourselves ──denied──▶ done, a backup again
               └──▶ primary
 
 Both steps ask all brokers in parallel, and end when every broker that can answer has answered.  A broker that was

@@ -19,7 +19,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
     R2  safety quorum, and no majority has answered            => refused
         else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
         and we are three or more                               => refused, unless safety is availability, or by force
-    R3  nobody heard knows of an epoch (fresh cluster):
+    R3  no broker heard knows of an epoch (fresh cluster):
           safety manager, and a P is silent                    => refused, or by force; else claim
     R4  I whole and in N:
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`

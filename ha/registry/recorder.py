@@ -26,7 +26,7 @@ A registry may forget, if an administrator restores older content.  The primary 
 again.  Until then the set in force is not on record.
 
 Invariants:  the set in force is on record;  at most one change is under way;  after `stop` nothing comes into force;
-an entry that replaces nobody has a set that is or was in force.
+the set of an entry without `replaced` is or was in force.
 """
 
 from __future__ import annotations
