@@ -110,7 +110,7 @@ class Joining:
         self.primary = ""
         """Its name, once it has welcomed us."""
         self._lineage: Lineage = {}
-        """Of the primary."""
+        """The primary's lineage."""
         self._cut = 0
         self._slices = 0
         self._started = self._env.now()

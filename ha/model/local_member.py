@@ -1,7 +1,7 @@
 """This broker as a member of its cluster: its ports, its vote, its state, and the addresses of the others.
 
     state        one of `status.State`; every step is checked against the table there
-    persisted    ballot and in-sync set, on disk before they are acted upon
+    persisted    ballot and in-sync set, on disk before they take effect
     whole        we hold everything up to the role's position (see `promotion.py`)
     lineage      under whose claim the content of each epoch was written, and what that leader held when it took over
     acknowledged the position up to which we told a primary that we hold everything

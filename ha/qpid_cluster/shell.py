@@ -5,7 +5,7 @@ thread.
 
 Files in the cluster's directory: `supervisor.log` (each decision with its reason), `NODE.conf` (a broker's options),
 `NODE.log` (its output), `NODE/` (its data directory), `control.sock` (one JSON object a line, each answered by one),
-`supervisor.lock`, and `events/` (the decisions as JSON lines, beside those of the brokers in `NODE/events/`).
+`supervisor.lock`, and `events/` (the decisions as JSON lines; those of the brokers are in `NODE/events/`).
 """
 
 import asyncio
