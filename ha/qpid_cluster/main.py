@@ -72,17 +72,17 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--hold", action="store_true", help="do not restart it before `start`")
         if name == "promote":
             command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds (%(default)s)")
-    _add_render(commands.add_parser("render", help="write the configuration for machines of your own"))
+    _add_render(commands.add_parser("render", help="write the configuration for your own machines"))
     return parser
 
 
 def _add_render(command: argparse.ArgumentParser) -> None:
     # SUPPRESS: without the argument that of --config stays in force.
     command.add_argument("config", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="cluster file")
-    command.add_argument("-o", "--output", required=True, metavar="DIR", help="where to; it is made if need be")
-    command.add_argument("--for", dest="kind", required=True, choices=RENDERED, help="who is to run the cluster")
-    command.add_argument("--force", action="store_true", help="replace files that are there and differ")
-    command.add_argument("--json", action="store_true", help="tell programs what was written")
+    command.add_argument("-o", "--output", required=True, metavar="DIR", help="output directory; created if missing")
+    command.add_argument("--for", dest="kind", required=True, choices=RENDERED, help="the manager of the cluster")
+    command.add_argument("--force", action="store_true", help="replace existing files that differ")
+    command.add_argument("--json", action="store_true", help="print what was written as JSON")
     command.set_defaults(run=_render)
 
 

@@ -67,7 +67,7 @@ def usage(manager: bool) -> str:
     lines = [f"usage: {PROGRAM} <command> [options]", "", "commands:"]
     lines += [f"  {name:<10}{command.text}" for name, command in COMMANDS.items() if manager or not command.manager]
     lines += ["  help      this text; `help-all` for all commands with all options", ""]
-    lines += [f"`{PROGRAM} <command> --help` tells the options of a command."]
+    lines += [f"`{PROGRAM} <command> --help` shows the options of a command."]
     return "\n".join(lines)
 
 
