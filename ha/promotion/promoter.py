@@ -11,7 +11,7 @@ then its answer cannot change the decision.  (The safety of a promotion does not
 A registry is read *before* the brokers are asked.  Read later, it could hold the set of a broker that answered just
 before that it is not primary, and we would take that broker for one that has lost its memory.  A backup that has lost
 its primary has usually read the registry already, for its score, which saves the first reading.  In the second step our
-ballot is written into the registry, which is then read again (this order matters: `recorder.py`): a change since the
+ballot is written into the registry, which is then read again (the order matters: `recorder.py`): a change since the
 first reading shows there, and the claim fails.
 """
 

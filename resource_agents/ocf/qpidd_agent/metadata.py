@@ -41,8 +41,7 @@ PARAMETERS = (
         "port",
         "integer",
         "Port",
-        "The port on which the broker listens. Default: that of the configuration file, "
-        f"else {FALLBACKS['port']}.",
+        f"The port on which the broker listens. Default: that of the configuration file, else {FALLBACKS['port']}.",
     ),
     (
         "data_dir",
