@@ -1,10 +1,9 @@
-"""The ports of the HA core: everything that it asks of the world, and what the world has to tell it.
+"""The ports of the HA core: what it needs from its environment, and what the environment calls on it.
 
-The core (`node.py` and what it imports) has no sockets, clock, threads,
-files or random numbers.  `shell/environment.py` is the real environment, on asyncio; the simulator and the tests bring
-their own.
-The engine is the core's own (`qpidd_py.core.Engine`): it has no clock and no sockets either.
-One thread calls everything; no port may call back before the call that asked for it has returned.
+The core (`node.py` and what it imports) has no sockets, clock, threads, files or random numbers.
+`shell/environment.py` is the real environment, on asyncio; the simulator and the tests bring their own.  The engine is
+the core's own (`qpidd_py.core.Engine`): it has no clock or sockets either.
+One thread makes all calls; no port may call back before the call that requested it has returned.
 
 What the environment calls on a `Node` (`requests.py` for management):
 
@@ -12,7 +11,7 @@ What the environment calls on a `Node` (`requests.py` for management):
     node.link_accepted(link, properties)          a backup has connected and both ends speak the link protocol
     node.link_frame(link, kind, position, body)   a frame other than BATCH arrived (core: Owner.link_frame)
     node.link_batches(link, position)             BATCH frames were applied to the engine up to position
-    node.link_closed(link, reason)                the peer went away; never after our own `link.close()`
+    node.link_closed(link, reason)                the peer closed the link; never after our own `link.close()`
     node.batch(batch), node.membership(position, payload)    the engine's on_batch and on_membership
 """
 
@@ -32,28 +31,28 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Reply = Callable[[Json], None]
-"""Told the end of a management request, once: {"ok": true, "result": ...} or {"ok": false, "error": text}."""
+"""Gets the result of a management request, once: {"ok": true, "result": ...} or {"ok": false, "error": text}."""
 
 
 class StateNotStored(LinkError):
-    """The disk does not take our vote or in-sync set.  It costs the link, the request or the attempt that needed it,
-    never the process: what this broker holds in memory may be the only copy."""
+    """The disk does not take our vote or in-sync set.  The link, request or attempt that needed it fails; the process
+    goes on, since what it holds in memory may be the only copy."""
 
 
 class Outcome(Enum):
     """How a request to another broker, or an attempt to connect to it, ended."""
 
     ANSWERED = "answered"
-    """It answered; `Answer.result` or, when it said no, `Answer.error`."""
+    """It answered: `Answer.result`, or `Answer.error` for a refusal."""
     REFUSED = "refused"
-    """Its host says that nobody listens: that process is gone, and with it what it held in memory."""
+    """Its host refused the connection: that process is gone, with its memory content (or a firewall refuses)."""
     SILENT = "silent"
-    """No answer in time, or the connection broke: it may be dead, paused or cut off.  Nothing is known."""
+    """No answer in time, or the connection broke: it may be dead, paused or cut off."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The end of a request to another broker."""
+    """The result of a request to another broker."""
 
     outcome: Outcome
     result: Json = field(default_factory=dict)
@@ -62,14 +61,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """The end of an exchange with the resource manager's registry."""
+    """The result of an exchange with the resource manager's registry."""
 
     states: tuple[HaState, ...] = ()
-    """Of every broker that has an entry, ours included."""
+    """The entries of all brokers, including ours."""
     error: str = ""
-    """Why it failed; then nothing is known, not even whether our entry was written."""
+    """Why the exchange failed; our entry may or may not have been written."""
     gone: frozenset[str] = frozenset()
-    """Ids of brokers that the manager knows to be dead: their nodes were fenced, or all that ran there was stopped."""
+    """Ids of brokers that the manager knows to be dead: their node was fenced, or stopped with everything on it."""
 
 
 class Link(Protocol):
@@ -77,12 +76,12 @@ class Link(Protocol):
 
     @property
     def received(self) -> int:
-        """Octets that came in; any growth is a sign of life."""
+        """Octets received; any growth is a sign of life."""
         ...
 
     @property
     def sent(self) -> int:
-        """Octets that went out."""
+        """Octets sent."""
         ...
 
     @property
@@ -95,31 +94,31 @@ class Link(Protocol):
     def send_batch(self, batch: Batch) -> None: ...
 
     def hold_batches(self, on: bool) -> None:
-        """From the next frame on, batches come as frames of kind BATCH (on), or are applied to the engine (off)."""
+        """From the next frame on, batches arrive as frames of kind BATCH (on), or are applied to the engine (off)."""
         ...
 
     def close(self) -> None:
-        """At once; nothing that is still in flight is delivered, and `link_closed` is not called."""
+        """Close at once; nothing in flight is delivered, and `link_closed` is not called."""
         ...
 
 
 class SalvageFile(Protocol):
-    """Messages that are put aside before they are dropped (`salvage/selection.py`).  Every method but `cancel` raises
-    LinkError when the disk does not take it."""
+    """Messages put aside before they are dropped (`salvage/selection.py`).  Every method but `cancel` raises LinkError
+    if the disk does not take it."""
 
     @property
     def name(self) -> str: ...
 
     def add(self, records: Sequence[Record]) -> None:
-        """They are on disk when this returns."""
+        """Append `records`; they are on disk when this returns."""
         ...
 
     def finish(self) -> None:
-        """That was all."""
+        """End the file: it is complete."""
         ...
 
     def cancel(self) -> None:
-        """Not needed: the messages stay where they are."""
+        """Discard the file: the messages are kept in the queues."""
         ...
 
 
@@ -139,39 +138,39 @@ class Configuration(Protocol):
         ...
 
     def on_promoted(self) -> None:
-        """We are primary now: end what belonged to connections of the old one; changes go into the log again."""
+        """We are primary now: end what belonged to connections of the old primary; log changes from now on."""
         ...
 
     def on_deposed(self) -> None:
-        """We are a backup now: nothing replicated is changed here but by `adopt` and the engine's on_config."""
+        """We are a backup now: replicated objects change only by `adopt` and the engine's on_config."""
         ...
 
     def pause_clients(self, reason: str) -> None:
-        """Ask publishers to pause; they are read nevertheless.  Consumers are sent nothing more."""
+        """Ask publishers to pause, but keep reading them.  Nothing more is sent to consumers."""
         ...
 
     def resume_clients(self) -> None:
-        """Clients may go on, unless `on_throttle` still holds them."""
+        """Let clients go on, unless `on_throttle` still stops them."""
         ...
 
     def still_busy(self) -> tuple[int, int]:
-        """During a pause: (publishers that will say when they have stopped, messages that consumers hold)."""
+        """During a pause: (publishers that will report when they have stopped, messages that consumers hold)."""
         ...
 
     def on_throttle(self, reason: str) -> None:
-        """Publishers are not read because of `reason`, which they are told; empty: they are read again."""
+        """Stop reading publishers and tell them `reason`; empty: read them again."""
         ...
 
 
 class Environment(Protocol):
-    """What the core asks of the world."""
+    """What the core needs from its environment."""
 
     def now(self) -> float:
-        """Monotonic seconds.  Runs on while the process is stopped (SIGSTOP): that is how a pause is noticed."""
+        """Monotonic seconds.  Runs on while the process is stopped (SIGSTOP), so that pauses can be detected."""
         ...
 
     def wall(self) -> int:
-        """Microseconds since 1970, for the reports only: this clock may be wrong, and may be set at any time."""
+        """Microseconds since 1970, for reports only: this clock may be wrong or set at any time."""
         ...
 
     def after(self, delay: float, call: Callable[[], None]) -> None:
@@ -181,8 +180,8 @@ class Environment(Protocol):
     def connect(
         self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
     ) -> None:
-        """Open a replication link; `done` gets the link, or an `Answer` that says why not (a refusal by the peer
-        is ANSWERED with the text of its `connection.close` as error)."""
+        """Open a replication link; `done` gets the link, or an `Answer` with the reason of the failure (a refusal by
+        the peer is ANSWERED with the text of its `connection.close` as error)."""
         ...
 
     def request(
@@ -192,8 +191,8 @@ class Environment(Protocol):
         ...
 
     def persist(self, state: HaState) -> None:
-        """Keep the state over a restart.  It is on disk when this returns.  Raises StateNotStored: then what was kept
-        before is in force, and may be replaced by a later call only."""
+        """Store the state; it is on disk when this returns.  After StateNotStored the earlier state stays in force
+        until a later call succeeds."""
         ...
 
     def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
@@ -218,9 +217,9 @@ class Environment(Protocol):
         ...
 
     def event(self, kind: str, **fields: object) -> None:
-        """A structured event, for the reports (`events.py`)."""
+        """Write a structured event for the reports (`events.py`)."""
         ...
 
     def log(self, level: str, text: str) -> None:
-        """A log line; level is debug, info, notice, warning, error or critical."""
+        """Write a log line; level is debug, info, notice, warning, error or critical."""
         ...

@@ -1,6 +1,6 @@
-"""A broker as a member of a cluster: its role, and the way from one role to the next.
+"""A broker as a member of a cluster: its role, and the changes of role.
 
-    node.local      what every part may know and use: ports, vote, state, addresses (`local_member.py`)
+    node.local      what every part may use: ports, vote, state, addresses (`local_member.py`)
     node.role       Primary or Backup
 
 Invariants:  state is recovering or active  <=>  role is Primary;
@@ -36,7 +36,7 @@ from qpidd_py.errors import InvariantError, LinkError, ReplyCode
 
 
 class Node:
-    """The HA core of one broker; `environment.py` says who calls what."""
+    """The HA core of one broker; `environment.py` lists the calls on it."""
 
     def __init__(self, local: LocalMember) -> None:
         self.local = local
@@ -50,7 +50,7 @@ class Node:
         self.local.changed = self.candidacy.look
 
     def view(self) -> View:
-        """What we say of ourselves when we are asked."""
+        """Our answer to `ha.ask`."""
         return self.role.view()
 
     def _standing(self) -> tuple[View, Outlook]:
@@ -59,7 +59,7 @@ class Node:
     # ---- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Become a member: joining, until a primary is found or we are promoted."""
+        """Become a member in state joining, until a primary is found or we are promoted."""
         local = self.local
         if warning := fragile(local.safety.mode, local.brokers):
             local.env.log("warning", warning)
@@ -73,7 +73,7 @@ class Node:
         self.role.stop()
 
     def end(self, reason: str) -> None:
-        """This broker cannot be part of the cluster as it is: the process ends, and says why."""
+        """This broker cannot be part of the cluster as it is: log `reason` and end the process."""
         self.stop()
         self.local.env.end(reason)
 
@@ -88,7 +88,7 @@ class Node:
         local.env.after(local.settings.heartbeat / 4, self._tick)
 
     def _sample(self) -> None:
-        """Positions once a second, so that reports can order what brokers and clients did."""
+        """Write positions to the event log once a second, so that reports can order events of brokers and clients."""
         local = self.local
         now = local.env.now()
         sample = self.role.position, local.engine.safe
@@ -127,14 +127,14 @@ class Node:
         self.role.batch(batch)
 
     def membership(self, position: int, payload: bytes) -> None:
-        """A MEMBERSHIP record in what a primary sends."""
+        """A MEMBERSHIP record received from a primary."""
         if isinstance(self.role, Backup):
             self.role.membership(position, Membership.decode(payload))
 
     # ---- promotion ------------------------------------------------------------------------------------------------
 
     def promote(self, reply: Reply, wish: Wish = NO_WISH) -> None:
-        """Become primary if that is safe (`promotion.py`).  A primary says yes and changes nothing."""
+        """Become primary if that is safe (`promotion.py`).  A primary answers ok and changes nothing."""
         if self.local.state.is_primary or self.local.state is State.STANDALONE:
             reply({"ok": True, "result": {}})
         elif self.takeover is not None and wish.takeover:
@@ -147,7 +147,7 @@ class Node:
             self.promoter.start()
 
     def take_over(self, primary: View, wish: Wish, replies: list[Reply]) -> None:
-        """The manager wants us, and this one is primary."""
+        """The manager promotes us while `primary` is primary: ask that one to hand over."""
         self.takeover = Takeover(self.local, self, primary, wish, replies)
         self.takeover.start()
 
@@ -177,13 +177,13 @@ class Node:
             self.role.resume()
 
     def search_again(self) -> None:
-        """A promotion was refused: the score may be made of facts that are not true any more."""
+        """A promotion was refused: the score may be based on outdated facts."""
         if isinstance(self.role, Backup):
             self.role.search_again()
 
     def become_primary(self, claim: Claim, forced: bool = False) -> None:
-        """The claim stands: our log goes on in the new epoch, and clients are let in.  Raises StateNotStored: then
-        nothing has changed."""
+        """The claim stands: our log continues in the new epoch, and clients are admitted.  After StateNotStored nothing
+        has changed."""
         local = self.local
         if local.persisted.ballot != (claim.epoch, local.id):
             raise InvariantError(f"claimed epoch {claim.epoch}, voted {local.persisted.ballot}")
@@ -191,7 +191,7 @@ class Node:
         base = self.role.position if local.whole else 0
         self.role.stop()
         for queue, _ in local.configuration.replicated():
-            # What had come of an unfinished difference is worth keeping, in its place.
+            # Messages of an unfinished difference are kept, in their order.
             local.engine.merge(queue.number)
         local.engine.begin_epoch(claim.epoch)
         local.lineage = {**local.lineage, claim.epoch: Origin(local.id, base)}
@@ -206,7 +206,7 @@ class Node:
         role.start()
 
     def _say_promoted(self, claim: Claim, forced: bool, base: int) -> None:
-        """`base`: the end of the log that goes on, 0 if it is not whole."""
+        """`base`: the end of the log that is continued, 0 if it is not whole."""
         local = self.local
         attrs: Json = {"members": len(claim.members), **({"base": base} if base else {})}
         if forced:
@@ -221,12 +221,12 @@ class Node:
         local.env.event("promoted", last_pos=local.engine.position, attrs=attrs)
 
     def claimed(self, claim: ClaimRequest) -> Json:
-        """Another broker claims an epoch; what we answer is on disk before we answer it."""
+        """Another broker claims an epoch.  Our vote is on disk before we answer."""
         local = self.local
         if claim.claimant.id == local.id and claim.claimant.instance == local.instance:
             return {"granted": True, "reason": "", "id": local.id, "epoch": local.epoch}
         if claim.claimant.id == local.id:
-            # It has a copy of our vote.  Given twice, one vote would make two majorities that do not meet.
+            # The claimant has a copy of our vote.  Counted twice, it could make two majorities that do not meet.
             local.sightings.seen(claim.claimant, local.member, "its claim is denied")
             reason = f"{place(local.member)} lives and has the claimant's identity; {REMEDY}"
         else:
@@ -243,7 +243,7 @@ class Node:
         return answer | {"id": local.id, "epoch": local.epoch}
 
     def _vote(self, claim: ClaimRequest) -> str:
-        """Why our vote cannot be given; empty: it is on disk."""
+        """Why our vote cannot be given; empty if it is on disk."""
         try:
             self.local.persist(epoch=claim.epoch, leader=claim.claimant.id)
         except StateNotStored as error:
@@ -253,17 +253,17 @@ class Node:
     # ---- being deposed --------------------------------------------------------------------------------------------
 
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
-        """A higher ballot was seen: confirm nothing more, send the clients away, follow the new primary."""
+        """A higher ballot was seen: stop confirming, close the clients, follow the new primary."""
         self.role.stop()
         with suppress(StateNotStored):
-            # We confirm nothing more, whatever the disk does.  No one asked for this vote; it is stored when we join.
+            # Step down even if the disk fails.  No broker asked for this vote; it is stored when we join.
             self.local.persist(epoch=ballot[0], leader=ballot[1])
         self.local.env.log("warning", f"deposed: {reason}")
         self._step_down(Backup(self.local, self.end, doubt=True), reason, address)
 
     def demote(self, reason: str, address: str = "") -> None:
-        """Step down of our own will.  We keep our vote and stay whole: until another broker claims an epoch we can be
-        promoted again.  `address`: who is going to be primary."""
+        """Step down voluntarily.  We keep our vote and stay whole: until another broker claims an epoch we can be
+        promoted again.  `address`: the next primary's, if known."""
         if not isinstance(self.role, Primary):
             return
         self.local.engine.flush()
@@ -274,7 +274,7 @@ class Node:
         self._step_down(role, reason, "")
 
     def relocate(self, to: str, reply: Reply) -> None:
-        """Hand over to the backup of that name, id or address (empty: to the best); see `relocation.py`."""
+        """Hand over to the backup of that name, id or address (empty: the best one); see `relocation.py`."""
         if self.relocation is not None:
             raise LinkError(f"{self.local.member} is being relocated already: {self.relocation}")
         target = choose(self.role, to)
@@ -293,12 +293,12 @@ class Node:
         local.configuration.on_deposed()
         self.role = role
         local.set_state(State.JOINING, self.role.position)
-        # Clients first: their channels give back what they hold, and only then may the engine forget all of that.
+        # Clients first: their channels must return what they hold before the engine forgets it.
         local.env.close_clients(ReplyCode.CONNECTION_FORCED, role.refusal_text(client=True))
-        # What this turn has removed, or the clients' end, is not in the log yet, and what we hold must be what it says.
+        # Removals of this turn, or by closing clients, are not in the log yet, and our content must match the log.
         role.holds_all(local.engine.flush())
         local.engine.demote()
-        # Not from within this call: it may have come from a frame of a link that is just being closed.
+        # Not from within this call: it may come from a frame of a link that is being closed.
         local.env.after(0.0, lambda: self._begin_again(role, address))
 
     def _begin_again(self, role: Backup, address: str) -> None:
@@ -315,11 +315,11 @@ class Node:
     # ---- what others see ------------------------------------------------------------------------------------------
 
     def stall(self) -> Json | None:
-        """Why confirms wait: why, seconds, until; None while they do not."""
+        """Why confirms wait: why, seconds, until; None if they do not wait."""
         return self.role.stall()
 
     def advice(self) -> str:
-        """For an administrator, while there is no primary, or something else is in the way."""
+        """Advice for the administrator while there is no primary, or while the disk fails; empty if there is none."""
         if self.local.disk.error:
             return f"its vote and in-sync set cannot be stored: {self.local.disk.error}"
         if self.role.trouble:

@@ -1,4 +1,4 @@
-"""Puts HA into the broker: builds the node and its environment, and is what the broker calls (`HaHooks`).    Shell."""
+"""The HA plug-in: builds the node and its environment, and provides the broker's hooks (`HaHooks`).          Shell."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class VHostConfiguration:
 
 
 class StandaloneHooks(Standalone):
-    """A broker outside a cluster: everybody may come in, followers of a queue if `ha-queue-replication` is on."""
+    """A broker outside a cluster: admits all clients, and followers of a queue if `ha-queue-replication` is on."""
 
     def __init__(self, name: str, id: str, steerer: str, replication: QueueReplication | None) -> None:
         super().__init__(name, id, steerer)
@@ -140,7 +140,7 @@ class HaPlugin:
         self._hooks: ClusterHooks | None = None
 
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
-        """Clients are kept out from here on, before the first port is open.  Raises ConfigError."""
+        """Called before the first port is open; clients are refused from here on.  Raises ConfigError."""
         options: HaSettings = host.settings[HaSettings]
         login = Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
         if not options.ha_cluster:
@@ -194,7 +194,7 @@ class HaPlugin:
         return StandaloneHooks(host.name, id, options.ha_username, self._replication)
 
     def start(self) -> None:
-        """The ports are open: look for a primary."""
+        """The ports are open: search for a primary."""
         node, env, host = self._node, self._env, self._host
         if node is None or env is None or host is None:
             return
@@ -206,7 +206,7 @@ class HaPlugin:
         host.tell(notice(node))
 
     def may_stop(self) -> str:
-        """A controlled stop: why that would lose messages, if the options say that it must not."""
+        """Before a controlled stop: why it is refused, because messages would be lost; empty if it is allowed."""
         if self._node is None or self._host is None:
             return ""
         options: HaSettings = self._host.settings[HaSettings]
@@ -236,7 +236,7 @@ def durable_queues(broker: Broker) -> list[Queue]:
 
 
 def started(node: Node) -> dict[str, object]:
-    """Who we are; for the event `start`."""
+    """Identity of this broker, for the event `start`."""
     return {
         "broker_id": node.local.id,
         "address": node.local.settings.address,
@@ -245,7 +245,7 @@ def started(node: Node) -> dict[str, object]:
 
 
 def configured(settings: Settings) -> dict[str, object]:
-    """Options that say how long a fail-over may take, in seconds; for the event `start`."""
+    """Options that bound the duration of a fail-over, in seconds; for the event `start`."""
     options, links = settings[HaSettings], settings[LinkSettings]
     return {
         "ha-safety": options.ha_safety,
@@ -260,7 +260,7 @@ def configured(settings: Settings) -> dict[str, object]:
 
 
 def notice(node: Node) -> dict[str, str]:
-    """What a supervisor should know; see `PluginHost.tell`."""
+    """The state for a supervisor; see `PluginHost.tell`."""
     score = node.candidacy.score
     if node.local.state.is_primary:
         text = f"{node.local.state.value}: primary of epoch {node.local.epoch}"
@@ -276,7 +276,7 @@ def notice(node: Node) -> dict[str, str]:
 
 
 def standing(node: Node) -> Standing:
-    """What the followers of a cluster's queues are told: only the primary serves them."""
+    """The standing for followers of a cluster's queues: only the primary serves them."""
     refusal = "" if node.local.state.is_primary else node.role.refusal_text()
     lineage = {epoch: origin.leader for epoch, origin in node.local.lineage.items()}
     return Standing(str(node.local.member), lineage, refusal)
@@ -294,7 +294,7 @@ def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSe
         backup_timeout=options.ha_backup_timeout,
         promote_timeout=options.ha_promote_timeout,
         relocate_timeout=options.ha_relocate_timeout,
-        # A registry answers only whoever was not overtaken; Pacemaker's waits itself until the other side is fenced.
+        # No wait with a registry: it shows whether we were overtaken, and Pacemaker's waits itself for fencing.
         isolation_wait=0.0 if options.ha_registry != "none" else options.ha_isolation_wait,
         isolation_timeout=options.ha_isolation_timeout,
         registry=options.ha_registry != "none",
@@ -326,8 +326,8 @@ def needed_directory(data_dir: Path | None) -> Path:
 
 
 def load_state(directory: Path, new_identity: bool = False) -> tuple[StateFile, HaState]:
-    """What we must not forget; a new identity when there is no file, or when it is asked for.  Raises ConfigError for a
-    file that is damaged (to go on without our vote could make two primaries) or cannot be written."""
+    """The stored vote and set, with a new identity if there is no file or `new_identity` is set.  Raises ConfigError
+    for a file that cannot be written, or is damaged: going on without our vote could make two primaries."""
     file = StateFile(FileDirectory(directory))
     try:
         state = file.open()
@@ -349,14 +349,14 @@ def _renamed(state: HaState) -> HaState:
 
 
 def own_address(brokers: Iterable[str], listening: Iterable[Address]) -> str:
-    """The entry of ha-brokers-url that is this broker: our port, on an address of this machine; "" if none is."""
+    """Our entry in ha-brokers-url: our port, on an address of this machine; "" if there is none."""
     ports = {address.port for address in listening}
     candidates = [entry for entry in brokers if split_address(entry)[1] in ports]
     return next((entry for entry in candidates if is_local(split_address(entry)[0])), "")
 
 
 def is_local(host: str) -> bool:
-    """Can a socket be bound to it?  That is true for the addresses of this machine only."""
+    """True if a socket can be bound to `host`, that is for addresses of this machine only."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except OSError:

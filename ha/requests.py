@@ -1,8 +1,8 @@
-"""Management requests: a table of methods, who may call them, and what a member of a cluster answers.
+"""Management requests: the table of methods, their access rights, and the answers of a cluster member.
 
-A handler either answers at once (it returns the result, or raises `LinkError` with the text of the refusal) or later
-(it gets the callback, and calls it exactly once).  If `ha-username` is set, only that user may steer: whoever could
-promote, relocate or claim could also lose messages.  Everybody may look.
+A handler answers at once (it returns the result, or raises `LinkError` with the text of the refusal) or later (it gets
+the callback, and calls it exactly once).  If `ha-username` is set, only that user may call the methods that steer,
+because promoting, relocating or claiming can lose messages.  Any user may call the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STEERING: Final[dict[str, frozenset[str]]] = {
     "ha.member": frozenset({"add", "remove"}),
     "ha.salvage": frozenset({"restore", "restored", "discard"}),
 }
-"""Methods that change what a cluster does; where actions are given, only these of its argument `action` do."""
+"""Methods that steer the cluster; if actions are given, only with these values of the argument `action`."""
 
 
 def steers(method: str, arguments: Json) -> bool:
@@ -45,10 +45,10 @@ def steers(method: str, arguments: Json) -> bool:
 
 
 class RequestTable:
-    """Methods by name; other modules put theirs in with `add` and `add_later`."""
+    """Methods by name; other modules register theirs with `add` and `add_later`."""
 
     def __init__(self, steerer: str) -> None:
-        """`steerer` is ha-username; empty: everybody may steer."""
+        """`steerer` is ha-username; empty: any user may steer."""
         self._steerer = steerer
         self._handlers: dict[str, Handler] = {}
         self._later: dict[str, LaterHandler] = {}
@@ -63,7 +63,7 @@ class RequestTable:
         return not self._steerer or user == self._steerer
 
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
-        """False for a method that is not ours."""
+        """Returns False for an unknown method."""
         if method not in self._handlers and method not in self._later:
             return False
         try:
@@ -83,7 +83,7 @@ class RequestTable:
 
 
 class NodeRequests(RequestTable):
-    """What a member of a cluster answers."""
+    """The requests that a member of a cluster answers."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.local.settings.username)
@@ -109,14 +109,15 @@ class NodeRequests(RequestTable):
         self._node.relocate(str(arguments.get("to") or ""), reply)
 
     def _demote(self, arguments: Json, user: str, reply: Reply) -> None:
-        """`ha.demote`: step down in place; a backup says yes and changes nothing."""
+        """`ha.demote`: step down in place; a backup answers ok and changes nothing."""
         node, local = self._node, self._local
-        # Not from within this call: it came over a session, and sessions are about to be closed.
+        # Not from within this call: it came over a session, and sessions will be closed.
         local.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
         local.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
 
     def _ask(self, arguments: Json, user: str) -> Json:
-        """`ha.ask`: our view.  A broker that asks says its ballot, too; a primary below it is deposed."""
+        """`ha.ask`: our view.  The question carries the asking broker's ballot; a primary with a lower one is
+        deposed."""
         node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)

@@ -1,4 +1,4 @@
-"""What every role can be told; one small class per role (`primary.py`, `backup.py`) fills it in."""
+"""The common interface of the roles, implemented in `primary.py` and `backup.py`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from qpidd_py.errors import LinkError
 
 
 class Role(ABC):
-    """A role lives from one change of role to the next; after `stop` it does nothing more."""
+    """A role exists from one change of role to the next; after `stop` it has no effect."""
 
     def __init__(self, local: LocalMember) -> None:
         self.local = local
         self.stopped = False
         self.trouble = ""
-        """What an administrator has to put right before this role can do its work."""
+        """A fault that the administrator must correct before this role can work; empty if there is none."""
 
     @property
     def env(self) -> Environment:
@@ -43,7 +43,7 @@ class Role(ABC):
     def stop(self) -> None: ...
 
     def note_clock(self, peer: str, readings: ClockReadings, body: bytes) -> None:
-        """A heartbeat of the broker `peer` has come."""
+        """Take the clock reading in a heartbeat of the broker `peer`."""
         reading = readings.hear(body, self.env.now(), self.env.wall())
         if reading is not None:
             self.env.event("clock", peer=peer, attrs={"peer_wall": reading})
@@ -51,26 +51,26 @@ class Role(ABC):
     @property
     @abstractmethod
     def position(self) -> int:
-        """Up to here this broker holds everything, if it is whole."""
+        """The position up to which this broker holds everything, if it is whole."""
 
     @property
     @abstractmethod
     def primary_address(self) -> str:
-        """Where the primary is, as far as we know; empty when we do not."""
+        """Address of the primary; empty if it is not known."""
 
     @property
     def survey(self) -> Survey | None:
-        """What a search for a primary has found the last time, if there was none."""
+        """The last survey of a search that found no primary."""
         return None
 
     @property
     def hushed(self) -> frozenset[str]:
-        """Addresses where nobody has answered lately, though we have waited."""
+        """Addresses that recently gave no answer until the timeout."""
         return frozenset()
 
     @property
     def outlook(self) -> Outlook:
-        """What the promotion score depends on beside ourselves."""
+        """What the promotion score depends on, apart from our own view."""
         return Outlook()
 
     @property
@@ -96,11 +96,11 @@ class Role(ABC):
     def closed(self, link: Link, reason: str) -> None: ...
 
     def batches(self, link: Link, position: int) -> None:
-        """Batches were applied; only a backup gets any."""
+        """Batches were applied; called on a backup only."""
         return
 
     def batch(self, batch: Batch) -> None:
-        """A batch of our own was sealed; only a primary makes any."""
+        """Our engine sealed a batch; called on a primary only."""
         return
 
     def unfreeze(self) -> None:
@@ -111,11 +111,11 @@ class Role(ABC):
         return []
 
     def view(self) -> View:
-        """What we say of ourselves when we are asked."""
+        """Our answer to `ha.ask`."""
         return self.local.view(self)
 
     def refusal_text(self, client: bool = False) -> str:
-        """The reply text of a backup; names the primary when it is known, to a client as clients reach it."""
+        """The reply text of a backup; names the primary if it is known, for a client by its public address."""
         address, settings = self.primary_address, self.settings
         if client:
             address = public_address(address, settings.brokers, settings.public_url)
@@ -123,19 +123,19 @@ class Role(ABC):
         return f"CONNECTION_FORCED - {self.local.member} is a backup ({self.local.state.value}); {where}"
 
     def isolation_text(self) -> str:
-        """The reply text for clients of an isolated primary; empty when this is none."""
+        """The reply text for clients of an isolated primary; empty if this is not one."""
         reason = self.isolation
         return f"CONNECTION_FORCED - isolated: {self.local.member} is cut off ({reason})" if reason else ""
 
     def break_link(self, link: Link, error: LinkError) -> None:
-        """The peer's fault costs the link."""
+        """Close the link after a fault of the peer."""
         self.env.log("warning", f"replication link closed: {error}")
         link.close()
         self.closed(link, str(error))
 
     @property
     def isolation(self) -> str:
-        """Why clients are refused by a primary; empty while they are not."""
+        """Why a primary refuses clients; empty if it does not."""
         return ""
 
     def stall(self) -> Json | None:

@@ -1,4 +1,4 @@
-"""The options of the HA module.  Durations are seconds.  Names as in the original where it has them."""
+"""The options of the HA module.  Durations are seconds.  Names are those of Apache Qpid where it has the option."""
 
 from __future__ import annotations
 
@@ -92,18 +92,18 @@ class HaSettings:
 
 
 def check_brokers(safety: str, brokers: Collection[Address | str]) -> None:
-    """Raises ConfigError for a list that no broker starts with; `member remove` leaves no such list."""
+    """Raises ConfigError for a list with which no broker starts; `member remove` refuses to produce one."""
     if reason := too_few(safety, brokers):
         raise ConfigError(f"option ha-brokers-url: {reason}")
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What the core of HA needs to know; a plain record, so that tests and the simulator need no options."""
+    """The settings of the HA core; a plain record, so that tests and the simulator need no options."""
 
     name: str
     address: str = ""
-    """Where other brokers reach us, HOST:PORT; found out by asking ourselves when it is empty."""
+    """Our address for other brokers, HOST:PORT; if empty, found by a survey that reaches ourselves."""
     brokers: tuple[str, ...] = ()
     """ha-brokers-url as HOST:PORT."""
     public_url: str = ""
@@ -118,7 +118,7 @@ class NodeSettings:
     isolation_timeout: float = 10.0
     """0 = never."""
     registry: bool = False
-    """Has the resource manager a registry (`Environment.exchange`)?"""
+    """True if the resource manager has a registry (`Environment.exchange`)."""
     registry_timeout: float = 2.0
     safety: str = "manager"
     slice_size: int = 128 * 1024
@@ -126,18 +126,18 @@ class NodeSettings:
     """0 = never dropped."""
     backlog_high: int = 64 << 20
     backlog_low: int = 16 << 20
-    """Octets that wait for one backup: above the first, publishers are not read; below the second, they are again."""
+    """Backlog of one backup in octets: above the first, publishers are not read; below the second, they are again."""
 
     def __post_init__(self) -> None:
         check_brokers(self.safety, self.brokers)
 
     @property
     def dead_after(self) -> float:
-        """Silence of a link after which it is closed."""
+        """Seconds of silence after which a link is closed."""
         return 2 * self.heartbeat
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT, an IPv6 host in brackets."""
+    """Split HOST:PORT, an IPv6 host in brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)

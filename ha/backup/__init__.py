@@ -1,1 +1,1 @@
-"""A backup: finds the primary, joins, takes its log, puts aside what the cluster lacks.  Pure."""
+"""A backup: finds the primary, joins, follows its log, salvages what the cluster lacks.  Pure."""

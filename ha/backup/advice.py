@@ -1,7 +1,7 @@
-"""What an administrator should know about a cluster without a primary, in one sentence.  Pure.
+"""Advice to the administrator of a cluster without a primary, in one sentence.  Pure.
 
-A broker that looks for a primary asks all others again and again; this is made of the last answers.  It promises
-nothing: promotion asks for itself.
+A broker that looks for a primary keeps asking the others; the advice is made from the last answers.  It is not binding:
+a promotion surveys the brokers itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def advise(me: View, survey: Survey) -> str:
 
 
 def _rank(view: View) -> tuple[int, str]:
-    """All brokers name the same one."""
+    """A total order, so that all brokers name the same one."""
     return -view.position, view.name
 
 

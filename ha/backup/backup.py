@@ -1,21 +1,22 @@
-"""A backup: follows the primary, and keeps and acknowledges what it sends.
+"""The backup role: follows the primary, keeps and acknowledges what it sends.
 
-    Finder                     ──link──▶  Joining                                           ──joined──▶  we follow
+    Finder                     ──link──▶  Joining                                           ──joined──▶  following
     SEARCHING ─▶ CONNECTING               GREETING ─▶ SYNCING ─▶ APPLYING ─▶ FOLLOWING
         ▲                                                                      │
         └── the link is lost, or a claim was granted ──────────────────────────┘
 
-`finder.py` finds the primary and opens a link; `joining.py` is the conversation on one link.  Here is what outlives a
-link: how far we are whole, whether we may have been removed without knowing, and when a link is given up.
+`finder.py` finds the primary and opens a link; `joining.py` is the conversation on one link.  This module holds what
+outlives a link: up to where this broker is whole, whether it may have been removed without knowing, and when a link is
+given up.
 
-`position` is how far this broker is *whole*: it stands still from the loss of the link until we have joined again,
-because live batches from the cut on do not help while what lies before the cut has holes.
+`position` is how far this broker is *whole*: it does not move from the loss of the link until we have joined again,
+because with holes before the cut the live batches after it do not make the broker whole.
 
-*Doubt* (`view.View.doubt`) begins when the link was closed, when we stood still, and when we have granted a claim; it
-ends when we have joined, after a pause also when the primary says that we still count.
+*Doubt* (`view.View.doubt`) begins when the link is closed, after this process stood still, and when we have granted a
+claim.  It ends when we have joined; after a pause also when the primary answers that we still count.
 
-Invariants: there is a `Joining` exactly while there is a link, and while there is one the finder rests; what is
-acknowledged was applied (or, by a whole member that joins, kept as a whole); frames of an earlier link are dropped.
+Invariants: there is a `Joining` exactly while there is a link, and the finder is idle then; what is acknowledged was
+applied (or kept as a whole, by a whole member that joins); frames of an earlier link are dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Backup(Role):
         self._end = end
         now = self.env.now()
         self.leader: Member | None = None
-        """The primary that we follow or have followed last."""
+        """The primary that we follow or followed last."""
         self._finder = Finder(local, self._found, self.view)
         self._joining: Joining | None = None
         self._pulse = Pulse(now, now)
@@ -58,12 +59,12 @@ class Backup(Role):
         self._aside: Known = {}
         self._doubt = doubt
         self._stood = False
-        """Have we stood still since we were complete the last time?"""
+        """True if this process stood still since we were last complete."""
         self._checks = 0
         self._hushed = ""
-        """Address of the primary whose link was closed because it said nothing more."""
+        """Address of the primary whose link was closed for silence."""
         self._not_stored = ""
-        """Why a set that came over this link is not on disk; then nothing that followed it is acknowledged."""
+        """Why a set received over this link is not on disk; nothing after that set is acknowledged."""
         self._last_tick = now
 
     # ---- begin and end --------------------------------------------------------------------------------------------
@@ -76,7 +77,7 @@ class Backup(Role):
         self.pause()
 
     def pause(self) -> None:
-        """Follow nobody: a promotion is under way."""
+        """Stop following: a promotion is under way."""
         self._drop_link()
         self._finder.pause()
 
@@ -86,36 +87,37 @@ class Backup(Role):
             self._finder.resume()
 
     def follow(self, address: str) -> None:
-        """We have granted a claim: stop listening to the old primary in this instant, go to the new one.  Until we are
-        complete there we are in doubt: it may get tired of waiting for us."""
+        """We have granted a claim: leave the old primary in this call and connect to the claimant.  Until we are
+        complete there we are in doubt, since it may drop us."""
         self._doubt = True
         self._drop_link()
         self._finder.follow(address)
 
     def asked_by(self, id: str) -> None:
-        """Who asks, lives: if he did not answer the last time, there is news for our score."""
+        """The asking broker is alive.  If it did not answer our last survey, survey again: our score may change."""
         survey = self._finder.survey
         if survey is not None and survey.view(id) is None:
             self._finder.search()
 
     def search_again(self) -> None:
-        """What we know of the others has led to a promotion that was refused: ask them now."""
+        """A promotion based on our last survey was refused: survey the others again."""
         self._finder.search()
 
     def expect(self, address: str) -> None:
-        """We have stepped down so that this broker can be promoted: clients are told so, and we look there first."""
+        """We stepped down so that the broker at `address` can be promoted: refusals name it, and we search there
+        first."""
         self._finder.expect(address)
 
     # ---- what others see ------------------------------------------------------------------------------------------
 
     @property
     def link(self) -> Link | None:
-        """To the primary."""
+        """The link to the primary; None if there is none."""
         return self._joining.link if self._joining is not None else None
 
     @property
     def step(self) -> Step | None:
-        """How far we have come with the primary; None while there is no link."""
+        """The step of joining; None while there is no link."""
         return self._joining.step if self._joining is not None else None
 
     @property
@@ -154,8 +156,8 @@ class Backup(Role):
 
     @property
     def _noticeable(self) -> float:
-        """Seconds after which the primary may have given us up: it allows two intervals of silence, and our last word
-        may be up to three quarters of one old when we are stopped."""
+        """Length of a pause, in seconds, after which the primary may have dropped us: it allows two intervals of
+        silence, and our last frame may be up to three quarters of an interval old when the pause begins."""
         return 1.25 * self.settings.heartbeat
 
     def members(self) -> list[Json]:
@@ -164,7 +166,7 @@ class Backup(Role):
     # ---- what comes over links ------------------------------------------------------------------------------------
 
     def accepted(self, link: Link, properties: Json) -> None:
-        """Somebody takes us for the primary."""
+        """Another broker has connected to us as if we were primary: refuse it."""
         link.send_frame(Kind.CONTROL, 0, encode_control("refused", reason=self.refusal_text()))
         link.close()
 
@@ -187,7 +189,7 @@ class Backup(Role):
             joining.on_frame(kind, position, body)
 
     def _on_heartbeat(self, joining: Joining, position: int, body: bytes) -> None:
-        """The primary says up to where it has sent the log; frames keep their order, so we must be there."""
+        """The primary reports up to where it has sent the log; frames keep their order, so we must be there."""
         if joining.step is Step.FOLLOWING and position > joining.live:
             raise LinkError(f"the log has a gap: at {text(joining.live)}, the primary has sent {text(position)}")
         if joining.primary:
@@ -205,8 +207,8 @@ class Backup(Role):
             joining.on_control(op, fields)
 
     def _on_refused(self, reason: str, twin: bool) -> None:
-        """A copy of a data directory has just been started and holds nothing.  One that holds something may be the
-        original, whose place the copy has taken: it stays, and gets in when the copy was stopped."""
+        """A fresh copy of a data directory holds nothing and ends its process.  A broker that once held everything may
+        be the original whose place the copy took: it stays, and gets in when the copy is stopped."""
         if twin and not self.local.ever_whole:
             self._end(reason)
             return
@@ -216,7 +218,7 @@ class Backup(Role):
         raise LinkError(f"refused: {reason}")
 
     def batches(self, link: Link, position: int) -> None:
-        """Live batches were applied; say so, once for all that came with one read.  Raises StateNotStored."""
+        """Live batches were applied; acknowledge all that came with one read at once.  Raises StateNotStored."""
         joining = self._joining
         if joining is None or link is not joining.link:
             return
@@ -227,22 +229,22 @@ class Backup(Role):
         joining.send(Kind.ACK, b"")
 
     def holds_all(self, position: int) -> None:
-        """Of what we have logged as primary, sent or not."""
+        """We hold everything up to `position`, from our own time as primary."""
         self._position = position
 
     def _hold_to(self, position: int) -> None:
-        """We hold everything up to here, and have thereby had a part in what is confirmed; also when we do not know
-        that we count: the primary may have listed us, and died before that has come."""
+        """We hold everything up to here and so take part in what is confirmed, even if we do not know that we count:
+        the primary may have listed us and died before we received that."""
         self._position = self.local.acknowledged = position
 
     def membership(self, position: int, membership: Membership) -> None:
-        """A new in-sync set, in its place in the log."""
+        """A new in-sync set, at its position in the log."""
         if self._joining is None or membership.in_sync.key <= self.local.persisted.in_sync.key:
             return
         try:
             self.local.persist(in_sync=membership.in_sync)
         except StateNotStored as error:
-            # The link goes as soon as the core has applied what came with this record: `batches`, `joined`.
+            # The link is closed as soon as the core has applied what came with this record: `batches`, `joined`.
             self._not_stored = str(error)
         if membership.added == self.local.id:
             if not self._not_stored:
@@ -256,11 +258,12 @@ class Backup(Role):
             self.local.set_state(State.READY, self.position)
 
     def _need_stored(self) -> None:
-        """Raises StateNotStored.  Who acknowledges a position knows every set before it, also after a restart."""
+        """Raises StateNotStored.  A broker that acknowledges a position must know every set before it, also after a
+        restart."""
         if self._not_stored:
             raise StateNotStored(self._not_stored)
 
-    # ---- what Joining tells (`joining.Joiner`) --------------------------------------------------------------------
+    # ---- calls of Joining (`joining.Joiner`) ----------------------------------------------------------------------
 
     def welcomed(self, leader: Member) -> None:
         self.leader = leader
@@ -275,7 +278,7 @@ class Backup(Role):
         self.trouble = ""
 
     def not_salvaged(self, error: LinkError) -> None:
-        """Rather stay outside than throw the only copy away; the disk may have room later."""
+        """Stay outside the cluster instead of dropping a message that may be the only copy; try again later."""
         trouble = f"it does not join {self.leader}: what only it may hold cannot be written to a salvage file ({error})"
         if trouble != self.trouble:
             self.trouble = trouble
@@ -301,22 +304,22 @@ class Backup(Role):
     # ---- losing the link ------------------------------------------------------------------------------------------
 
     def closed(self, link: Link, reason: str) -> None:
-        """The primary, or the way to it, is gone.  What we hold stays; so does our state: promotion asks for facts."""
+        """The link to the primary is lost.  Content and state are kept: promotion decides by facts."""
         if link is self.link:
             self.lost(reason)
 
     def lost(self, reason: str, silent: bool = False) -> None:
-        """`silent`: the primary has not hung up; it was not heard any more."""
+        """`silent`: the primary did not close the link, but was silent for too long."""
         self._doubt = self._doubt or not silent
         self._hushed = self.leader.address if silent and self.leader is not None else ""
-        if self._joining is not None and self._joining.primary:  # else it has never let us in
+        if self._joining is not None and self._joining.primary:  # otherwise it never admitted us
             self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
             self.env.event("primary_lost", peer=str(self.leader), reason=reason, last_pos=self.position)
         self._leave()
         self._finder.lost()
 
     def _drop_link(self) -> None:
-        """The finder has to be told."""
+        """Close the link; the caller must restart the finder."""
         link = self.link
         self._leave()
         if link is not None:
@@ -331,7 +334,7 @@ class Backup(Role):
     # ---- silence and pauses ---------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Four times in each heartbeat interval."""
+        """Called four times in each heartbeat interval."""
         now = self.env.now()
         if now - self._last_tick > self._noticeable:
             self._stood_still(now - self._last_tick)
@@ -350,8 +353,8 @@ class Backup(Role):
         joining.send(Kind.HEARTBEAT, self._readings.say(self.env.now(), self.env.wall()))
 
     def _stood_still(self, pause: float) -> None:
-        """The primary may have given us up, and it may be we who did not hear it.  Ask whether we still count: it
-        closes a link before it removes a backup, so no answer can follow a removal."""
+        """The primary may have dropped us during the pause.  Ask whether we still count: it closes a link before it
+        removes a backup, so an answer cannot follow a removal."""
         self.env.log("info", f"this process stood still for {pause:.3f} s")
         self._doubt = self._stood = True
         self._checks += 1

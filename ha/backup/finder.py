@@ -1,18 +1,17 @@
-"""A backup finds the primary: from nothing, or from a hint, to an open link.
+"""Finds the primary for a backup, from a survey or from a hint, and opens a link to it.
 
     SEARCHING ──a survey or a hint names one──▶ CONNECTING ──link open──▶ FOUND
         ▲                                           │                       │
         └── no, or no answer: after a delay ────────┘                       │
         └── the link is lost (after a delay), or a claim was granted ───────┘
 
-A *hint* is where the primary is going to be: who has our grant, or whom we have handed over to.  It is tried before
-anybody is asked, and forgotten when nobody answers there, when it has not become primary after HINT_ATTEMPTS, or when a
+A *hint* is the address of the next primary: a claimant that has our grant, or the target of our hand-over.  It is tried
+before a survey, and forgotten when there is no answer, when it has not become primary after HINT_ATTEMPTS, or when a
 primary has welcomed or refused us.
 
-Invariants: at most one round of questions or one attempt to connect is under way; what belongs to an earlier one, told
-by its number (`_attempt`), is dropped, a link with it.  `found` is called only in CONNECTING, and never in a pause.
-Who may call: the backup that owns it.  In FOUND it waits until it is told that the link is no more (`lost`, `follow`
-or `pause`).
+Invariants: at most one survey or one attempt to connect is under way; results of an earlier one, known by its number
+(`_attempt`), are dropped, and a link of it is closed.  `found` is called only in CONNECTING, and never in a pause.
+Who may call: the backup that owns it.  In FOUND it is idle until the link has ended (`lost`, `follow` or `pause`).
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from ha.model.view import Survey, View
 from qpidd_py.errors import LinkError
 
 FIRST_DELAY: Final = 0.004
-"""Seconds before a second attempt; a claimant is primary some milliseconds after we have granted its claim."""
+"""Seconds before a second attempt; a claimant becomes primary some milliseconds after our grant."""
 HINT_ATTEMPTS: Final = 6
-"""A claimant that is no primary after that many attempts has failed: ask around instead."""
+"""After that many attempts a claimant that is not primary has failed: survey the brokers instead."""
 
 
 class Stage(Enum):
-    """How far it has come."""
+    """Stage of the search."""
 
     SEARCHING = "searching"
     CONNECTING = "connecting"
@@ -46,30 +45,30 @@ class Finder:
     """The search of one backup; `found` gets each link that is opened."""
 
     def __init__(self, local: LocalMember, found: Callable[[Link], None], view: Callable[[], View]) -> None:
-        """`view`: what the backup says of itself."""
+        """`view` returns the backup's own view."""
         self._local = local
         self._env = local.env
         self._found = found
         self._view = view
         self.stage = Stage.SEARCHING
         self.hint = ""
-        """Address."""
+        """Address that is tried first; empty if there is none."""
         self.survey: Survey | None = None
-        """Of the last round, if it has found no primary: the answers of those whom a promotion would ask."""
+        """The last survey, if it found no primary: answers of the brokers that a promotion would ask."""
         self.heard: list[View] = []
-        """Who has answered so far in the round under way."""
+        """Ids of the brokers that have answered in the survey under way."""
         self._hint_attempts = 0
         self._attempt = 0
         self._delay = FIRST_DELAY
         self._round: Round | None = None
         self._paused = False
         self._complaint = ""
-        """What was said last of why we are not let in."""
+        """The last logged reason why we were not admitted."""
 
-    # ---- what the backup tells ------------------------------------------------------------------------------------
+    # ---- calls of the backup --------------------------------------------------------------------------------------
 
     def search(self) -> None:
-        """Look for a primary unless that is going on already."""
+        """Start the search unless it is under way."""
         if self._paused or self.stage is Stage.FOUND or self._round is not None:
             return
         if self.stage is Stage.CONNECTING and not self.hint:
@@ -80,7 +79,7 @@ class Finder:
             self._ask()
 
     def pause(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is under way."""
         self._paused = True
         self._begin_again()
         if self._round:
@@ -92,37 +91,37 @@ class Finder:
         self.search()
 
     def follow(self, address: str) -> None:
-        """Go there at once."""
+        """Connect to `address` at once."""
         self._begin_again()
         self.hint, self._hint_attempts, self._delay = address, 0, FIRST_DELAY
         self._forget()
         self.search()
 
     def expect(self, address: str) -> None:
-        """Look there first."""
+        """Try `address` first."""
         self.hint = address
 
     def welcomed(self) -> None:
-        """This primary takes us: what we were told before is out of date."""
+        """The primary welcomed us: earlier complaints are out of date."""
         self.hint = ""
 
     def refused(self, reason: str) -> None:
-        """This primary does not; it will say so at every attempt."""
+        """The primary refused us, as it will at every attempt: log the reason once."""
         if self._is_news(reason):
             self._env.log("error", f"the primary refuses us: {reason}")
         self.hint = ""
 
     def admitted(self) -> None:
-        """It sends us its log: when the link is lost now, a second attempt is made soon."""
+        """The primary sends its log: reset the delay, so that a lost link is replaced soon."""
         self._delay = FIRST_DELAY
 
     def lost(self) -> None:
-        """The link is no more.  If it was a good one, ask at once: a manager wants to know who holds most."""
+        """The link has ended.  If it had been admitted, survey at once: a manager needs the scores soon."""
         self._attempt += 1
         self._again(at_once=self._delay == FIRST_DELAY)
         self._local.changed()
 
-    # ---- asking around --------------------------------------------------------------------------------------------
+    # ---- the survey -----------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         self._begin_again()
@@ -133,7 +132,7 @@ class Finder:
         self._round = self._local.ask_all(timeout, self._surveyed, enough, self._local.everybody())
 
     def _answered(self, attempt: int, answer: Answer) -> bool:
-        """One of them.  Is it the primary?"""
+        """One answer.  True if it comes from the primary."""
         local = self._local
         try:
             view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
@@ -152,10 +151,10 @@ class Finder:
         return view.state.is_primary and known and local.is_broker(local.settings.address, view.in_sync)
 
     def _surveyed(self, answers: dict[str, Answer]) -> None:
-        """Never called in a pause, which cancels the round."""
+        """Never called in a pause, which cancels the survey."""
         self._round = None
         survey = self._local.survey(answers)
-        # A primary that is our twin, too: it has to tell us, and then this broker ends.
+        # Also to a primary that is our twin: it refuses us, and then this broker ends.
         primaries = [view for view in (*survey.views, *survey.twins) if self._would_follow(view)]
         self.survey = None if any(view.leads for view in primaries) else self._of_the_cluster(answers)
         if primaries:
@@ -167,7 +166,7 @@ class Finder:
         self._local.changed()
 
     def _of_the_cluster(self, answers: dict[str, Answer]) -> Survey | None:
-        """None when somebody has just told of members who were not asked."""
+        """None if an answer names members that were not asked."""
         members = self._local.latest()
         if any(address not in answers for address in members):
             self._delay = FIRST_DELAY
@@ -175,7 +174,8 @@ class Finder:
         return self._local.survey({address: answers[address] for address in members})
 
     def _told(self, survey: Survey) -> str:
-        """A primary that others follow and that we did not ask: it may have become a member after our list was made."""
+        """Address of a primary that others follow and that we did not ask: it may have joined after our list was
+        made."""
         told = [view for view in survey.views if view.primary and view.primary not in survey.outcomes]
         best = max(told, key=lambda view: view.ballot, default=None)
         return best.primary if best is not None and best.primary != self._local.settings.address else ""
@@ -184,7 +184,7 @@ class Finder:
 
     def _connect(self, address: str) -> None:
         if self._local.disk.error:
-            # It could not store what it is told.  If it came and went, the primary would wait for it for ever.
+            # A broker that cannot store its state must not connect: repeated links would make the primary wait for it.
             self._again()
             return
         self._attempt += 1
@@ -214,7 +214,7 @@ class Finder:
             if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
                 self.hint, self._delay = "", FIRST_DELAY
         if answer.error and self._is_news(answer.error):
-            # Another backup that says so is the usual case; wrong credentials are not, and are said once.
+            # A refusal by another backup is normal.  Wrong credentials are not: log them once.
             usual = answer.outcome is not Outcome.ANSWERED or "is a backup" in answer.error
             self._env.log("debug" if usual else "warning", f"not connected: {answer.error}")
         self._again()
@@ -227,11 +227,11 @@ class Finder:
     # ---- the next attempt -----------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """What was answered is out of date."""
+        """Discard the answers: they are out of date."""
         self.survey, self.heard = None, []
 
     def _begin_again(self) -> None:
-        """Whatever is under way is out of date."""
+        """Discard what is under way."""
         self.stage = Stage.SEARCHING
         self._attempt += 1
 

@@ -2,19 +2,19 @@
 
     GREETING ──cut──▶ SYNCING ──caught-up──▶ APPLYING ──all applied──▶ FOLLOWING
 
-    GREETING    hello, welcome; then what only we may have is put aside (`salvager.py`); then what we hold is listed
+    GREETING    hello, welcome; then possible only copies are put aside (`salvager.py`); then our ids are sent
     SYNCING     live batches from the cut on, and between them the difference: what lies before the cut
-    APPLYING    a whole member takes the difference over as a whole or not at all (`staging.py`); for others this takes
-                no time
+    APPLYING    a whole member applies the difference as a whole or not at all (`staging.py`); for others this step
+                ends at once
     FOLLOWING   joined: we hold everything up to `live`
 
 The frames are listed in `protocol.py`; `arrivals.py` is the primary's side.
 
 Invariants: a primary whose ballot is below ours is not answered; ballot and in-sync set are on disk before anything
-that depends on them is sent; nothing is dropped before what nobody else may have is on disk; the node's lineage is the
-primary's only when everything is taken over, and until then has our own epochs too; after `end` nothing is sent and
-nothing takes effect.
-Who may call: the backup that owns it; a LinkError that a frame raises costs the link.
+that depends on them is sent; possible only copies are on disk before anything is dropped; the lineage becomes the
+primary's only when everything is applied, and has our own epochs, too, until then; after `end` nothing is sent or
+applied.
+Who may call: the backup that owns it; a LinkError raised by a frame costs the link.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from qpidd_py.errors import LinkError
 
 
 class Step(Enum):
-    """How far the conversation has come."""
+    """Step of the conversation."""
 
     GREETING = "greeting"
     SYNCING = "syncing"
@@ -57,34 +57,34 @@ class Step(Enum):
 
 
 class Joiner(Protocol):
-    """Whom it tells: the backup."""
+    """Receives the progress: the backup."""
 
     def view(self) -> View:
-        """What it says of itself."""
+        """Its own view."""
         ...
 
     def welcomed(self, leader: Member) -> None:
-        """This primary takes us; its ballot is on disk."""
+        """The primary welcomed us; its ballot is on disk."""
         ...
 
     def salvaged(self) -> None:
-        """Whatever is dropped from here on, somebody has it."""
+        """Everything that is dropped from here on is held elsewhere or on disk."""
         ...
 
     def not_salvaged(self, error: LinkError) -> None:
-        """The disk does not take what only we may have.  The link has to go."""
+        """The disk does not take a possible only copy.  The link must be closed."""
         ...
 
     def admitted(self) -> None:
-        """The cut is fixed, the log comes."""
+        """The cut is fixed, and the log arrives."""
         ...
 
     def not_listed(self) -> None:
-        """The primary goes on without us: from now on what we hold has holes."""
+        """The primary's set does not list us: from now on our content has holes."""
         ...
 
     def joined(self, position: int) -> None:
-        """We hold everything up to here.  Raises StateNotStored when we may not say so."""
+        """We hold everything up to here.  Raises StateNotStored if that must not be acknowledged."""
         ...
 
     def lost(self, reason: str) -> None:
@@ -93,10 +93,10 @@ class Joiner(Protocol):
 
 
 class Joining:
-    """One link to a primary, and what has come over it."""
+    """One link to a primary, and what was received over it."""
 
     def __init__(self, local: LocalMember, link: Link, joiner: Joiner, position: int, aside: Known) -> None:
-        """`position`: up to where we were whole; `aside`: what was put aside in earlier attempts and is still here."""
+        """`position`: up to where we were whole; `aside`: what earlier attempts put aside and is still here."""
         self._local = local
         self._env = local.env
         self._engine = local.engine
@@ -106,11 +106,11 @@ class Joining:
         self.link = link
         self.step = Step.GREETING
         self.live = 0
-        """The last position up to which live batches have come."""
+        """Position of the last live batch received."""
         self.primary = ""
         """Its name, once it has welcomed us."""
         self._lineage: Lineage = {}
-        """Of the primary."""
+        """The primary's lineage."""
         self._cut = 0
         self._slices = 0
         self._started = self._env.now()
@@ -154,14 +154,13 @@ class Joining:
             handler(body)
 
     def on_batches(self, position: int) -> None:
-        """Live batches were applied as they came; they are acknowledged by the backup."""
+        """Live batches were applied on arrival; the backup acknowledges them."""
         if self.step not in (Step.SYNCING, Step.FOLLOWING):
             raise LinkError(f"batch in step {self.step.value}")
         self.live = position
 
     def end(self) -> bool:
-        """The link goes: what is complete takes effect, what is not has not happened.  True when we have joined in
-        this instant."""
+        """The link ends: a complete difference is applied, an incomplete one discarded.  True if we joined by that."""
         taken = self._staging.mode is Mode.COMPLETE and self._take_rest()
         self._staging.forget()
         if self._salvager is not None:
@@ -191,7 +190,7 @@ class Joining:
         self._salvage(leader)
 
     def _salvage(self, leader: Member) -> None:
-        """Put aside what only we may have, before anything is dropped."""
+        """Put possible only copies aside before anything is dropped."""
         local, joiner = self._local, self._joiner
         promises = Promises(frozenset(local.led), self._engine.safe, local.acknowledged)
         found = suspects(local.lineage, self._lineage, epoch_of(self._position), promises)
@@ -214,8 +213,8 @@ class Joining:
         self._send_held(foreign)
 
     def _prune(self, epochs: set[int], lineage: Lineage) -> None:
-        """Drop messages whose ids mean something else at the primary."""
-        # Until we are complete we may hold something of both histories.
+        """Drop messages whose ids name other messages at the primary."""
+        # Until we are complete we may hold messages of both histories.
         self._local.lineage = {**self._local.lineage, **lineage}
         for queue, _ in self._local.configuration.replicated() if epochs else ():
             ids = of_epochs(normalise(decode_ids(queue.held())), epochs)
@@ -224,8 +223,8 @@ class Joining:
 
     def _send_held(self, foreign: set[int]) -> None:
         for queue, uid in self._local.configuration.replicated():
-            # What an unfinished difference has left, and the places of messages that are gone, must not be in the way
-            # of the next one: a deposed primary may be sent again what it had dequeued on its own.
+            # Remains of an unfinished difference, and the places of removed messages, must not block the next one: a
+            # deposed primary may be sent again what it had dequeued on its own.
             self._engine.merge(queue.number)
             held = queue.held()
             if foreign and held:
@@ -238,7 +237,7 @@ class Joining:
     # ---- syncing --------------------------------------------------------------------------------------------------
 
     def _on_cut(self, fields: Json) -> None:
-        """From here on live batches arrive, while what lies before the cut is made complete."""
+        """From here on live batches arrive, while the difference before the cut is completed."""
         local = self._local
         cut = self._cut = need(fields, "cut", int)
         in_sync = InSync.from_json(fields.get("in_sync"))
@@ -294,7 +293,7 @@ class Joining:
         self._apply()
 
     def _apply(self) -> None:
-        """In bites: a broker that does not answer for long is taken for dead."""
+        """Apply in bounded pieces, one in each turn: a broker that is silent for long counts as dead."""
         if self._over:
             return
         try:
@@ -337,7 +336,7 @@ class Joining:
         self._aside.clear()
 
     def _spoiled(self, error: LinkError) -> None:
-        """Half of something was applied."""
+        """An error while applying: the content is inconsistent."""
         self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
         self._staging.forget()
         self._joiner.not_listed()

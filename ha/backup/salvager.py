@@ -1,14 +1,14 @@
-"""A joining backup puts aside what the cluster may have lost, before anything that it holds is dropped.
+"""A joining backup puts aside messages that the cluster may have lost, before it drops anything.
 
-    ASKING ──the primary has said, queue by queue, which of the suspects it lacks──▶ WRITING ──▶ over
+    ASKING ──the primary has answered, queue by queue, which suspects it lacks─────▶ WRITING ──▶ over
        └── no suspects, or it lacks none (nearly always) ────────────────────────────────────────▶ over
 
-It happens between welcome and held: from the cut on, live dequeues and deletions of queues could take messages along
-that only we hold.  What to look for is said in `salvage/selection.py`.
+It runs between welcome and held, because live dequeues and deletions of queues after the cut could remove the only
+copy.  `salvage/selection.py` defines the suspects.
 
-Invariants: whatever is a suspect and not at the primary is on disk before `done` is called; nothing is dropped here; a
-disk that does not take it costs the link (`failed`), never the messages.  Writing goes in slices, one in each turn: a
-broker that is silent for long is taken for dead, and what it holds would die with it.
+Invariants: every suspect that the primary lacks is on disk before `done` is called; nothing is dropped here; a disk
+that fails costs the link (`failed`), never the messages.  Writing is done in slices, one in each turn: a broker that is
+silent for long counts as dead.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from qpidd_py.core import Queue, decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 
 SLICE: Final = 1 << 20
-"""Octets of header and body that are written in one turn, about."""
+"""Octets of headers and bodies written in one turn, approximately."""
 MESSAGES: Final = 1024
-"""Most messages that are written in one turn."""
+"""Most messages written in one turn."""
 READ: Final = 16
-"""Messages that are copied out of the core at once: a body may have many MiB."""
+"""Messages copied from the core at once: a body may have many MiB."""
 
 Send = Callable[[int, bytes], None]
 """(kind of frame, body)"""
 Known = dict[tuple[int, int], Ranges]
-"""(queue number, uid) -> ids that were put aside already and are still here."""
+"""(queue number, uid) -> ids that were put aside earlier and are still here."""
 
 
 class Salvager:
@@ -63,11 +63,11 @@ class Salvager:
         self._queues: dict[tuple[int, int], Queue] = {}
         self._asked: dict[tuple[int, int], Ranges] = {}
         self._gone: dict[tuple[int, int], Ranges] = {}
-        """What the primary lacks."""
+        """The suspects that the primary lacks."""
         self._file: SalvageFile | None = None
 
     def start(self, suspects: list[Suspect], send: Send) -> None:
-        """Finds out what we hold of the suspects, and asks; nothing at all is sent when we hold none."""
+        """Find the suspects that we hold and ask the primary about them; sends nothing if there are none."""
         for queue, uid in self._local.configuration.replicated() if suspects else ():
             self._examine(queue, (queue.number, uid), suspects)
         for (number, uid), ids in list(self._asked.items()):
@@ -84,7 +84,7 @@ class Salvager:
                 found[key] = normalise([*found.get(key, []), *ids])
 
     def answer(self, number: int, uid: int, ids: bytes) -> None:
-        """The primary says which of the ids that it was asked for it lacks.  Raises LinkError."""
+        """The primary's answer: which of the ids it lacks.  Raises LinkError."""
         key = number, uid
         if key not in self._asked:
             raise LinkError(f"an answer for queue {number}, which was not asked for")
@@ -129,7 +129,7 @@ class Salvager:
             self._fail(error)
 
     def _write(self, file: SalvageFile) -> None:
-        """One slice, in each turn.  Raises LinkError."""
+        """Write one slice, in each turn.  Raises LinkError."""
         slice = self._slice()
         if slice:
             file.add(slice)
@@ -151,7 +151,7 @@ class Salvager:
         return found
 
     def _read(self) -> Iterator[Record]:
-        """What is to be put aside, queue by queue."""
+        """The messages to put aside, queue by queue."""
         for key, ids in self._gone.items():
             for low, high in ids:
                 yield from self._messages(self._queues[key], low, high)

@@ -1,1 +1,1 @@
-"""What every part of a member may know: votes, sets, views, positions, the records of the log.  Pure."""
+"""What every part of a member may use: votes, sets, views, positions, the records of the log.  Pure."""

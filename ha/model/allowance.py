@@ -1,4 +1,4 @@
-"""How many rows may be written: a burst at first, then so many a second (pure; times in seconds)."""
+"""Limits how many rows are written: a burst first, then a rate.  Pure; times in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Allowance:
         self.room = self._burst
 
     def is_left(self, now: float) -> bool:
-        """For one row at least."""
+        """True when at least one row may be written."""
         elapsed = 0.0 if self._filled is None else now - self._filled
         self._filled = now
         self.room = min(self._burst, self.room + elapsed * self._rate)

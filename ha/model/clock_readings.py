@@ -1,12 +1,12 @@
-"""What the clock of the broker at the other end of a link shows: readings that heartbeats carry, for the reports.
+"""Clock readings that heartbeats carry, from which the reports compute how far the clocks of two brokers are apart.
 
-A reading is the sender's wall clock at the moment of sending.  Whoever gets it writes an event `clock`, whose own time
-is that of receiving: from such pairs, both ways, the reports find how far two clocks are apart, with a bound.  Nothing
-is decided by them, and a peer that sends none, or does not read them, is as good as any.
+A reading is the sender's wall clock at the moment of sending.  The receiver writes an event `clock`, whose own time is
+the time of receiving.  From such pairs in both directions the reports compute the offset of two clocks, with a bound.
+Nothing is decided by readings, and a peer may ignore them or send none.
 
-Most readings say nothing new.  Written are the first of a link, one that bounds the clocks closer than the last one
-written, at most one a second, and else one every LATEST seconds.  If a clock is set, one of the two ends sees readings
-that seem to have travelled faster, and writes the next one.                                                     Pure.
+Most readings add nothing.  An event is written for the first reading of a link; for one that bounds the clocks closer
+than the last one written, at most once a second; and otherwise every LATEST seconds.  After a clock was set, one of the
+two ends sees readings that seem to have travelled faster, and writes the next one.                              Pure.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import struct
 from typing import Final
 
 EVERY: Final = 1.0
-"""Seconds between two readings on a link that is too busy for heartbeats; and between two events, at least."""
+"""Seconds between two readings on a link that is too busy for heartbeats; also the least time between two events."""
 LATEST: Final = 10.0
-"""Seconds between two events of one link, at most."""
+"""The longest time between two events of one link, in seconds."""
 
 _WALL = struct.Struct("<q")
 
@@ -28,7 +28,7 @@ def encode(wall: int) -> bytes:
 
 
 def decode(body: bytes) -> int | None:
-    """µs since 1970; None if there is no reading in it.  What may follow one day is left alone."""
+    """µs since 1970; None if the body has no reading.  Octets after the reading are ignored."""
     if len(body) < _WALL.size:
         return None
     wall: int = _WALL.unpack_from(body)[0]
@@ -36,7 +36,7 @@ def decode(body: bytes) -> int | None:
 
 
 class ClockReadings:
-    """Of one end of one link.  Times are seconds of the monotonic clock, `wall` is in µs since 1970."""
+    """The readings at one end of one link.  Times are monotonic seconds, `wall` is in µs since 1970."""
 
     def __init__(self) -> None:
         self._said: float | None = None
@@ -44,7 +44,7 @@ class ClockReadings:
         self._delay = 0
 
     def due(self, now: float) -> bool:
-        """Is it time for a reading, whatever else is sent?"""
+        """True when a reading must be sent, even if the link is not idle."""
         return self._said is None or now - self._said >= EVERY
 
     def say(self, now: float, wall: int) -> bytes:
@@ -53,7 +53,7 @@ class ClockReadings:
         return encode(wall)
 
     def hear(self, body: bytes, now: float, wall: int) -> int | None:
-        """A heartbeat has come.  The reading in it if that is worth an event."""
+        """Take a received heartbeat.  Returns its reading if an event should be written, else None."""
         sent = decode(body)
         if sent is None:
             return None

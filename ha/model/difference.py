@@ -1,7 +1,7 @@
 """Sets of replication ids as sorted, disjoint, closed ranges: what a joining backup holds and lacks.
 
-The core has the same sets in C for the data path (`encode_ids`, `decode_ids`); these are for the cold decisions, where
-a range set has few ranges: pruning another history and reporting progress.
+The core has the same sets in C for the data path (`encode_ids`, `decode_ids`).  These are for rare decisions with few
+ranges: dropping messages of another history, and reporting progress.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def count(ranges: Ranges) -> int:
 
 
 def of_epochs(ranges: Ranges, epochs: Iterable[int]) -> Ranges:
-    """The ids that were given out in these epochs."""
+    """The ids that were assigned in these epochs."""
     whole = normalise((make(epoch, 0), make(epoch, SEQUENCE_MASK)) for epoch in epochs)
     return intersect(ranges, whole)
 
@@ -77,11 +77,11 @@ class Origin(NamedTuple):
     leader: str
     """Id of the broker that claimed it."""
     base: int = 0
-    """Up to this position the leader held the whole log when it took over; 0 when it may have had holes."""
+    """The leader held the whole log up to this position when it took over; 0 when its log may have had holes."""
 
 
 Lineage = dict[int, Origin]
-"""Epoch -> under whom our content of that epoch was written."""
+"""Epoch -> leader and base under which our content of that epoch was written."""
 
 
 def lineage_to_json(lineage: Lineage) -> list[list[object]]:
@@ -101,36 +101,36 @@ def lineage_from_json(value: object) -> Lineage:
 
 
 def foreign_epochs(mine: Lineage, primary: Lineage) -> set[int]:
-    """Epochs whose ids mean other messages at the primary than here: both of us know the epoch, by another leader.
+    """Epochs whose ids name other messages at the primary than here: both know the epoch, with different leaders.
 
-    Two brokers that were promoted at one moment may have claimed one epoch; then one id names two messages, and what
-    was written under the losing claim must go before sets of ids are compared.  (Ids of epochs that the primary does
-    not know at all need no care: the comparison itself drops them.)
+    Two brokers that are promoted at the same time may claim the same epoch.  Then one id names two messages, and what
+    was written under the losing claim must be dropped before sets of ids are compared.  (Ids of epochs that the
+    primary does not know are dropped by the comparison itself.)
     """
     return {epoch for epoch, origin in mine.items() if primary.get(epoch, origin).leader != origin.leader}
 
 
 class Outside(NamedTuple):
-    """Ids that were given out in one epoch and that the primary's log has never held, as far as can be told."""
+    """Ids assigned in one epoch that the primary's log never held, as far as the lineages show."""
 
     epoch: int
     low: int
     high: int
     foreign: bool
-    """The primary does not share the epoch: whatever it holds under such an id is another message."""
+    """The primary does not share the epoch: a message that it holds under such an id is a different one."""
     gamble: bool
-    """The primary, or one before it, took over without the whole log: nobody can tell what it lacked."""
+    """This primary, or an earlier one, took over without the whole log: what it lacked is not known."""
 
 
 def outside(mine: Lineage, primary: Lineage, complete: int) -> list[Outside]:
-    """Which of the ids that we may hold are outside the primary's history.
+    """The ids that we may hold and that are outside the primary's history.
 
-    `complete` is the epoch of the last primary with which we have been complete (our own epoch, if we were primary
-    since): what we hold of that epoch and of those before it was in that primary's log.
+    `complete` is the epoch of the last primary with which we were complete (our own epoch, if we were primary later):
+    what we hold of that epoch and of earlier ones was in that primary's log.
 
-    An id is in the history if we share its epoch, and if it lies below the base of every later epoch of theirs which
-    we were not complete with.  Such a message was in the log of whoever leads now; if it is not there any more, then
-    it was consumed.
+    An id is in the history if we share its epoch, and if it lies below the base of every later epoch of theirs with
+    which we were not complete.  Such a message was in the log of the present primary; if it is no longer there, it was
+    consumed.
     """
     news = {e: origin for e, origin in primary.items() if e > complete or _leader(mine, e) != origin.leader}
     return [found for epoch in sorted(mine) if (found := _outside(epoch, mine, primary, news)) is not None]

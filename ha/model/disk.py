@@ -1,10 +1,10 @@
-"""The disk that keeps this broker's vote and in-sync set: did it take the last write, and since when does it not?
+"""The disk that keeps this broker's vote and in-sync set: whether the last write succeeded, and since when writes fail.
 
     works ──a write fails──▶ fails ──a write succeeds──▶ works
                               │ ▲
-                              └─┘ tried again with the state in force: at most once a second, and rarely when it is slow
+                              └─┘ tried again with the state in force: at most once a second, less often on a slow disk
 
-While it fails, nothing that depends on a new vote or set happens (`environment.StateNotStored`), and the broker lives.
+While writes fail, no step that needs a new vote or set is taken (`environment.StateNotStored`); the process goes on.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ha.environment import Environment, StateNotStored
 from ha.model.membership import HaState
 
 RETRY: Final = 1.0
-"""Seconds between two attempts at least."""
+"""The least time between two attempts, in seconds."""
 SHARE: Final = 0.1
-"""Of the time may go by in attempts: a disk that fails slowly stops the whole process meanwhile."""
+"""Share of the time that attempts may take: each one blocks the whole process until the disk answers."""
 
 
 class DiskWatch:
-    """Of one broker."""
+    """Stores the state of one broker, and retries after a failure."""
 
     def __init__(self, env: Environment, changed: Callable[[], None]) -> None:
-        """`changed` is called when it begins to fail, and when it works again."""
+        """`changed` is called when writes begin to fail, and when they work again."""
         self._env = env
         self._changed = changed
         self._next = 0.0
         self.error = ""
-        """Why the last write failed; empty: it did not."""
+        """Why the last write failed; empty if it succeeded."""
 
     def store(self, state: HaState) -> None:
-        """On disk when this returns.  Raises StateNotStored."""
+        """Write `state`; it is on disk when this returns.  Raises StateNotStored."""
         began = self._env.now()
         try:
             self._env.persist(state)
@@ -45,7 +45,7 @@ class DiskWatch:
         self._note("")
 
     def works(self, in_force: HaState) -> bool:
-        """Tries, if the last write has failed."""
+        """True if the disk takes writes.  Tries again if the last write failed."""
         if self.error:
             try:
                 self.store(in_force)
@@ -54,7 +54,7 @@ class DiskWatch:
         return True
 
     def tick(self, in_force: HaState) -> None:
-        """Four times in each heartbeat interval."""
+        """Retry a failed write when due; called four times in each heartbeat interval."""
         if self.error and self._env.now() >= self._next:
             self.works(in_force)
 

@@ -1,14 +1,15 @@
 """This broker as a member of its cluster: its ports, its vote, its state, and the addresses of the others.
 
     state        one of `status.State`; every step is checked against the table there
-    persisted    ballot and in-sync set, on disk before they are acted upon
+    persisted    ballot and in-sync set, on disk before they take effect
     whole        we hold everything up to the role's position (see `promotion.py`)
     lineage      under whose claim the content of each epoch was written, and what that leader held when it took over
-    acknowledged up to where we have told a primary that we hold everything
-    led          the epochs in which we were primary, since this process began
+    acknowledged the position up to which we told a primary that we hold everything
+    led          the epochs in which we were primary since this process started
 
 Invariants:  ballot and in-sync key never go back;  nothing depends on a vote or a set that is not on disk.
-Who may call: every part of the core.  It knows none of them; `changed` tells the score that something has happened.
+Who may call: every part of the core.  This module imports none of them; `changed` is called after every change that the
+promotion score may depend on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from qpidd_py.core import Engine
 
 
 class Standing(Protocol):
-    """What a view says of the role (`ha.role.Role`)."""
+    """What a view reports of the role (`ha.role.Role`)."""
 
     @property
     def position(self) -> int: ...
@@ -61,7 +62,7 @@ class LocalMember:
         state: HaState,
         instance: str = "",
     ) -> None:
-        """`instance`: a name of this life of the process that no other life has, also not one under the same id."""
+        """`instance`: a unique name of this run of the process; a later run under the same id has another one."""
         self.settings = settings
         self.instance = instance
         self.engine = engine
@@ -79,7 +80,7 @@ class LocalMember:
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
         self.disk = DiskWatch(env, lambda: self.changed())
-        self._heard = InSync()  # the newest set that we were told of; good for finding brokers, not for deciding
+        self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
 
     # ---- who we are -----------------------------------------------------------------------------------------------
 
@@ -97,11 +98,11 @@ class LocalMember:
 
     @property
     def ever_whole(self) -> bool:
-        """Has this process held everything at some time?  Then it may have what no other broker has."""
+        """True if this process once held everything; then it may hold messages that no other broker has."""
         return self.whole or bool(self.acknowledged or self.led)
 
     def view(self, role: Standing) -> View:
-        """What we say of ourselves when we are asked."""
+        """Our answer to `ha.ask`."""
         return View(
             self.id,
             self.settings.name,
@@ -120,7 +121,7 @@ class LocalMember:
         )
 
     def set_address(self, address: str) -> None:
-        """Where other brokers reach us, once the ports are open."""
+        """Set the address at which other brokers reach us, once the ports are open."""
         self.settings = replace(self.settings, address=address or self.settings.address)
 
     # ---- vote and state -------------------------------------------------------------------------------------------
@@ -134,11 +135,11 @@ class LocalMember:
             self.persisted = state
 
     def can_store(self) -> bool:
-        """Does the disk take our vote and set?  Tries, if the last write has failed."""
+        """True if the disk takes our vote and set.  Tries again if the last write failed."""
         return self.disk.works(self.persisted)
 
     def set_state(self, new: State, position: int) -> None:
-        """`position`: the role's.  Raises InvariantError for an illegal step."""
+        """Change the state; `position` is the role's.  Raises InvariantError for an illegal step."""
         old, reason = self.state, check_transition(self.state, new)
         self.state = new
         self.env.log("notice", f"{old.value} -> {new.value}: {reason}")
@@ -153,8 +154,8 @@ class LocalMember:
         return self.safety.voters(self.persisted.in_sync)
 
     def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
-        """By this set, or by the newest that we know; by ha-brokers-url while the list was not changed at run time.
-        A broker that does not know its address cannot be looked up, and counts for no majority."""
+        """True if `address` is on the list of this set, or of the newest set that we know (ha-brokers-url until the
+        list is changed at run time).  An empty address is allowed here; it never counts towards a majority."""
         brokers = self.safety.voters(in_sync or self.persisted.in_sync)
         return not brokers or not address or address in brokers
 
@@ -166,16 +167,16 @@ class LocalMember:
         return [address for address in addresses if address and address != self.settings.address]
 
     def everybody(self) -> list[str]:
-        """`others`, those of ha-brokers-url, and those that we were told of: what we have on disk may be old."""
+        """`others`, those of ha-brokers-url, and those that others told us of: the set on our disk may be old."""
         addresses = dict.fromkeys([*self.others(), *self.settings.brokers, *self.others(self._heard)])
         return [address for address in addresses if address != self.settings.address]
 
     def latest(self) -> list[str]:
-        """`others` by the newest set that we have or were told of."""
+        """`others` by the newest set that we have or that others told us of."""
         return self.others(max(self.persisted.in_sync, self._heard, key=lambda in_sync: in_sync.key))
 
     def survey(self, answers: Mapping[str, Answer]) -> Survey:
-        """What these answers say of the others."""
+        """Evaluate the answers of other brokers."""
         return Survey.of(self.id, answers, self.instance)
 
     def ask_all(
@@ -185,7 +186,7 @@ class LocalMember:
         enough: Callable[[Answer], bool] = lambda answer: False,
         addresses: Iterable[str] | None = None,
     ) -> Round:
-        """Ask every other broker for its view.  Our ballot goes with the question: a primary below it is deposed."""
+        """Ask every other broker for its view.  Our ballot is in the request: it deposes a primary with a lower one."""
         asker = {"epoch": self.epoch, "leader": self.persisted.leader, **self.member.to_json()}
 
         def finish(answers: dict[str, Answer]) -> None:
@@ -196,10 +197,10 @@ class LocalMember:
         return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough)
 
     def _note(self, answers: Mapping[str, Answer]) -> None:
-        """What is worth knowing whatever was asked for: our own address, twins, a newer set."""
+        """Take from any answers: our own address, twins, a newer set."""
         for address, answer in answers.items():
             if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
-                self.set_address(address)  # we have asked ourselves: so that is where others reach us
+                self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
         for twin in survey.twins:
             self.sightings.seen(twin.member, self.member, "it answers our questions")

@@ -1,25 +1,26 @@
-"""Who counts: the in-sync set, its versions, and what a broker must not forget.
+"""The in-sync set and its versions, ballots, and the state that a broker must not forget.
 
 The *in-sync set* holds the brokers without whose acknowledgement nothing is confirmed, the primary included.  Sets are
 ordered by `key = (epoch, leader, version)`: the ballot of the primary that made it, then its number.  The version grows
-with every change, also over promotions.  One primary makes the sets of one ballot, so equal keys are equal sets.
+with every change, also across promotions.  One primary makes the sets of one ballot, so equal keys mean equal sets.
 
 A *ballot* is `(epoch, leader)`, the leader being the id of the broker that claimed the epoch.  Two brokers that are
-promoted at one moment may claim the same epoch; ballots of one epoch are ordered by id, so exactly one of the two wins
-wherever both are heard of, and the other one is deposed.
+promoted at the same time may claim the same epoch; ballots of one epoch are ordered by id, so every broker that hears
+of both prefers the same one, and the other is deposed.
 
-The *brokers* of a cluster are the addresses whose majority decides under `quorum`: `ha-brokers-url` until they are
-changed at run time, from then on the list in the newest in-sync set.  Why a change is safe: lists that follow each
-other differ in one address, so **every majority of one meets every majority of the other**.
+The *brokers* of a cluster are the addresses whose majority decides under `quorum`: `ha-brokers-url` until the list is
+changed at run time, then the list in the newest in-sync set.  Why a change is safe: consecutive lists differ in one
+address, so **every majority of one meets every majority of the other**.
 
     A set that confirms has a majority of its list L in it, and every member holds the record of L (it acknowledged
     what follows the record).  A promotion under L, or under the list before or after L, needs the answers and grants
-    of a majority of that list; one of them is a member of the set, and tells or denies.  Two steps apart that is no
-    longer true: so a change waits until the one before is safe, and the first change of a primary until the first
-    set of its own epoch is (else two primaries could each change the same old list, and the results need not meet).
+    of a majority of that list; one of them is a member of the set, and reports L or denies the claim.  For lists that
+    are two steps apart this does not hold.  So a change waits until the change before it is safe, and the first change
+    of a primary until the first set of its own epoch is safe (otherwise two primaries could each change the same old
+    list, with majorities that do not meet).
 
-Without that last rule: of a b c d, a adds e and is cut off before anybody hears of it; b is promoted by b c d and
-removes a; b and c confirm (two of three), while a, d and e are three of a's five.  With it, d knows b's first set.
+Without that last rule: of a b c d, a adds e and is cut off before any other broker hears of it; b is promoted by b c d
+and removes a; b and c confirm (two of three), while a, d and e are three of a's five.  With it, d knows b's first set.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from qpidd_py.errors import InvariantError, LinkError
 class Member:
     """A broker as others know it.  The id decides; name and address (HOST:PORT) are for people and for connecting.
 
-    `instance` names one life of the process: what is held in memory belongs to it, and a copied data directory has the
-    id but never the instance (`twins.py`).  Empty: not known, from a broker that does not say it."""
+    `instance` names one run of the process: memory content belongs to it, and a copied data directory has the same id
+    but never the same instance (`twins.py`).  Empty: not known, from a broker that does not send it."""
 
     id: str
     name: str = field(default="", compare=False)
@@ -44,7 +45,7 @@ class Member:
     instance: str = field(default="", compare=False)
 
     def same_life(self, other: Member) -> bool:
-        """Is that the same process, for all that is known?"""
+        """True if both are the same process, or if an instance is not known."""
         known = self.instance and other.instance
         return self.id == other.id and (not known or self.instance == other.instance)
 
@@ -90,7 +91,7 @@ class InSync:
         return id in self.ids
 
     def lists(self, broker: Member) -> bool:
-        """Is this very process a member?  Another life under the same id does not hold what the member holds."""
+        """True if this process is a member.  Another process under the same id does not hold what the member holds."""
         return any(member.same_life(broker) for member in self.members)
 
     def grow(self, member: Member) -> InSync:
@@ -141,7 +142,7 @@ class InSync:
 
 @dataclass(frozen=True)
 class HaState:
-    """What is on disk before it is acted upon, so that a restart forgets no vote.
+    """Vote and set, written to disk before they take effect, so that a restart forgets no vote.
 
     Invariant (checked by `advance`): `ballot` and `in_sync.key` never go back.
     """
@@ -150,11 +151,11 @@ class HaState:
     epoch: int = 0
     """The highest epoch that we granted, claimed or followed."""
     leader: str = ""
-    """Whose claim of that epoch we granted or followed."""
+    """Id of the broker whose claim of that epoch we granted or followed."""
     in_sync: InSync = field(default_factory=InSync)
     replaced: tuple[Member, ...] = ()
-    """In a registry only: who, besides the members of `in_sync`, may hold all that was confirmed. They are members of
-    the sets before it; empty as soon as it is known that `in_sync` is in force."""
+    """In a registry only: brokers besides the members of `in_sync` that may hold all that was confirmed.  They are
+    members of earlier sets; empty as soon as `in_sync` is known to be in force."""
 
     @property
     def ballot(self) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""What HA itself puts into the log: the MEMBERSHIP operation (all others are written by the broker and the core)."""
+"""The MEMBERSHIP operation, the only one that HA itself writes to the log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Membership:
 
     in_sync: InSync
     added: str = ""
-    """Id of the backup that the primary has just found complete; it may call itself ready when it has applied this
-    operation, because then it holds everything before it."""
+    """Id of the backup that the primary has just found complete.  It becomes ready when it applies this operation,
+    because then it holds everything before it."""
 
     def encode(self) -> bytes:
         value = {"op": "membership", "added": self.added, "in_sync": self.in_sync.to_json()}
@@ -24,7 +24,7 @@ class Membership:
 
     @classmethod
     def decode(cls, payload: bytes) -> Membership:
-        """Raises LinkError when it is not one."""
+        """Raises LinkError for anything else than a membership operation."""
         try:
             value = json.loads(payload)
         except ValueError as error:

@@ -1,7 +1,7 @@
 """Positions in the log, as distinct types.
 
-A position is `epoch << 48 | sequence` in an unsigned 64 bit integer, so that positions compare as integers.  The epoch
-grows with every promotion, the sequence goes on counting.  The position of the operation that enqueued a message is
+A position is `epoch << 48 | sequence` in an unsigned 64 bit integer, so positions compare as integers.  The epoch grows
+with every promotion; the sequence is never reset.  The position of the operation that enqueued a message is
 the message's replication id.
 """
 
@@ -19,7 +19,7 @@ START: Final = Position(0)
 
 
 def make(epoch: int, sequence: int) -> Position:
-    """Compose a position; a part that does not fit is a broken invariant, not a wrap-around."""
+    """Compose a position.  Raises InvariantError for a part that does not fit."""
     if not 0 <= epoch <= LAST_EPOCH or not 0 <= sequence <= SEQUENCE_MASK:
         raise InvariantError(f"position out of range: epoch {epoch}, sequence {sequence}")
     return Position(epoch << SEQUENCE_BITS | sequence)
@@ -34,5 +34,5 @@ def sequence_of(position: int) -> int:
 
 
 def text(position: int) -> str:
-    """As people read it: `epoch.sequence`."""
+    """The position as text: `epoch.sequence`."""
     return f"{epoch_of(position)}.{sequence_of(position)}"

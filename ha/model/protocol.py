@@ -1,12 +1,12 @@
 """The replication protocol above the core's frames, without I/O.
 
 A link is an AMQP connection of a backup to the primary that has switched, after `connection.open-ok`, to frames with
-the core's 32 octet header (kind, position, length, checksum).  Talk of one link, `>` from the backup:
+the core's 32 octet header (kind, position, length, checksum).  The frames of one link, `>` from the backup:
 
     > CONTROL hello      who I am, my ballot, my position, whether I am whole, my replication level
     < CONTROL welcome    who I am, my ballot, my lineage (epoch, leader, base of each epoch)
-    > LACK ...           for some queues: ids of messages that I hold and that you may lack  (after a gamble only)
-    < LACK               for each of them: those that you do lack; I put them aside before I go on
+    > LACK ...           for some queues: ids that I hold and that you may lack (only after an unsafe promotion)
+    < LACK               for each of them: the ids that are lacking; the backup salvages these before it goes on
     > HELD ...           one for each replicated queue: its number, its uid, the ids that I hold
     > CONTROL held-end
     < CONTROL cut        the end of the log at this moment, the in-sync set; BATCH frames follow from here on, live
@@ -16,11 +16,11 @@ the core's 32 octet header (kind, position, length, checksum).  Talk of one link
     < CONTROL caught-up
     > CONTROL complete   all of that is applied
     > ACK                for each read of BATCH frames: everything from the cut up to this position is applied
-    CONTROL alive        < another life of this broker wants its link, > the same number: this one lives (`twins.py`)
+    CONTROL alive        < another process of this id wants its link, > the same number: this one lives (`twins.py`)
     CONTROL still-there  > after a pause of the backup, < the same number: it has not been given up
     HEARTBEAT            both ways, when nothing else was sent for half an interval, and once a second: the sender's
                          wall clock (`clock_readings.py`)
-    CONTROL refused      either way, before closing: why; with `twin`: the backup has to end itself
+    CONTROL refused      either way, before closing: why; with `twin`: the backup's process must end
 
 Every number is little endian, as in the core's header.
 """
@@ -39,7 +39,7 @@ VERSION: Final = 2
 ADMIN: Final = "qpid.ha-admin"
 BACKUP: Final = "qpid.ha-backup"
 REPLICA: Final = "qpid.ha-replica"
-"""Client properties by which a connection says what it is for: a tool's, a link, a follower of single queues."""
+"""Client properties that mark what a connection is for: a tool's, a link, a follower of single queues."""
 
 
 class Kind(IntEnum):

@@ -1,4 +1,4 @@
-"""Is the other end of a replication link alive, and when have we to say that we are?  Pure."""
+"""Signs of life on a replication link: how long the peer has been silent, and when we must send.  Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ha.environment import Link
 
 @dataclass(eq=False)
 class Pulse:
-    """Signs of life of one link, read at every tick; shared by both ends."""
+    """Signs of life of one link, read at every tick; used by both ends."""
 
     heard: float
     spoken: float
@@ -17,19 +17,19 @@ class Pulse:
     sent: int = 0
 
     def look(self, link: Link, now: float) -> float:
-        """Seconds of silence."""
+        """Seconds since the peer last sent anything."""
         received = link.received
         if received != self.received:
             self.received, self.heard = received, now
         return now - self.heard
 
     def must_speak(self, link: Link, now: float, interval: float) -> bool:
-        """Has nothing been sent for an interval?"""
+        """True if nothing was sent for `interval` seconds."""
         sent = link.sent
         if sent != self.sent:
             self.sent, self.spoken = sent, now
         return now - self.spoken >= interval
 
     def forgive(self, now: float) -> None:
-        """We were paused ourselves: silence so far means nothing."""
+        """Restart the measurement: this process was paused, so the silence so far means nothing."""
         self.heard = now

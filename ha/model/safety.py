@@ -1,9 +1,9 @@
-"""`ha-safety`: what must be known and recorded before a lost backup stops to count.
+"""`ha-safety`: what must be known and recorded before a lost backup stops counting.
 
-manager       probe the others first (one of them may have been promoted); the record is the manager's registry
-              (`recorder.py`), or, if it has none, the log of the remaining members; a primary that cannot account for a
+manager       survey the others first (one of them may have been promoted); the record is the manager's registry
+              (`recorder.py`), or, without one, the log of the remaining members; a primary that cannot account for a
               majority waits `ha-isolation-wait` for its manager to stop it
-availability  forget it at once and go on; what the original does
+availability  drop it at once and go on, as Apache Qpid does
 quorum        as manager, but the set never shrinks below a majority of the brokers: confirms wait instead
 """
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ha.model.view import Survey
 
 FEWEST_VOTERS: Final = 2
-"""Brokers that `quorum` needs.  A list of one could not be left again: of two brokers one in sync is no majority.  Two
-are a step on the way: of three brokers one is lost for ever, and has to be removed before another one is added, since
-two in sync are no majority of four."""
+"""Brokers that `quorum` needs.  From a list of one no second broker could be added: of two brokers one in sync is not a
+majority.  Two must be possible: when one of three brokers is lost for good, it has to be removed before another one is
+added, since two in sync are not a majority of four."""
 USEFUL_VOTERS: Final = 3
 """Brokers with which `quorum` survives the loss of one.  Two are as safe, but confirm nothing when either is lost."""
 
 
 def too_few(mode: str, brokers: Collection[object]) -> str:
-    """Why these cannot be the brokers of a cluster of that mode; empty when they can.  At start and at each change."""
+    """Why a cluster of that mode cannot have these brokers; empty if it can.  Checked at start and at each change."""
     count = len(set(brokers))
     if mode != "quorum" or count >= FEWEST_VOTERS:
         return ""
@@ -36,7 +36,7 @@ def too_few(mode: str, brokers: Collection[object]) -> str:
 
 
 def fragile(mode: str, brokers: Collection[object]) -> str:
-    """What an administrator should know of that list of brokers; empty when there is nothing."""
+    """A warning about that list of brokers for the administrator; empty if there is none."""
     count = len(set(brokers))
     if mode != "quorum" or count >= USEFUL_VOTERS:
         return ""
@@ -64,30 +64,30 @@ class Safety:
         return len(self.voters(in_sync)) // 2 + 1
 
     def votes(self, in_sync: InSync, without: Iterable[str] = ()) -> int:
-        """Brokers on the list that are in the set: who confirms with us without being listed does not make a majority,
-        since the listed ones can go on without it."""
+        """Number of listed brokers in the set.  A member that is not listed does not count: the listed brokers can form
+        a majority without it."""
         gone, voters = frozenset(without), self.voters(in_sync)
         return len({member.address for member in in_sync.members if member.id not in gone} & set(voters))
 
     @property
     def probes(self) -> bool:
-        """Ask the others before a lost backup is dropped?"""
+        """True if the others are asked before a lost backup is dropped."""
         return self.mode != "availability"
 
     def may_shrink(self, in_sync: InSync, lost: Iterable[str]) -> bool:
-        """Is the smaller set allowed at all?"""
+        """True if the set without `lost` is allowed."""
         return self.mode != "quorum" or self.votes(in_sync, lost) >= self.majority(in_sync)
 
     def may_confirm(self, in_sync: InSync) -> bool:
-        """Is the set large enough for a confirm?  A new primary may begin with fewer than it needs."""
+        """True if the set is large enough to confirm.  A new primary may start with a smaller one."""
         return self.mode != "quorum" or self.votes(in_sync) >= self.majority(in_sync)
 
     def patience(self, survey: Survey, others: Iterable[Member]) -> float:
         """Seconds to wait before a shrink after this survey.
 
-        A broker that answers, or whose host says that it is gone, is accounted for. A primary that cannot account for a
-        majority (of two: for the other one) is probably the one that is cut off.  A host without a broker is accounted
-        for, but it is no witness: it cannot tell of a promotion, so while one is silent another must have answered.
+        A broker that answers, or whose host refuses the connection, is accounted for.  A primary that cannot account
+        for a majority (of two: for the other one) is probably cut off itself.  A host that refuses cannot report a
+        promotion, so while one broker is silent another one must have answered.
         """
         if self.mode == "availability":
             return 0.0

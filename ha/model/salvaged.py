@@ -1,4 +1,4 @@
-"""A message that is put aside, and why (`ha/salvage/selection.py` has the theory)."""
+"""A message that is put aside, and the reason (theory: `ha/salvage/selection.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Grade(Enum):
 
 @dataclass(frozen=True)
 class Header:
-    """Why there is a salvage file; its first line."""
+    """The first line of a salvage file: why it exists."""
 
     broker: str
     """Name of the broker that held the messages."""
@@ -26,7 +26,7 @@ class Header:
     epoch: int
     """Of that primary."""
     messages: int
-    """As many are put aside; a file that holds fewer was not finished."""
+    """Number of messages to put aside; a file that holds fewer was not finished."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Record:
     """One message in one queue."""
 
     leader: str
-    """Id of the broker that gave out `id`."""
+    """Id of the broker that assigned `id`."""
     id: int
     queue: str
     grade: Grade
     redelivered: bool
     arrival: int
-    """Milliseconds since 1970; 0 where the broker did not note it."""
+    """Milliseconds since 1970; 0 if the broker did not record it."""
     exchange: bytes
     routing_key: bytes
     header: bytes

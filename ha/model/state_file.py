@@ -1,20 +1,20 @@
-"""What a broker must not forget, as a file of two slots: each change overwrites the older one, in place.
+"""Vote and in-sync set on disk, in a file of two slots: each change overwrites the older slot in place.
 
     slot     one line of JSON with its generation and a checksum over all of it, padded with spaces to SLOT octets
     number   generation % 2; the valid slot with the higher generation is the state
 
-The file is made once: written under another name with both slots, synced, renamed, and the directory synced.  From then
-on a change needs no space, so a full disk does not stop it (a file system that never overwrites, such as btrfs or ZFS,
-may need some; then it fails as below).
+The file is created once: both slots are written under another name, synced, renamed, and the directory is synced.  A
+change then needs no space, so a full disk does not stop it (a copy-on-write file system such as btrfs or ZFS may need
+some; then the write fails as described below).
 
-A write that fails, or is cut off by a kill or a power failure, leaves its slot in any condition.  The other slot still
-holds the state in force, and the next change overwrites the same slot again, in full: after a failed fsync the page
-cache may show what the disk does not have, and a second fsync alone would say yes without writing.  For that reason
-`Directory.read` does not believe the cache either.
+A write that fails, or is cut off by a kill or a power failure, leaves its slot in an unknown condition.  The other slot
+still holds the state in force, and the next change overwrites the bad slot again, in full: after a failed fsync the
+page cache may hold data that the disk does not, and a second fsync alone would succeed without writing it.  For the
+same reason `Directory.read` bypasses the cache.
 
-Two slots that are both not valid, or a file of another size, are refused: a broker that has forgotten its vote could
-make two primaries.  One limit remains: a slot that is damaged after it was synced looks like one whose write was cut
-off, so the state before it is taken.
+A file with two invalid slots, or of another size, is refused: a broker that forgot its vote could make two primaries.
+One limit remains: a slot that was damaged after its sync looks like one whose write was cut off, so the earlier state
+is taken.
 
 Pure: `Directory` is the port; `FileDirectory` is the real one.                                   Shell: FileDirectory.
 """
@@ -34,18 +34,18 @@ from qpidd_py.errors import QpiddError
 NAME: Final = "ha-state.json"
 TEMPORARY: Final = "ha-state.new"
 SLOT: Final = 32 << 10
-"""Octets; a state of three brokers has about 700, so there is room for more than a hundred."""
+"""Octets; a state of three brokers needs about 700, so more than a hundred brokers fit."""
 
 
 class StateFileError(QpiddError):
-    """The file is there, but it is not what was stored."""
+    """The file exists, but does not hold what was stored."""
 
 
 class Directory(Protocol):
-    """Files of one directory.  What is not synced may be lost, or be there in part, after a power failure."""
+    """Files of one directory.  Data that is not synced may be lost, or be there in part, after a power failure."""
 
     def read(self, name: str) -> bytes | None:
-        """As it would be found after a power failure; None when there is no such file.  Raises OSError."""
+        """The content as it would be after a power failure; None if there is no such file.  Raises OSError."""
         ...
 
     def write(self, name: str, octets: bytes) -> None:
@@ -53,24 +53,24 @@ class Directory(Protocol):
         ...
 
     def sync(self, name: str) -> None:
-        """The content of this file is durable.  Raises OSError."""
+        """Make the content of this file durable.  Raises OSError."""
         ...
 
     def overwrite(self, name: str, at: int, octets: bytes) -> None:
-        """Replace what is there at this place; durable when it returns.  Raises OSError: then anything may be there."""
+        """Replace the octets from `at` on; durable when it returns.  After an OSError their content is undefined."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """In one step, over whatever has the new name; not durable yet.  Raises OSError."""
+        """Rename atomically, replacing a file of the new name; not durable yet.  Raises OSError."""
         ...
 
     def sync_names(self) -> None:
-        """The names are durable.  Raises OSError."""
+        """Make creations and renames durable.  Raises OSError."""
         ...
 
 
 def encode(state: HaState, generation: int) -> bytes:
-    """A slot.  Raises OSError (EFBIG) for a state that does not fit."""
+    """One slot.  Raises OSError (EFBIG) for a state that does not fit."""
     value = {"generation": generation, **state.to_json()}
     line = json.dumps({**value, "crc32": _checksum(value)}).encode()
     if len(line) >= SLOT:
@@ -84,7 +84,7 @@ def decode(octets: bytes) -> tuple[int, HaState]:
         value = json.loads(octets)
         found = value.pop("crc32")
         expected = _checksum(value)
-        # Before there were slots, the file was one line without a generation.
+        # The format before slots: one line without a generation.
         generation, state = int(value.get("generation", 0)), HaState.from_json(value)
     except (ValueError, KeyError, TypeError, AttributeError, QpiddError) as error:
         raise StateFileError(f"not a state of a broker: {error!r:.200}") from error
@@ -118,18 +118,18 @@ def newest(octets: bytes) -> tuple[int, HaState]:
 
 
 class StateFile:
-    """The file of one broker, for one life of its process."""
+    """The file of one broker, for one run of its process."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._generation = 0
-        """Of the state in force; 0: there is no file with slots yet."""
+        """Generation of the state in force; 0: there is no file with slots yet."""
 
     def __str__(self) -> str:
         return f"{self._directory}/{NAME}"
 
     def open(self) -> HaState | None:
-        """What was stored last; None when nothing ever was.  Raises OSError and StateFileError."""
+        """The state stored last; None if none was ever stored.  Raises OSError and StateFileError."""
         octets = self._directory.read(NAME)
         if octets is None:
             return None
@@ -139,7 +139,7 @@ class StateFile:
         return state
 
     def store(self, state: HaState) -> None:
-        """On disk when this returns.  Raises OSError: then the state before is in force, here and on the disk, until a
+        """Store `state`; it is on disk when this returns.  After an OSError the earlier state stays in force until a
         later call returns (after a restart it may be either)."""
         if not self._generation:
             self._create(state)
@@ -172,7 +172,7 @@ class FileDirectory:
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:
-            # What a process that was killed has written goes to the disk; what a failed fsync left in the cache goes.
+            # Write out what a killed process left in the cache, and discard what a failed fsync left there.
             os.fsync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return file.read()
@@ -184,7 +184,7 @@ class FileDirectory:
         _sync(self.path / name, os.O_RDWR)
 
     def overwrite(self, name: str, at: int, octets: bytes) -> None:
-        # By the same descriptor: another one may not be told of an error of this write.
+        # Sync by the same descriptor: another one may not get the error of this write.
         descriptor = os.open(self.path / name, os.O_WRONLY | os.O_CLOEXEC)
         try:
             while octets:

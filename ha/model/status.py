@@ -1,9 +1,9 @@
 """The states of a broker in a cluster and every legal step between them.
 
     standalone   not a member of a cluster
-    joining      started or deposed; has heard no primary of the present epoch
-    catchup      a primary feeds us; what we hold is not complete: never promotable while a complete member lives
-    ready        listed by the primary: nothing is confirmed that we do not hold
+    joining      started or deposed; no primary of the present epoch has been heard yet
+    catchup      a primary feeds this broker, whose content is incomplete: not promotable while a complete member lives
+    ready        listed by the primary: it holds everything that is confirmed
     recovering   promoted; serves clients, confirms nothing until the expected backups are back or given up
     active       promoted; confirms
 
@@ -13,7 +13,7 @@
            │                        └──not listed─────┘                        │                         │
            └───────────────────── a higher epoch was seen, or stepped down ────┴─────────────────────────┘
 
-A step that is not in the table is an `InvariantError`: a broker that contradicts itself must not confirm.
+A step that is not in the table raises `InvariantError`: a broker in an inconsistent state must not confirm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qpidd_py.errors import InvariantError
 
 
 class State(Enum):
-    """Names as printed by `qpid-ha status`."""
+    """States by the names that `qpid-ha status` prints."""
 
     STANDALONE = "standalone"
     JOINING = "joining"
@@ -57,7 +57,7 @@ TRANSITIONS: dict[tuple[State, State], str] = {
 
 
 def check_transition(old: State, new: State) -> str:
-    """The reason why the step is legal.  Raises InvariantError when it is not."""
+    """The reason for the step.  Raises InvariantError for an illegal one."""
     reason = TRANSITIONS.get((old, new))
     if reason is None:
         raise InvariantError(f"illegal state transition: {old.value} to {new.value}")
@@ -69,4 +69,4 @@ EXPECTATIONS: dict[str, frozenset[State]] = {
     "primary": frozenset(state for state in State if state.is_primary),
     "backup": frozenset(state for state in State if state.is_backup),
 }
-"""What `qpid-ha status --expect WORD` accepts, and the states that satisfy it."""
+"""The words of `qpid-ha status --expect WORD`, and the states that satisfy each."""

@@ -1,4 +1,4 @@
-"""Asks all other brokers at once and gathers the answers; used by promotion, by the shrink rule and by searching."""
+"""Asks all other brokers at once and collects the answers; used by promotion, the shrink rule and the finder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Other = TypeVar("Other")
 
 
 class Round:
-    """One question to many.  `done` gets the answers by address, exactly once: when all have answered, when `enough`
-    says so of an answer, or when the time is over; whoever is missing then is SILENT.  It is never called before the
-    constructor has returned."""
+    """One request to many brokers.  `done` gets the answers by address, exactly once: when all have answered, when
+    `enough` returns True for an answer, or at the timeout; missing answers are then SILENT.  It is never called before
+    the constructor has returned."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Round:
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """So far; whoever is missing counts as SILENT."""
+        """The answers so far; missing ones are SILENT."""
         return dict(self._answers)
 
     @property
@@ -47,7 +47,7 @@ class Round:
         return self._finished
 
     def end(self) -> None:
-        """Do not wait for the others."""
+        """Finish now, without waiting for the others."""
         self._finish()
 
     def cancel(self) -> None:
@@ -69,7 +69,7 @@ class Round:
 
 
 class Both(Generic[One, Other]):
-    """Waits for two answers that come in any order; `done` gets them together."""
+    """Waits for two answers in any order; `done` gets both."""
 
     def __init__(self, done: Callable[[One, Other], None]) -> None:
         self._done = done

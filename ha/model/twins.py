@@ -1,25 +1,26 @@
 """Two living brokers with one identity: a data directory was copied, and both copies run.
 
-`Member.id` comes from the data directory, `Member.instance` is made anew by each process.  So the same id with another
-instance is either the broker's next life, whose old link the primary has not yet lost, or a *twin*.  Both links are
-asked to tell them apart; only who lives can answer, and both questions come after both greetings:
+`Member.id` comes from the data directory; `Member.instance` is made by each process at its start.  The same id with
+another instance is either a restarted broker, whose old link the primary has not lost yet, or a *twin*.  To tell them
+apart the primary sends a question over both links after both hellos; only a living process can answer it:
 
-    a second hello of one id, from another life ──▶ both are asked ("alive"), the second one has to wait
+    a second hello of one id, from another process ──▶ both are asked ("alive"), the second one waits
         the first link ends      ──▶ it was half open: the second one takes its place
         both have answered       ──▶ twins: the second one is refused
-        the second link ends     ──▶ nothing has happened
+        the second link ends     ──▶ nothing changes
 
-A refused broker that has never held everything ends itself (exit code 3).  One that has may be the original, whose
-place a copy has taken while it was cut off: it keeps what it holds, says so, and gets in when the other was stopped.
+A refused broker that never held everything ends its process (exit code 3).  One that once did may be the original,
+whose place a copy took while it was cut off: it keeps its content, logs the refusal, and gets in when the other is
+stopped.
 
-Why the second?  Nothing tells which of the two directories is the copy; the first one has a link, so it may be a member
-of the in-sync set, and hold what was confirmed.  A twin of the primary itself is refused at its hello.
+The second one is refused because nothing shows which directory is the copy, and the first one has a link: it may be a
+member of the in-sync set and hold what was confirmed.  A twin of the primary itself is refused at its hello.
 
-Two copies of one vote never make two votes: an answer with our own identity that is not ours is no vote and no witness
-(`view.Survey.of`), a claim is granted once for each id (`claims.decide_claims`), and "whole and in the set" is said of
+Two copies of one vote never count as two votes: an answer with our own identity from another process is not counted
+(`view.Survey.of`), a claim is granted once for each id (`claims.decide_claims`), and "whole and in the set" refers to
 an instance (`InSync.lists`).
 
-Pure.  Who may call: `Meetings` belongs to the primary's `Arrivals`; `Sightings` to the node, whatever its role.
+Pure.  Who may call: `Meetings` belongs to the primary's `Arrivals`; `Sightings` to the node, in both roles.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from ha.model.membership import HaState, Member
 
 REMEDY: Final = "if its data directory was copied, start the copy once with --new-identity"
 SAY_AGAIN: Final = 60.0
-"""Seconds in which the same identity is complained of once."""
+"""Seconds during which one identity is logged only once."""
 SHOWN: Final = 600.0
-"""Seconds for which `qpid-ha status -v` shows a twin that was not seen again."""
+"""Seconds for which `qpid-ha status -v` shows a twin after it was last seen."""
 
 
 @dataclass(eq=False)
@@ -47,14 +48,14 @@ class _Sighting:
 
 
 class Sightings:
-    """Which identities were seen twice, for the log, the events and the status."""
+    """Identities that were seen twice, for the log, the events and the status."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._by_id: dict[str, _Sighting] = {}
 
     def seen(self, twin: Member, other: Member, what: str) -> None:
-        """`twin` lives and has the identity of `other`; `what`: what was done about it."""
+        """`twin` lives and has the identity of `other`; `what`: the action taken."""
         now = self._env.now()
         sighting = self._by_id.setdefault(twin.id, _Sighting(twin, other))
         sighting.twin, sighting.other, sighting.seen = twin, other, now
@@ -86,16 +87,16 @@ class Sightings:
 
 
 def with_new_identity(state: HaState, id: str) -> HaState:
-    """The state of a copied data directory, under an identity of its own (`--new-identity`).
+    """The state of a copied data directory under a new identity (`--new-identity`).
 
-    The ballot and the in-sync set stay, as bounds of what this broker must not grant: it may stand at an address that
-    has voted under the old identity, and an address that went back behind its word would vote twice.  Nothing is gained
-    by them.  A grant is an answer to a claim, and counts once for each address and id; a member of the set is known by
-    its id, so the new one is none, and holds nothing until it has joined.
+    Ballot and in-sync set are kept as bounds of what this broker may grant: its address may have voted under the old
+    identity, and granting below that vote would let the address vote twice.  They give it no rights: a grant counts
+    once for each address and id, and members of the set are known by id, so the new id is not a member and holds
+    nothing until it has joined.
     """
     return replace(state, id=id)
 
 
 def place(member: Member) -> str:
-    """For people."""
+    """Name and address as shown to people."""
     return f"{member} ({member.address or 'address unknown'})"

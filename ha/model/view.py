@@ -1,4 +1,4 @@
-"""What brokers say of themselves when they are asked, and what became of a question to many."""
+"""A broker's report about itself, and the evaluated answers of a survey."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qpidd_py.errors import LinkError
 
 @dataclass(frozen=True)
 class View:
-    """What a broker says of itself when it is asked."""
+    """A broker's report about itself: the answer to `ha.ask`."""
 
     id: str
     name: str
@@ -30,19 +30,19 @@ class View:
     primary: str = ""
     """Address of the primary that it follows or would try, if it knows one."""
     doubt: bool = False
-    """It stood still, its primary hung up, or it has granted a claim and not followed the claimant yet: it may have
-    been removed from the in-sync set without knowing."""
+    """It stood still, its primary closed the link, or it granted a claim and does not follow the claimant yet: it may
+    have been removed from the in-sync set without knowing."""
     stood: bool = False
-    """It is in doubt because it stood still itself: those that stayed in the set may know more of it than it does."""
+    """It is in doubt because this process stood still: the members that stayed in the set may know of its removal."""
     isolated: bool = False
-    """A primary with `quorum` that has had no majority for so long that it has sent its clients away: it can confirm
-    nothing, so another broker may be promoted."""
+    """A primary with `quorum` that lacked a majority for so long that it closed its clients: it can confirm nothing, so
+    another broker may be promoted."""
     instance: str = ""
     """As in `Member`."""
 
     @property
     def leads(self) -> bool:
-        """Is it a primary that nobody is promoted over?"""
+        """True for a primary over which no other broker may be promoted."""
         return self.state.is_primary and not self.isolated
 
     @property
@@ -101,20 +101,20 @@ class View:
 
 @dataclass(frozen=True)
 class Survey:
-    """The end of the first step: who answered, and what became of the addresses that did not."""
+    """The result of the first step: the views of those that answered, and the outcome for each address."""
 
     views: tuple[View, ...]
-    """Of others, one for each broker."""
+    """Views of other brokers, one for each."""
     outcomes: Mapping[str, Outcome]
-    """By address."""
+    """Outcome of the request, by address."""
     ids: Mapping[str, str] = field(default_factory=dict)
-    """Who answers at which address."""
+    """Id of the broker that answers at each address."""
     twins: tuple[View, ...] = ()
-    """Other living brokers that have our identity (`twins.py`): they are nobody's witnesses, and have no vote."""
+    """Other living brokers with our identity (`twins.py`): their answers and votes do not count."""
 
     @classmethod
     def of(cls, own_id: str, answers: Mapping[str, Answer], instance: str = "") -> Survey:
-        """A broker that answers nonsense is taken as silent; several addresses of one broker count once."""
+        """A broker with an invalid answer counts as silent; several addresses of one broker count once."""
         views: dict[tuple[str, str], View] = {}
         twins: list[View] = []
         outcomes: dict[str, Outcome] = {}
@@ -143,7 +143,7 @@ class Survey:
         return next((view for view in self.views if view.id == id), None)
 
     def of_member(self, member: Member) -> View | None:
-        """Of that process, or of the one that was started in its place; not of a copy elsewhere that has its id."""
+        """The view of that process, or of its restart at the same address; not of a copy elsewhere with the same id."""
         found = [view for view in self.views if view.id == member.id]
         same = [view for view in found if view.member.same_life(member)]
         there = [view for view in found if not member.address or view.address == member.address]
@@ -154,11 +154,11 @@ class Survey:
         if self.of_member(member) is not None:
             return Outcome.ANSWERED
         outcome = self.outcomes.get(member.address, Outcome.SILENT)
-        # Another broker answers at that address: the member itself is not heard.
+        # Another broker answers at that address: the member itself was not heard.
         return Outcome.SILENT if outcome is Outcome.ANSWERED else outcome
 
     def fate(self, id: str, newest: InSync) -> Outcome:
-        """Of a broker known by its id, whose address may not be known: SILENT unless it is certain that it is not."""
+        """Outcome for a broker known by its id only: SILENT unless its address and outcome are certain."""
         if self.view(id) is not None:
             return Outcome.ANSWERED
         member = newest.member(id)

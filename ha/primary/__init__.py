@@ -1,1 +1,1 @@
-"""The primary: backups that arrive, catch up, confirm, fall behind; the in-sync set; relocation.  Pure."""
+"""The primary: backups arrive, catch up, confirm, fall behind; the in-sync set; relocation.  Pure."""

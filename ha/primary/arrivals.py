@@ -1,8 +1,9 @@
-"""A backup arrives: the conversation from its hello until it holds everything (listed in `protocol.py`).
+"""The primary's side of joining: the conversation with a backup from its hello until it holds everything.
 
     HELLO ──hello──▶ HELD ──held-end──▶ COPYING ──work list empty──▶ CLOSING ──complete──▶ COMPLETE
 
-What is decided here costs at most the link; who counts is decided by `roster.py`, once the primary hears of it.
+The frames are listed in `protocol.py`.  An error here costs at most the link.  Which backups count is decided by
+`roster.py`, once the primary is told that one is complete.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from qpidd_py.errors import LinkError
 
 
 class Feeder(Protocol):
-    """What a conversation asks of the primary, and tells it."""
+    """What the conversation needs from the primary."""
 
     local: LocalMember
     stopped: bool
@@ -48,11 +49,11 @@ class Feeder(Protocol):
     def break_link(self, link: Link, error: LinkError) -> None: ...
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
-        """Another life of this broker that has a link."""
+        """A linked peer with the same id and another instance."""
         ...
 
     def refusal(self, peer: Peer) -> str:
-        """Why this backup may not connect yet; empty if it may."""
+        """Why this backup may not connect yet; empty if it may connect."""
         ...
 
     def send_away(self, peer: Peer) -> None: ...
@@ -62,7 +63,7 @@ class Feeder(Protocol):
     def heartbeat(self, link: Link, peer: Peer) -> None: ...
 
     def go_live(self, link: Link) -> int:
-        """The cut: everything that follows it in the log goes to this link."""
+        """Returns the cut: everything after it in the log is sent to this link."""
         ...
 
     def seal(self) -> int:
@@ -112,14 +113,14 @@ class Arrivals:
         elif member.id == local.id and not member.same_life(local.member):
             self._refuse(peer, member, local.member)
         elif first := self._primary.elsewhere(peer, member):
-            # Another life has that link.  Until one of the two is known to be dead, or both to live, nobody loses it.
+            # Another process of this id has a link.  Both links stay until one is known dead, or both are known alive.
             self._meetings.begin(first, peer, fields)
         else:
             peer.member = member
             self._welcome(peer, fields)
 
     def left(self, peer: Peer) -> None:
-        """This link has ended: whoever has waited for its place says hello again."""
+        """This link has ended: process the hello of a peer that waited for its place."""
         for second, hello in self._meetings.left(peer):
             self._env.after(0.0, partial(self._hello_again, second, hello))
 
@@ -136,7 +137,7 @@ class Arrivals:
         self._refuse(second, Member.from_json(fields), first.member)
 
     def _refuse(self, peer: Peer, twin: Member, other: Member) -> None:
-        """Its broker ends itself; this link would come again and again."""
+        """Refuse a twin, so that its process ends; without that it would reconnect for ever."""
         self._local.sightings.seen(twin, other, "it is refused")
         reason = f"{self._local.member} has a link to {place(other)}, which lives and has our identity {twin.id[:8]}"
         self.control(peer, "refused", reason=f"{reason}; {REMEDY}", twin=True)
@@ -156,7 +157,7 @@ class Arrivals:
         self._env.event("backup_connected", peer=str(peer.member), old=peer.state, attrs={"whole": peer.whole})
 
     def _check_hello(self, peer: Peer, fields: Json) -> None:
-        """Raises LinkError after telling the backup why, when it is not one of us."""
+        """Raises LinkError, after telling the backup why, when it does not belong to this cluster."""
         local, replicate = self._local, self._local.settings.replicate
         reason = ""
         if fields.get("version") != VERSION:
@@ -181,7 +182,7 @@ class Arrivals:
         peer.held[number, uid] = ids
 
     def on_lack(self, peer: Peer, position: int, body: bytes) -> None:
-        """Which of these messages do we lack?  The backup may have the only copies (`salvager.py`)."""
+        """Answer which of these messages we lack; the backup may have the only copies (`salvager.py`)."""
         if peer.phase is not Phase.HELD or peer.link is None:
             raise LinkError(f"question about messages in phase {peer.phase.value}")
         number, uid, ids = decode_held(body)
@@ -194,7 +195,7 @@ class Arrivals:
     # ---- the difference -------------------------------------------------------------------------------------------
 
     def begin(self, peer: Peer) -> None:
-        """Fix the cut: everything after it goes live, what lies before it goes in slices."""
+        """Fix the cut: everything after it is sent live, everything before it in slices."""
         link, configuration = peer.link, self._local.configuration
         assert link is not None
         cut = self._primary.go_live(link)
@@ -214,7 +215,7 @@ class Arrivals:
         self.pump(peer)
 
     def pump(self, peer: Peer) -> None:
-        """Send what may be sent now of what it lacks."""
+        """Send as much of the difference as may be sent now."""
         plan, link = peer.plan, peer.link
         if self._primary.stopped or plan is None or link is None or peer.phase is not Phase.COPYING:
             return

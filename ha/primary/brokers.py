@@ -1,9 +1,9 @@
-"""The cluster's brokers, changed at run time: `ha.member` add, remove, list.  Why that is safe: `membership.py`.
+"""Changes the cluster's brokers at run time: `ha.member` add, remove, list.  Why that is safe: `membership.py`.
 
     asked ──allowed──▶ on record, in force ──▶ safe: answered
-      └──refused             └──deposed meanwhile: answered with an error; the change may have been made or not
+      └──refused             └──deposed meanwhile: answered with an error; the change may or may not have been made
 
-One change at a time, by an active primary, when the one before (and the first set of its epoch) is safe.
+One change at a time, by an active primary, after the change before it (and the first set of its epoch) is safe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from qpidd_py.errors import ConfigError, LinkError
 
 
 def changed(in_sync: InSync, safety: Safety, action: str, address: str, own: str) -> tuple[str, ...]:
-    """The list after this change.  Raises LinkError when it must not be made."""
+    """The list after this change.  Raises LinkError if the change is not allowed."""
     brokers = safety.voters(in_sync)
     if own not in brokers:
         raise LinkError(f"the primary {own or '(address unknown)'} is not in its own list: {', '.join(brokers)}")
@@ -50,7 +50,7 @@ class Brokers:
     """Answers `ha.member`."""
 
     def __init__(self, local: LocalMember, role: Callable[[], Role]) -> None:
-        """`role`: the present one."""
+        """`role` returns the present role."""
         self._local = local
         self._role = role
 

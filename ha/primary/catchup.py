@@ -1,8 +1,8 @@
 """The primary's work list for one joining backup: bounded slices between live batches.
 
-The cut is the end of the log when the backup's list of ids was complete.  Everything after it reaches the backup live;
-this plan sends what lies before it and is missing, per queue: ids to drop, messages in slices, then a MERGE that puts
-them into their places.  Queues are compared when their turn comes, so whatever was consumed meanwhile is not sent.
+The cut is the end of the log when the backup's list of ids was complete.  Everything after it reaches the backup live.
+This plan sends what lies before the cut and is missing, per queue: ids to drop, messages in slices, then a MERGE that
+puts them in order.  A queue is compared when its turn comes, so messages consumed meanwhile are not sent.
 
 Formulas: sent + unsent = (messages of the primary up to the cut) - held;  under_way <= WINDOW slices.
 """
@@ -18,18 +18,18 @@ from ha.model.protocol import Kind, encode_drop, encode_merge
 from qpidd_py.core import Catchup, Queue, decode_ids
 
 WINDOW: Final = 4
-"""Slices under way: enough to keep the pipe full, few enough that live batches never wait long behind them."""
+"""Slices under way: enough to keep the connection busy, few enough that live batches do not wait long."""
 LONG_SET: Final = 4096
 """Octets of an encoded id set."""
 TURN: Final = 64
-"""Most frames sent by one call, so that ten thousand queues with a word to drop do not hold up the broker."""
+"""Most frames sent by one call, so that ten thousand queues with ids to drop do not block the broker."""
 
 
 class Plan:
-    """What one backup lacks; `step` sends as much of it as may go now."""
+    """What one backup lacks; `step` sends as much of it as may be sent now."""
 
     def __init__(self, configuration: Configuration, held: dict[tuple[int, int], bytes], cut: int, limit: int) -> None:
-        """`limit`: octets of a slice, about."""
+        """`limit`: approximate octets of a slice."""
         self._held = held
         self._limit = limit
         self._queues: deque[tuple[Queue, int]] = deque(configuration.replicated())
@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def messages(self) -> int:
-        """Sent so far."""
+        """Number of messages sent so far."""
         return self._finished + (self._work.messages if self._work else 0)
 
     @property
@@ -57,8 +57,8 @@ class Plan:
         return self._work is None and not self._queues
 
     def remaining(self) -> tuple[int, int]:
-        """Messages and octets that are still to be sent, about.  Looks at every queue that is left, so it is for people
-        who ask, not for every tick."""
+        """Approximate messages and octets still to be sent.  Examines every remaining queue: for queries, not for
+        every tick."""
         messages = octets = 0
         if self._work is not None:
             present = _present(self._work.queue)
@@ -71,7 +71,7 @@ class Plan:
         return messages, octets
 
     def step(self, link: Link) -> bool:
-        """Send what may be sent now.  True when the call stopped only for its own bound: call again next turn."""
+        """Send what may be sent now.  True if only the bound on frames stopped it: call again in the next turn."""
         frames = 0
         while not self.done and self.under_way < WINDOW:
             if frames >= TURN:
@@ -84,7 +84,7 @@ class Plan:
         if work is None:
             return self._next_queue(link)
         if work.queue.deleted:
-            # The deletion travels live, and nothing of this queue may follow it.
+            # The deletion is sent live, and no slice of this queue may follow it.
             self._finish_queue(work)
             return 0
         return self._slice(work, link)
@@ -127,12 +127,12 @@ def _present(queue: Queue) -> int:
 
 
 def _sizes(queue: Queue, messages: int) -> tuple[int, int]:
-    """So many messages of a queue, and their octets at its average size."""
+    """(messages, their octets at the queue's average size)."""
     present = _present(queue)
     messages = max(0, min(messages, present))
     return messages, queue.bytes * messages // present if present else 0
 
 
 def _count_of(held: bytes) -> int:
-    """Ids in a set.  A long one is not decoded for an estimate: most of its runs are one id in two octets."""
+    """Number of ids in a set; estimated for a long one, in which most runs are one id in two octets."""
     return count(decode_ids(held)) if len(held) <= LONG_SET else len(held) // 2

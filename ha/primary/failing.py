@@ -1,13 +1,14 @@
 """Backups whose links break again and again before they are complete.
 
-A path that carries the first octets of each connection and then nothing (a lost route for large packets, a firewall
-that forgets) lets a backup say hello, keep its place in the in-sync set, and vanish; it is back before a survey has
-missed it.  Confirms would wait for it for ever, and a primary would take itself for linked.
+Some paths carry the first octets of each connection and then nothing (no route for large packets, a firewall that loses
+its state).  A backup on such a path says hello, keeps its place in the in-sync set, and vanishes; it reconnects before
+a survey has missed it.  Without this rule confirms would wait for it for ever, and the primary would count it as
+linked.
 
     link breaks, not complete ──▶ failing ──complete──▶ forgotten
                                      │ for longer than ha-backup-timeout, and the smaller set is allowed
                                      ▼
-    dropped by the shrink rule, even if it is back in time, and refused for as long as that takes
+    dropped by the shrink rule, even if it is back in time, and refused until the drop is done
 
 A failing backup does not count as linked (`stall.Isolation`).
 """
@@ -20,11 +21,11 @@ from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer, Phase
 
 REFUSED: Final = 4.0
-"""Heartbeat intervals for which a backup that is being dropped is refused: a survey takes one."""
+"""Heartbeat intervals for which a backup that is being dropped is refused; a survey takes one."""
 
 
 class FailingLinks:
-    """Of one primary."""
+    """The failing backups of one primary."""
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
@@ -32,7 +33,7 @@ class FailingLinks:
         self._refused_until: dict[str, float] = {}
 
     def broke(self, peer: Peer, now: float) -> None:
-        """Its link has ended; called before anything of it is forgotten."""
+        """Its link has ended; call this before the peer's data is cleared."""
         if peer.phase in (Phase.HELD, Phase.COPYING, Phase.CLOSING):
             self._since.setdefault(peer.id, now)
 
@@ -43,7 +44,7 @@ class FailingLinks:
         return id in self._since
 
     def is_due(self, peer: Peer, now: float) -> bool:
-        """Has this member of the set failed for too long?  Then it is refused for a moment."""
+        """True if this member of the set has failed for too long; it is then refused for REFUSED intervals."""
         since, settings = self._since.get(peer.id), self._local.settings
         if since is None or now - since < settings.backup_timeout:
             return False
@@ -53,6 +54,6 @@ class FailingLinks:
         return True
 
     def refusal(self, id: str, now: float) -> str:
-        """Why this backup may not connect yet; empty if it may."""
+        """Why this backup may not connect yet; empty if it may connect."""
         refused = now < self._refused_until.get(id, 0.0)
         return "its links break before it is complete, and it is being dropped" if refused else ""

@@ -1,11 +1,11 @@
-"""How far a backup is behind: in operations, octets and seconds; and when a joining one will have caught up.
+"""How far a backup is behind, in operations, octets and seconds; and when a joining one will have caught up.
 
-A position says nothing of octets and time, so the primary keeps samples of where the end of its log was: at most one
-each STEP seconds, whatever the load.  A sample is taken just *before* a batch goes into the log, or at a tick after
-one did; so the first operation that a backup at a sampled position lacks is never older than that sample.  When the
-samples become too many every second one goes: what is old is remembered coarsely, what is new finely.
+A position does not give octets or time, so the primary samples the end of its log: at most once in STEP seconds at any
+load.  A sample is taken just *before* a batch enters the log, or at a tick after that; so the first operation that a
+backup at a sampled position lacks is never older than that sample.  When there are too many samples, every second one
+is discarded: old times are kept coarsely, new ones finely.
 
-Between two samples position, octets and time are taken to grow evenly.  Formulas: the samples are ordered by time and
+Between two samples, position, octets and time are interpolated linearly.  Formulas: the samples are ordered by time and
 by position;  lag(end of the log) = 0.
 """
 
@@ -25,7 +25,7 @@ STEP: Final = 0.05
 """Seconds between two samples of the log."""
 SAMPLES: Final = 1024
 REPORT: Final = 5.0
-"""Seconds between two log lines about one catch-up; a shorter one has none."""
+"""Seconds between two log lines about one catch-up; a shorter catch-up logs none."""
 
 
 class Sample(NamedTuple):
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 class LogHistory:
-    """Where the end of the log was."""
+    """Samples of the end of the log."""
 
     def __init__(self, now: float, position: int, step: float = STEP, most: int = SAMPLES) -> None:
         self._samples = [Sample(now, position, 0)]
@@ -50,7 +50,7 @@ class LogHistory:
         return len(self._samples)
 
     def sealed(self, now: float, position: int, octets: int) -> None:
-        """A batch of so many octets has moved the end of the log to `position`."""
+        """A batch of `octets` octets has moved the end of the log to `position`."""
         if now - self._samples[-1].time >= self._step:
             self._sample(now)
         self._changed = now
@@ -58,13 +58,13 @@ class LogHistory:
         self.octets += octets
 
     def tick(self, now: float) -> None:
-        """Closes a busy time, so that the idle one after it does not count for it."""
+        """Sample after a busy period, so that the idle time that follows is not interpolated into it."""
         if self._samples[-1].position < self.position:
             self._sample(now)
 
     def lag(self, position: int, now: float) -> Json:
-        """What a backup lacks that holds everything up to `position`; octets and seconds are None for a position that
-        is older than the history."""
+        """The lag of a backup that holds everything up to `position`; octets and seconds are None for a position older
+        than the history."""
         operations = max(0, self.position - position)
         found: Json = {"positions": operations, "octets": 0, "seconds": 0.0}
         if not operations:
@@ -75,7 +75,7 @@ class LogHistory:
         return {**found, "octets": self.octets - then.octets, "seconds": round(max(0.0, now - then.time), 3)}
 
     def _at(self, position: int) -> Sample:
-        """When the log went on from `position`."""
+        """The sample, interpolated, at which the log continued from `position`."""
         index = bisect_right(self._samples, position, key=lambda sample: sample.position)
         low = self._samples[index - 1]
         end = Sample(self._changed, self.position, self.octets)
@@ -91,7 +91,7 @@ class LogHistory:
 
 
 class Lags:
-    """What the primary keeps in order to tell, of each backup, how far it is behind."""
+    """Computes the lag of each backup."""
 
     def __init__(self, env: Environment, engine: Engine) -> None:
         self._env = env
@@ -128,8 +128,8 @@ class Lags:
 
 
 def catchup(peer: Peer) -> Json:
-    """How far a joining backup has come.  What is left is an estimate from above: queues that have not been compared
-    yet count in full, less what the backup said it holds; `remaining` is None while nothing moves."""
+    """Progress of a joining backup.  The remainder is an upper estimate: queues not compared yet count in full, less
+    what the backup reported to hold; `remaining` (seconds) is None while nothing is sent."""
     plan = peer.plan
     assert plan is not None
     messages_left, octets_left = plan.remaining()
@@ -149,7 +149,7 @@ def catchup(peer: Peer) -> Json:
 
 
 def progress_text(found: Json) -> str:
-    """For the log of the broker."""
+    """The progress as text for the log."""
     queues = f"{found['queues'] - found['left']} of {found['queues']} queues"
     sent = f"{found['messages']} messages sent, about {found['messages_left']} left"
     rate = f"{found['rate'] / 1e6:.1f} MB/s"

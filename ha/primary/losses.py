@@ -1,4 +1,4 @@
-"""The shrink rule: how a backup that was lost stops to count.
+"""The shrink rule: how a lost backup stops counting.
 
     suspect ──silence──▶ lost ──survey──▶ judged ──record──▶ removed ──record acknowledged──▶ forgotten
                           │ ▲───────────────┘ alive, or we are alone: look again
@@ -6,9 +6,9 @@
 
 Nothing is confirmed past what a lost backup has acknowledged until the smaller set is recorded, and it is recorded
 only after a survey that *began after the loss* has found no broker with a higher ballot.  The survey starts at the
-first suspicion (one interval of silence), so it is mostly over when the loss is certain (two intervals).
+first suspicion (one interval of silence), so it has usually ended when the loss is certain (two intervals).
 
-Certain losses need no second look: its host says that nobody listens, or it has come back empty-handed.
+Some losses are certain at once: its host refuses the connection, or it has come back with empty memory.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from ha.primary.peer import Peer
 
 
 class Looker(Protocol):
-    """Who is told what a survey has found: the primary."""
+    """Receives the results of surveys: the primary."""
 
     def learn(self, survey: Survey) -> bool:
-        """True: we have been overtaken, and the role has ended."""
+        """True if another broker has a higher ballot and this role has ended."""
         ...
 
     def unfreeze(self) -> None:
-        """There is no rival."""
+        """No broker has a higher ballot."""
         ...
 
 
 class Losses:
-    """Backups that count and are not connected, and what is being done about each.
+    """Backups that count and are not connected, and the surveys about them.
 
-    Surveys overlap: one that is under way goes on when another backup is lost.  If it were begun anew, a backup that
-    is lost again and again (a broker that dies at each start) would keep the set from ever losing a silent one.
+    Surveys overlap: one that is under way continues when another backup is lost.  If it were restarted, a broker that
+    dies at each start would restart it again and again, and a silent backup would never be dropped.
     """
 
     def __init__(self, local: LocalMember, remove: Callable[[list[Peer]], None], looker: Looker) -> None:
@@ -49,14 +49,14 @@ class Losses:
         self._looker = looker
         self._lost: dict[str, Peer] = {}
         self._needed: dict[str, int] = {}
-        """By id of a lost backup: the first survey that says something about it, by its number."""
+        """Id of a lost backup -> number of the first survey that may judge it."""
         self._rounds: dict[int, Round] = {}
-        """Under way, by number."""
+        """Surveys under way, by number."""
         self._number = 0
-        """Of the survey that was begun last."""
+        """Number of the survey that was begun last."""
         self._began = 0.0
         self._survey: Survey | None = None
-        """The newest that has ended, and its number."""
+        """The newest survey that has ended, and its number."""
         self._judged = 0
         self._stopped = False
 
@@ -65,12 +65,12 @@ class Losses:
         self._cancel()
 
     def suspect(self, peer: Peer) -> None:
-        """A whole interval of silence: begin to look around, so as to be ready if it becomes certain."""
+        """A whole interval of silence: start a survey early, so that it has ended when the loss is certain."""
         if self._local.safety.probes and not self._rounds and self._began < peer.pulse.heard + self._interval / 2:
             self._look()
 
     def lost(self, peer: Peer, silent: bool = False) -> None:
-        """It counts, and it is gone.  Only a loss by silence can be older than a survey that is at hand."""
+        """A counting backup is lost.  Only a loss by silence may use a survey that was begun before this call."""
         if not self._local.safety.probes:
             self._remove([peer])
             return
@@ -83,16 +83,16 @@ class Losses:
             self._judge()
 
     def back(self, id: str) -> None:
-        """It has reconnected whole before it was removed."""
+        """It reconnected whole before it was removed."""
         self._lost.pop(id, None)
 
     def watch(self) -> None:
-        """Look for a rival even when nobody is lost."""
+        """Survey the others for a rival even if no backup is lost."""
         if not self._rounds:
             self._look()
 
     def resumed(self) -> None:
-        """We were paused: what a survey said before that is worth nothing, and nor is the time that has passed."""
+        """After a pause: discard old survey answers and restart the loss timers."""
         for peer in self._lost.values():
             peer.lost_at = self._local.env.now()
             self._needed[peer.id] = self._number + 1
@@ -148,6 +148,6 @@ class Losses:
             return True
         view = survey.of_member(peer.member)
         if view is not None:
-            # It lives: give it the time to come back by itself, unless it has nothing to come back with or was dropped.
+            # It lives: give it time to reconnect, unless its memory is empty or it was dropped.
             return peer.dropped or not view.whole or away > self._local.settings.dead_after
         return away >= patience

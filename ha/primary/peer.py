@@ -2,12 +2,12 @@
 
     HELLO ──hello──▶ HELD ──held-end──▶ COPYING ──work list empty──▶ CLOSING ──complete──▶ COMPLETE
 
-Only a COMPLETE backup's ACK says "I hold everything up to here"; before that an ACK says only that the live batches
-from the cut on have been applied, and what lies before the cut may have holes.
+Only the ACK of a COMPLETE backup means "I hold everything up to here".  Before that an ACK means only that the live
+batches from the cut on were applied; what lies before the cut may have holes.
 
 A backup *counts* while it is in the in-sync set, and after its removal from the set until every remaining member has
 acknowledged the removal.  `acked` is the position up to which it is known to hold everything; while a counting backup
-is away or catches up, `acked` stands still, and so do the confirms.
+is disconnected or catches up, `acked` does not move, and confirms wait.
 
 Formulas: safe <= acked of every counting peer;  COMPLETE implies cut <= received.
 """
@@ -26,7 +26,7 @@ from ha.primary.progress import Progress
 
 
 class Phase(Enum):
-    """How far the conversation with a backup has come."""
+    """Phase of the conversation with a backup."""
 
     AWAY = "away"
     HELLO = "hello"
@@ -46,7 +46,7 @@ class Peer:
     link: Link | None = None
     phase: Phase = Phase.HELLO
     state: str = ""
-    """Its own word at hello."""
+    """As it reported at hello."""
     whole: bool = False
     acked: int = 0
     received: int = 0
@@ -54,15 +54,15 @@ class Peer:
     target: int = 0
     """End of the log when it became COMPLETE; it is listed when it has acknowledged that."""
     reported: bool = False
-    """Has `acked` come from the peer itself?  (Not so for one that a new primary expects.)"""
+    """True if `acked` came from the peer itself, not from the claim of a new primary."""
     held: dict[tuple[int, int], bytes] = field(default_factory=dict)
     plan: Plan | None = None
     progress: Progress | None = None
-    """How fast the plan goes."""
+    """Rate of the catch-up."""
     slow_since: float | None = None
-    """Since when more waits for it than may wait (`slow.py`)."""
+    """Time since which its backlog has been too large (`slow.py`)."""
     dropped: bool = False
-    """It was too slow and has to go from the set, even if it is whole when it comes back."""
+    """It was too slow and must leave the set, even if it is whole when it reconnects."""
     lost_at: float = 0.0
     started: float = 0.0
     removal: int = 0
@@ -74,7 +74,7 @@ class Peer:
 
     @property
     def shown(self) -> str:
-        """As in the members list of a query."""
+        """Its state as shown in the members list of a query."""
         if self.link is None:
             return "away"
         return "ready" if self.phase is Phase.COMPLETE else "catchup"

@@ -1,14 +1,14 @@
-"""The primary: feeds the backups, decides who is ready, and says how far the log is safe.
+"""The primary role: feeds the backups, decides which are ready, and computes how far the log is safe.
 
-    recovering   promoted; the expected backups (whole members of the set before) are not all back
-    active       every expected backup is complete again or has been removed by the shrink rule
+    recovering   promoted; the expected backups (whole members of the previous set) are not all back
+    active       every expected backup is complete again or was removed by the shrink rule
 
-`safe` is the lowest position acknowledged by the backups that count (`peer.py` says which), our own end of the log
-when there is none.  Invariants:
+`safe` is the lowest position acknowledged by the backups that count (see `peer.py`), or our own end of the log when
+none counts.  Invariants:
 
     safe <= acked of every counting backup
     members of the in-sync set - self  is a subset of  counting        (so nothing is confirmed without a member)
-    frozen => safe does not move                                        (paused or deposed: learn first, confirm later)
+    frozen => safe does not move                                    (after a pause: survey the others before confirming)
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
 
 Depose = Callable[[tuple[int, str], str, str], None]
-"""(ballot, reason, address): a higher ballot was seen; the broker steps down and goes there."""
+"""(ballot, reason, address): a higher ballot was seen; the broker steps down and follows that address."""
 
 
 class Primary(Role):
     """The role of a broker that has been promoted."""
 
     def __init__(self, local: LocalMember, claim: Claim, depose: Depose) -> None:
-        """`claim` stands."""
+        """`claim`: the claim that was granted."""
         super().__init__(local)
         self.depose = depose
         self._claim = claim
@@ -65,7 +65,7 @@ class Primary(Role):
         self._looked = now
         self._last_tick = now
         self._base = self._sealed = self.engine.position
-        """Last position in the log that was sent; messages of local queues take positions, too, but are never sent."""
+        """Last position sent; messages of local queues have positions, too, but are never sent."""
         self._handlers: dict[int, Callable[[Peer, int, bytes], None]] = {
             Kind.CONTROL: self._arrivals.on_control,
             Kind.ACK: self._on_ack,
@@ -88,7 +88,7 @@ class Primary(Role):
             self.env.log("notice", f"recovering backups: {names}")
 
     def _hold_inherited(self) -> None:
-        """Of the others we know what they hold; without others, what is safe is known when the set is in force."""
+        """What is safe follows from the others' positions; without others it is known when the set is in force."""
         self.engine.hold_inherited(min((peer.acked for peer in self.roster.counting), default=self.engine.safe))
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ class Primary(Role):
             self.engine.advance_safe(low)
 
     def _throttle(self, reason: str) -> None:
-        """Publishers are read no more, and told why; with an empty reason they are read again."""
+        """Stop reading publishers and tell them the reason; an empty reason reads them again."""
         self._throttled = reason
         self.engine.throttle(bool(reason))
         self.local.configuration.on_throttle(reason)
@@ -168,7 +168,7 @@ class Primary(Role):
     # ---- a backup arrives -----------------------------------------------------------------------------------------
 
     def accepted(self, link: Link, properties: Json) -> None:
-        """A link has been opened by a backup; the conversation begins with its hello."""
+        """A backup has opened a link; the conversation begins with its hello."""
         now = self.env.now()
         peer = Peer(Member(""), Pulse(now, now), link=link, started=now)
         self._links[link] = peer
@@ -184,7 +184,7 @@ class Primary(Role):
         handler(peer, position, body)
 
     def refusal(self, peer: Peer) -> str:
-        """Why this backup may not connect yet; empty if it may."""
+        """Why this backup may not connect yet; empty if it may connect."""
         now = self.env.now()
         return self._slow.refusal(peer.id, now) or self._failing.refusal(peer.id, now)
 
@@ -193,18 +193,18 @@ class Primary(Role):
         self._failing.completed(peer.id)
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
-        """Another life of this broker that has a link."""
+        """A linked peer with the same id and another instance."""
         linked = (other for other in self._links.values() if other is not peer and other.id == member.id)
         return next((other for other in linked if not other.member.same_life(member)), None)
 
     def send_away(self, peer: Peer) -> None:
-        """It was told why."""
+        """Close the link of a peer that has been told why."""
         if peer.link is not None:
             peer.link.close()
         self._forget_link(peer)
 
     def take_place(self, peer: Peer, position: int) -> None:
-        """What we knew of this broker from before: an old link, a place in the set."""
+        """Take over what is known of this broker: an old link, a place in the set."""
         for link, other in list(self._links.items()):
             if other is not peer and other.id == peer.id:
                 link.close()
@@ -219,16 +219,16 @@ class Primary(Role):
             self.roster.keep_place(peer, old)
         elif self.local.safety.may_shrink(self.local.persisted.in_sync, [peer.id]):
             self.roster.remove([old])
-        # Else its place stays as it is, `acked` included, until it is complete: the set must not get smaller.
+        # Otherwise its place, with `acked`, is kept until it is complete: the set must not get smaller.
 
     def go_live(self, link: Link) -> int:
-        """The cut: everything that follows it in the log goes to this link."""
+        """Returns the cut: everything after it in the log is sent to this link."""
         cut = self.engine.flush()
         self._live.append(link)
         return cut
 
     def seal(self) -> int:
-        """Last position of the log that backups can acknowledge, now that all of it was sent."""
+        """Send the rest of the log.  Returns the last position that backups can acknowledge."""
         self.engine.flush()
         return self._sealed
 
@@ -263,7 +263,7 @@ class Primary(Role):
         self.closed(link, reason)
 
     def dismiss_strangers(self, counting: set[str]) -> None:
-        """Who is no member of the cluster any more, and whose removal is safe, is sent away."""
+        """Refuse linked peers that have left the cluster and whose removal is safe."""
         for peer in list(self._links.values()):
             if peer.id and peer.id not in counting and not self.local.is_broker(peer.member.address):
                 self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
@@ -289,7 +289,7 @@ class Primary(Role):
             self._losses.lost(peer)
 
     def check_active(self) -> None:
-        """Called when somebody has come back or was given up."""
+        """Become active if no backup is expected any more; call this when one is back or was given up."""
         if self.roster.recovered and self.local.state is State.RECOVERING:
             self.local.set_state(State.ACTIVE, self.position)
 
@@ -307,7 +307,7 @@ class Primary(Role):
         for link, peer in list(self._links.items()):
             self._tick_link(link, peer, now)
         if now - self._looked >= self.settings.maintenance:
-            # A rival may have been promoted without telling us: look for it even when nothing is amiss.
+            # A rival may have been promoted without telling us: survey the others regularly.
             self._looked = now
             self._losses.watch()
             self.roster.record.watch()
@@ -333,8 +333,8 @@ class Primary(Role):
         link.send_frame(Kind.HEARTBEAT, self._sealed if link in self._live else 0, body)
 
     def _resumed(self) -> None:
-        """We did not run for longer than a link may be silent: others may have gone on without us.  Confirm nothing
-        before a survey has shown that nobody was promoted meanwhile."""
+        """This process was paused for longer than a link may be silent: another broker may have been promoted.  Confirm
+        nothing until a survey has found no rival."""
         now = self.env.now()
         pause, self._last_tick = now - self._last_tick, now
         self.env.log("warning", f"this process stood still for {pause:.3f} s")
@@ -344,7 +344,7 @@ class Primary(Role):
         self._losses.resumed()
 
     def learn(self, survey: Survey) -> bool:
-        """Have we been overtaken?  Then this role ends here."""
+        """True if another broker has a higher ballot; then this role has ended."""
         highest = max(survey.views, key=lambda view: view.ballot, default=None)
         if highest is None or highest.ballot <= self.local.persisted.ballot:
             return False
@@ -370,7 +370,7 @@ class Primary(Role):
     # ---- what others see ------------------------------------------------------------------------------------------
 
     def ready(self) -> list[Peer]:
-        """Backups in sync."""
+        """The backups in sync."""
         return self.roster.ready()
 
     @property
@@ -380,11 +380,11 @@ class Primary(Role):
 
     @property
     def throttled(self) -> bool:
-        """Are publishers not read, because a backup is slow?"""
+        """True while publishers are not read because a backup is slow."""
         return bool(self._throttled)
 
     def linked(self, brokers: Iterable[str]) -> int:
-        """How many of these have said hello and are connected, by links that do not break all the time."""
+        """How many of these brokers are connected and have said hello, without failing ones (`failing.py`)."""
         found = [peer for peer in self._links.values() if peer.phase is not Phase.HELLO]
         return sum(peer.member.address in brokers and not self._failing.fails(peer.id) for peer in found)
 

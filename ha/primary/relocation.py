@@ -1,25 +1,25 @@
-"""Planned switch-over: the primary hands its role to a backup, and no client has to send anything twice.
+"""Planned switch-over: the primary hands its role to a backup, with no message in doubt for any client.
 
     PREPARING ──▶ PAUSING ──▶ DRAINING ──▶ HANDING_OVER ──promoted──▶ DONE
         │            │            │              └────────refused───▶ RETURNING ──▶ FAILED
         └────────────┴────────────┴── time is up, or the target is lost ──────────────▲
 
-PREPARING     the set in force is put into the log once more; everybody who counts must acknowledge it.  So no client is
+PREPARING     the set in force is logged once more, and every counting backup must acknowledge it.  So clients are not
               disturbed for a backup that hangs.
-PAUSING       publishers were asked to pause, consumers get nothing new; what is on its way is taken and confirmed.
-              It ends when nobody has anything under way, at the latest after `CALM` seconds in which nothing came, or
-              `PAUSE_LIMIT` seconds: not every client listens.
-DRAINING      publishers are not read.  What was published becomes safe, confirms and acknowledgements go out.
+PAUSING       publishers were asked to pause, consumers get nothing new; what is under way is taken and confirmed.
+              It ends when no client has anything under way, or after `CALM` seconds without traffic, or after
+              `PAUSE_LIMIT` seconds: not every client obeys.
+DRAINING      publishers are not read.  What was published becomes safe, confirms and acknowledgements are sent.
 HANDING_OVER  we have stepped down in place: whole, with the same vote.  Clients were closed with the target's address.
-              The target was asked to become primary, under the rules for every promotion.
-RETURNING     the target did not; we are asked, under the same rules.
+              The target was asked to become primary, under the usual rules of promotion.
+RETURNING     the target was not promoted; we ask for our own promotion, under the same rules.
 
-Invariants:  until HANDING_OVER nothing was given up that could not be taken back, and any end lets the clients go on;
+Invariants:  every step before HANDING_OVER can be undone, and a failure there lets the clients go on;
              we step down only when the log is safe to its end, the target holds it to its end, and no confirm waits.
-Whoever is promoted holds every confirmed message, whether this works or not: that is what promotion checks; this
-module only adds that no message is in doubt.  When we are deposed meanwhile, there is nothing left to do.
+Promotion itself ensures that the new primary holds every confirmed message, whether the switch-over succeeds or not.
+If we are deposed meanwhile, the switch-over ends.
 
-`start` is called once, by the node; everything after that comes from `env.after` and the answers to its requests.
+The node calls `start` once; all later steps are called by `env.after` or by the answers to requests.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from ha.promotion.takeover import RETURN_LIMIT
 from ha.role import Role
 
 LOOK: Final = 0.002
-"""Seconds between two looks at what we wait for."""
+"""Seconds between two checks of the condition that the step waits for."""
 CALM: Final = 0.01
-"""Seconds without a publish or an acknowledgement after which clients that cannot say so are taken to have paused."""
+"""Seconds without a publish or an acknowledgement after which clients that cannot report it count as paused."""
 PAUSE_LIMIT: Final = 0.05
-"""Seconds for clients that go on although they were asked to pause."""
+"""Longest wait, in seconds, for clients that continue although they were asked to pause."""
 ANSWER_LIMIT: Final = 1.0
-"""Seconds for clients that say when they have paused; what they have sent before that needs not be sent again."""
+"""Longest wait, in seconds, for clients that report when they have paused; they need not resend anything."""
 
 
 class Step(Enum):
@@ -57,7 +57,7 @@ class Step(Enum):
 
 
 class Predecessor(Protocol):
-    """Of which broker."""
+    """The broker that hands over."""
 
     @property
     def role(self) -> Role: ...
@@ -73,7 +73,7 @@ class Relocation:
     """One switch-over."""
 
     def __init__(self, role: Primary, predecessor: Predecessor, target: Member, reply: Callable[[Json], None]) -> None:
-        """`role` is active.  `reply` is told the end, as for any management request."""
+        """`role` is active.  `reply` gets the result, as for any management request."""
         local = role.local
         self._local = local
         self._role = role
@@ -115,7 +115,7 @@ class Relocation:
         self._local.env.after(LOOK, self._look)
 
     def _obstacle(self) -> str:
-        """Why this cannot go on; empty while it can."""
+        """Why the switch-over must end; empty if it can continue."""
         local, settings = self._local, self._local.settings
         if local.stopped or self._predecessor.role is not self._role:
             return f"{local.member} is no longer primary ({local.state.value})"
@@ -127,7 +127,7 @@ class Relocation:
         return ""
 
     def _peer(self) -> int | None:
-        """What the target has acknowledged; None when it is no backup in sync any more."""
+        """Position that the target has acknowledged; None if it is no longer in sync."""
         return next((peer.acked for peer in self._role.ready() if peer.id == self._target.id), None)
 
     def _lacks(self) -> str:
@@ -152,15 +152,15 @@ class Relocation:
         return now - self._changed >= CALM or now - self._paused >= PAUSE_LIMIT
 
     def _drained(self) -> bool:
-        """Everything is safe, said, and at the target."""
+        """True if everything is safe, confirmed to clients, and held by the target."""
         engine = self._local.engine
         engine.flush()
         self._role.update_safe()
-        # Confirms of what has just become safe are written at the end of a turn, so there is one more look.
+        # Confirms of what has just become safe are written at the end of the turn, so check once more.
         return self._holds(self._role.sealed) and not engine.waiting_confirms
 
     def _holds(self, position: int) -> bool:
-        """Has everybody who counts acknowledged it, and the target among them?"""
+        """True if every counting backup and the target have acknowledged `position`."""
         return min(self._local.engine.safe, self._peer() or 0) >= position
 
     # ---- not primary any more -------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Relocation:
         self._stepped_down = local.env.now()
         self._predecessor.demote(f"relocation to {target}", target.address)
         self._release()
-        # It asks every broker and the registry twice, and waits for the silent ones each time.
+        # The target asks every broker and the registry twice, and waits for the silent ones each time.
         settings = local.settings
         step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
         local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, self._answered)
@@ -192,7 +192,7 @@ class Relocation:
             self._predecessor.promote(lambda result: self._returned(reason, result))
 
     def _followed(self) -> bool:
-        """Has another broker become primary after all?"""
+        """True if another broker has become primary nevertheless."""
         local = self._local
         return (
             local.state.is_backup
@@ -209,7 +209,7 @@ class Relocation:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Clients may go on, and are read again unless a backup is slow."""
+        """Let clients go on; publishers are read again unless a backup is slow."""
         self._local.configuration.resume_clients()
         self._local.engine.throttle(self._role.throttled)
 
@@ -231,7 +231,7 @@ class Relocation:
         self._reply({"ok": False, "error": text} if failure else {"ok": True, "result": {**primary, **took}})
 
     def _outcome(self) -> str:
-        """Who is primary now, for the one who asked for the switch-over."""
+        """The present primary, for the answer to the caller."""
         local = self._local
         if local.state.is_primary:
             return f"; {local.member} is primary"
@@ -240,7 +240,8 @@ class Relocation:
 
 
 def choose(role: Role, wanted: str) -> Member | str:
-    """The backup to relocate to, by name, id or address (empty: the one that has acknowledged most); or why not."""
+    """The backup to relocate to, by name, id or address (empty: the one that has acknowledged most); or the reason
+    why there is none."""
     local = role.local
     if not isinstance(role, Primary):
         where = f"; the primary is {role.primary_address}" if role.primary_address else ""

@@ -1,17 +1,18 @@
-"""Events about messages that nobody consumed: dropped, expired, dead-lettered, purged (pure; times in seconds).
+"""Events about messages removed without being consumed: dropped, expired, dead-lettered, purged.  Pure; times: seconds.
 
-A row is a run of ids, as their publisher gave them: `msg_id` of the first, `attrs.last` of the last, `attrs.count` how
-many, `first_pos` and `last_pos` where they lay in the log.  Messages whose ids are not known, or make too many rows,
-have one row together without `msg_id`.  Only the primary writes: it decides, a backup follows.
+A row is a run of publisher ids: `msg_id` is the first, `attrs.last` the last, `attrs.count` their number, `first_pos`
+and `last_pos` their positions in the log.  Messages without known ids, or whose ids make too many rows, share one row
+without `msg_id`.  Only the primary writes these events, since only it decides about removals.
 
-`attrs.at` is the position of the removal: the end of the log with the batch that carries it; of what was gathered, the
-end of the log by then, and `attrs.since` the end of the log before.  A removal beyond the position with which the next
-epoch began (`attrs.base` of `promoted`) did not survive: for the cluster it has not happened.
+`attrs.at` is the position of the removal: the end of the log including the batch that carries it.  For gathered
+removals it is the end of the log when they are written, and `attrs.since` the end of the log when the gathering began.
+A removal beyond the position with which the next epoch began (`attrs.base` of `promoted`) did not survive: for the
+cluster it has not happened.
 
-Rows are written in the turn in which the messages go, before anybody else is told.  A steady flood (a full ring, a
-short time to live) would fill the disk that way: when BURST rows were written, and more than RATE a second since, what
-goes is gathered for GATHERED seconds, so that runs grow long.  What is gathered when this process dies is known to
-nobody; so a row without `msg_id` says before, with `attrs.gathering`, that some of a queue may be missing here.
+Rows are written in the turn in which the messages are removed, before backups or clients are told.  At a steady high
+rate (a full ring, a short time to live) this would fill the disk: after BURST rows, and above RATE rows a second,
+removals are gathered for GATHERED seconds, so that runs grow long.  If this process dies, gathered removals are not
+recorded; so a row without `msg_id` is written before, with `attrs.gathering`: rows of that queue may be missing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RATE: Final = 20.0
 GATHERED: Final = 1.0
 
 Key = tuple[str, str, bool]
-"""(queue, reason, goes on as a dead letter), as the engine says it."""
+"""(queue, reason, becomes a dead letter), as reported by the engine."""
 
 KINDS: Final = {
     "expired": ("expire", "expired"),
@@ -38,7 +39,7 @@ KINDS: Final = {
     "purged": ("purge", "purged"),
     "deleted": ("purge", "deleted"),
 }
-"""Kind and reason of the event by the engine's reason."""
+"""Engine's reason -> kind and reason of the event."""
 
 
 def kind_of(reason: str, dead: bool) -> tuple[str, str]:
@@ -46,7 +47,7 @@ def kind_of(reason: str, dead: bool) -> tuple[str, str]:
 
 
 class Removals:
-    """Of one time as primary."""
+    """Removals during one time as primary."""
 
     def __init__(self, env: Environment, engine: Engine, burst: int = BURST, rate: float = RATE) -> None:
         self._env, self._engine = env, engine
@@ -54,7 +55,7 @@ class Removals:
         self._written = env.now()
         self._announced: set[Key] = set()
         self._position = engine.position
-        """The end of the log when rows were written last."""
+        """The end of the log when rows were last written."""
         engine.on_removed = self._noticed
 
     def stop(self) -> None:
@@ -62,12 +63,12 @@ class Removals:
         self._engine.on_removed = None
 
     def tick(self, now: float) -> None:
-        """Several times a second: what was gathered is old enough."""
+        """Write gathered removals that are old enough; called several times a second."""
         if now - self._written >= GATHERED and self._engine.removing:
             self._write(now)
 
     def _noticed(self) -> None:
-        """From the engine: something goes in this turn."""
+        """Called by the engine: messages are removed in this turn."""
         now = self._env.now()
         if self._allowance.is_left(now):
             self._write(now, {"at": self._engine.position})
@@ -78,7 +79,7 @@ class Removals:
                 self._event(key, attrs={"gathering": "1", "at": self._engine.position})
 
     def _write(self, now: float, where: Mapping[str, int] | None = None) -> None:
-        """`where`: the attributes `at` and `since`; None: of what was gathered."""
+        """`where`: the attributes `at` and `since`; None: those of the gathered removals."""
         where = where or {"at": self._engine.position, "since": self._position}
         self._written, self._position = now, self._engine.position
         for queue, reason, dead, runs in self._engine.removed():

@@ -1,8 +1,8 @@
-"""Who counts: the backups without whose acknowledgement nothing is confirmed, and how that changes.
+"""The backups that count (without whose acknowledgement nothing is confirmed), and how that changes.
 
-    listed    it holds everything that we hold: it is asked for from the moment on in which the larger set is in force
-    removed   it is asked for until the smaller set is in force (`recorder.py`), and from there on until every remaining
-              member has acknowledged the operation that says so
+    listed    it holds everything that we hold: it counts from the moment in which the larger set is in force
+    removed   it counts until the smaller set is in force (`recorder.py`), and then until every remaining member has
+              acknowledged the operation that carries the smaller set
 
 Invariants:  members of the in-sync set - self  is a subset of  counting;   `may_confirm` => the set in force is on
 record, and large enough.
@@ -26,7 +26,7 @@ from ha.registry.recorder import Change, Recorder
 
 
 class Leader(Protocol):
-    """Who is told how the counting backups change: the primary."""
+    """Receives changes of the counting backups: the primary."""
 
     local: LocalMember
 
@@ -35,15 +35,15 @@ class Leader(Protocol):
     def update_safe(self) -> None: ...
 
     def check_active(self) -> None:
-        """A backup has come back or was given up."""
+        """A backup is back or was given up."""
         ...
 
     def listed(self, peer: Peer) -> None:
-        """It has been made a member of the set."""
+        """The peer has become a member of the set."""
         ...
 
     def dismiss_strangers(self, counting: set[str]) -> None:
-        """The removal of those that neither count nor are members is safe."""
+        """Refuse linked peers that neither count nor are members; their removal is safe."""
         ...
 
 
@@ -59,22 +59,22 @@ class Roster:
         self.record = Recorder(self._local, primary.depose)
         self.counting: list[Peer] = []
         self.expected: dict[str, Member] = {member.id: member for member in expected}
-        """Who was whole in the set before, and has not come back to us yet."""
+        """Whole members of the previous set that have not come back yet."""
         self.may_confirm = False
         self.removing = False
-        """Does somebody count who is not a member any more?"""
+        """True while a removed backup still counts."""
         self.changing: Callable[[], None] | None = None
-        """Called when the change of the brokers that is under way has come to an end."""
+        """Called when the change of the brokers under way ends."""
         self.steady = 0
-        """Position of the last operation that has to be safe before the brokers may be changed."""
+        """Position that must be safe before the brokers may be changed again."""
 
     @property
     def recovered(self) -> bool:
-        """Is our first set in force, and nobody expected any more?"""
+        """True if our first set is in force and no backup is expected any more."""
         return self._begun and not self.expected
 
     def stop(self) -> None:
-        """The role has ended, and says so already (`Role.stopped`)."""
+        """The role has ended; `Role.stopped` is already set."""
         self.record.stop()
         self._done_changing()
 
@@ -84,13 +84,13 @@ class Roster:
         """`base`: our own position."""
         now = self._local.env.now()
         for member in self.expected.values():
-            # Not our own position: what we hold beyond theirs was never safe, and is not before they have it.  And a
-            # position of an epoch that is not in our log is higher than the end of what we have in common.
+            # Not our own position: what we hold beyond theirs was never safe, and becomes safe when they have it.  A
+            # position in an epoch that our log lacks is above the end of the common history.
             position = claim.positions.get(member.id, 0)
             acked = min(position, base) if epoch_of(position) in self._local.lineage else 0
             self.counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
         self.record.holders = claim.holders
-        # It is persisted already, and others may hear of it: it holds nobody who was not whole in the set before.
+        # It is persisted already, and others may hear of it: every member was whole in the previous set.
         self.record.want(Change("the first set of a new primary", lambda in_sync: in_sync, self._first))
 
     def _first(self, in_sync: InSync) -> None:
@@ -99,7 +99,7 @@ class Roster:
         self._settle()
 
     def _enforce(self, in_sync: InSync, added: str = "") -> int:
-        """From the position that is returned on this set counts; it is stored already."""
+        """Log `in_sync`, which is stored already.  Returns the position from which on it counts."""
         self.may_confirm = self._begun and self._local.safety.may_confirm(in_sync)
         position = self._local.engine.log_membership(Membership(in_sync, added).encode())
         self._local.engine.flush()
@@ -117,13 +117,13 @@ class Roster:
         return next((peer for peer in self.counting if peer.id == id and not peer.removal), None)
 
     def keep_place(self, peer: Peer, old: Peer) -> None:
-        """It has come back with everything that it had acknowledged: it goes on counting in the place of `old`."""
+        """It is back with everything that it had acknowledged: it counts in the place of `old`."""
         peer.acked, peer.reported = old.acked, old.reported
         self.counting[self.counting.index(old)] = peer
         self._leaving = [other for other in self._leaving if other.id != peer.id]
 
     def enlist(self, peer: Peer) -> None:
-        """It holds everything that we hold."""
+        """Make a peer that holds everything we hold a member of the set."""
         peer.target, peer.whole = 0, True
         change = Change(
             f"backup {peer.member} is listed",
@@ -135,8 +135,8 @@ class Roster:
 
     def _larger(self, peer: Peer, in_sync: InSync) -> InSync | None:
         gone = peer.link is None or peer.phase is not Phase.COMPLETE
-        # Until it knows of its removal it takes itself for whole: on record as a member again it could be promoted,
-        # without what was confirmed since.  It is listed when it has acknowledged the removal (`target`).
+        # Until it knows of its removal it counts itself as whole: as a member on record it could be promoted without
+        # what was confirmed since.  It is listed when it has acknowledged the removal (`target`).
         gone = gone or peer.acked < peer.removal
         return None if gone or not self._local.is_broker(peer.member.address) else in_sync.grow(peer.member)
 
@@ -156,7 +156,7 @@ class Roster:
     # ---- a backup is lost -----------------------------------------------------------------------------------------
 
     def remove(self, peers: Iterable[Peer]) -> None:
-        """Go on without them, as soon as the smaller set is in force."""
+        """Stop waiting for these peers as soon as the smaller set is in force."""
         begun = bool(self._leaving)
         self._leaving += peers
         if not begun:
@@ -164,13 +164,13 @@ class Roster:
             self.record.want(Change(f"{names} is dropped", self._smaller, self._removed))
 
     def _smaller(self, in_sync: InSync) -> InSync | None:
-        """Whoever has come back before it began stays."""
+        """The set without the lost peers; those that are back before the change begins stay."""
         self._going = {peer.id for peer in self._leaving if peer.id in in_sync}
         self._leaving = []
         return in_sync.shrink(self._going) if self._going else None
 
     def _removed(self, in_sync: InSync) -> int:
-        """A change that was begun is completed even if the backup is back: it is listed anew when it is complete."""
+        """A change under way is completed even if the backup is back: it is listed again when it is complete."""
         position = self._enforce(in_sync)
         for peer in [peer for peer in self.counting if peer.id in self._going and not peer.removal]:
             peer.removal = position
@@ -188,8 +188,8 @@ class Roster:
     def release(self) -> None:
         """Forget removed peers whose removal every remaining member has acknowledged.
 
-        Under `availability` the loss is simply forgotten; else a removal that was not seen by a remaining member could
-        let the removed one win a promotion against confirms that it never saw.
+        Under `availability` they are forgotten at once.  In the other modes a remaining member that does not know of
+        the removal could help the removed backup to be promoted, without messages confirmed since.
         """
         low = min((peer.acked for peer in self.counting if not peer.removal), default=self._local.engine.position)
         if not self._local.safety.probes:
@@ -202,7 +202,7 @@ class Roster:
     # ---- the cluster's brokers ------------------------------------------------------------------------------------
 
     def change_brokers(self, brokers: tuple[str, ...], removed: str, done: Callable[[], None]) -> None:
-        """`done` is called when the new list is in force, or when our role ends before that."""
+        """`done` is called when the new list is safe, or when our role ends before that."""
         self.changing = done
         change = Change(
             f"{removed} leaves the cluster" if removed else f"{brokers[-1]} enters the cluster",
@@ -235,14 +235,14 @@ class Roster:
         return [peer for peer in self.counting if peer.link and peer.phase is Phase.COMPLETE and peer.id in ids]
 
     def shown(self, linked: Iterable[Peer], lags: Lags) -> list[Json]:
-        """Everybody who counts or is linked."""
+        """Every peer that counts or is linked."""
         peers = {peer.id: peer for peer in [*self.counting, *linked] if peer.id}
         return [self._shown(peer, lags) for peer in peers.values()]
 
     def _shown(self, peer: Peer, lags: Lags) -> Json:
         position = peer.received if peer.link else peer.acked
         counts = any(other.id == peer.id for other in self.counting)
-        # Complete, but the larger set is not on record yet: nobody waits for it.
+        # Complete, but the larger set is not on record yet: confirms do not wait for it.
         state = "catchup" if peer.shown == "ready" and not counts else peer.shown
         shown: Json = {**peer.member.to_json(), "state": state, "acked": position, "counts": counts}
         shown.update(lags.shown(peer, position))

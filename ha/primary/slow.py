@@ -3,14 +3,14 @@
     more than backlog_high waits for it ──▶ slow: publishers are not read (`Primary._throttle`) ──backlog_low──▶ fast
                                        │ for longer than ha-slow-backup-timeout
                                        ▼
-    its link is closed, and it is lost as by the shrink rule, but also if it would come back whole
+    its link is closed, and the shrink rule drops it, even if it would come back whole
                                        │
                                        ▼
-    refused for as long as it was given before, after each further drop for twice as long; then it joins by difference
+    refused for ha-slow-backup-timeout, for twice as long after each further drop; then it joins by difference
 
-A member is dropped only if the smaller set is allowed (`safety.may_shrink`): in quorum mode a set that would be less
-than a majority keeps its slow member, and the publishers go on waiting for it.  Whoever is not a member, and joins too
-slowly, is dropped as well: its copy must not stop the publishers for ever.
+A member is dropped only if the smaller set is allowed (`safety.may_shrink`): in quorum mode a slow member needed for
+the majority is kept, and publishers wait for it.  A backup that is not a member and joins too slowly is dropped as
+well: its copy must not stop the publishers for ever.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer
 
 LONGEST_FACTOR: Final = 16
-"""A backup that was dropped again and again is refused for at most that many times ha-slow-backup-timeout; after as
-long a time without a drop all is forgiven."""
+"""Longest refusal after repeated drops, as a multiple of ha-slow-backup-timeout; after the same time without a drop the
+doubling starts over."""
 
 
 def patience(local: LocalMember, peer: Peer, now: float) -> float | None:
-    """Seconds until a backup is dropped unless it gets faster; None if it is fast enough, or would never be dropped."""
+    """Seconds until a slow backup is dropped; None if it is fast enough, or would never be dropped."""
     timeout, in_sync = local.settings.slow_backup_timeout, local.persisted.in_sync
     if not timeout or peer.slow_since is None:
         return None
@@ -37,7 +37,7 @@ def patience(local: LocalMember, peer: Peer, now: float) -> float | None:
 
 
 class SlowBackups:
-    """Watches what waits for each live backup."""
+    """Watches the backlog of each live backup."""
 
     def __init__(self, local: LocalMember, drop: Callable[[Peer, str], None]) -> None:
         """`drop` closes the link of a peer with a reason and reports it lost."""
@@ -58,7 +58,7 @@ class SlowBackups:
                 self._give_up(peer, backlog, now)
 
     def refusal(self, id: str, now: float) -> str:
-        """Why this backup may not connect yet; empty if it may."""
+        """Why this backup may not connect yet; empty if it may connect."""
         until, pause = self._refused.get(id, (0.0, 0.0))
         return f"it was too slow and may not come back within {pause:g} s" if now < until else ""
 

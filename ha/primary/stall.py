@@ -1,9 +1,9 @@
-"""Why confirms wait, for how long, and what would end it; and when a primary is so cut off that clients should leave.
+"""Why confirms wait, for how long, and what ends it; and when an isolated primary closes its clients.
 
-Pure observation: nothing here decides what is confirmed.  It is looked at four times in each heartbeat interval, and
-when somebody asks.
+Observation only: nothing here decides what is confirmed.  Evaluated four times in each heartbeat interval, and for
+queries.
 
-    frozen       this process stood still, or was cut off from the processor: a rival may have been promoted
+    frozen       this process stood still, or got no processor time: a rival may have been promoted
     disk         a change of the in-sync set cannot be stored here
     registry     a change of the in-sync set is not on record yet
     majority     quorum: the set is too small
@@ -29,7 +29,7 @@ from qpidd_py.errors import ReplyCode
 
 
 class Watched(Protocol):
-    """What is seen of the primary."""
+    """The properties of the primary that are observed."""
 
     local: LocalMember
     roster: Roster
@@ -46,14 +46,14 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class Cause:
-    """Of a stall."""
+    """The cause of a stall, and what ends it."""
 
     why: str
     until: str
 
 
 class StallWatch:
-    """Of one primary."""
+    """Observes whether and why the confirms of one primary wait."""
 
     def __init__(self, primary: Watched) -> None:
         self._primary = primary
@@ -73,7 +73,7 @@ class StallWatch:
             self._since = now
 
     def shown(self, now: float) -> Json | None:
-        """For a query; `seconds` since confirms have been waiting, whatever for."""
+        """For a query; `seconds`: how long confirms have been waiting, for any cause."""
         if self._cause is None or self._since is None:
             return None
         return {"why": self._cause.why, "seconds": round(now - self._since, 3), "until": self._cause.until}
@@ -128,7 +128,7 @@ class StallWatch:
 
 
     def _too_slow(self, peer: Peer, now: float) -> Cause:
-        """Publishers are not read, and the confirms of those that were wait in a long line."""
+        """Publishers are not read, and confirms of earlier publishes wait for the backlog."""
         left, backlog = patience(self._local, peer, now), peer.link.backlog if peer.link else 0
         until = "less waits for it" + ("" if left is None else f", or it is dropped in {max(0.0, left):.1f} s")
         return Cause(f"slow: {backlog >> 20} MiB wait for {peer.member}, publishers are not read", until)
@@ -139,7 +139,7 @@ def _acknowledged(peer: Peer) -> int:
 
 
 class Observer:
-    """Looks at one primary; sends its clients away when it has become isolated."""
+    """Observes one primary; closes its clients when it has become isolated."""
 
     def __init__(self, primary: Watched) -> None:
         self._primary = primary
@@ -160,7 +160,7 @@ class Observer:
 
 
 class Isolation:
-    """Has this primary lost its majority, or its manager, for so long that its clients should look elsewhere?"""
+    """Detects that this primary has lacked a majority, or its registry, for `ha-isolation-timeout`."""
 
     def __init__(self, primary: Watched) -> None:
         self._primary = primary
@@ -183,7 +183,7 @@ class Isolation:
         return bool(self.reason) and not before
 
     def _cut_off(self, now: float) -> tuple[str, float]:
-        """Why, and since when."""
+        """(reason, time since when)."""
         local = self._local
         since = now if self._since is None else self._since
         record = self._primary.roster.record

@@ -1,16 +1,16 @@
-"""Keeps the promotion score of one broker up to date (the rule is in `score.py`), and says when there is news.
+"""Keeps the promotion score of one broker up to date (the rule is in `score.py`), and reports changes.
 
     the link to the primary is lost ──▶ the others are asked (`finder.py`), the registry is read ──▶ score
                                                     ▲                              │
-                                                    └── again, while nobody is primary
+                                                    └── again, while there is no primary
 
-It looks at every event that may change the score, and at every tick: doubt grows with time alone.  While there is no
-primary the registry is read again every REREAD intervals, because what it says, and whether it answers at all, changes
-without our being told.
+The score is computed at every event that may change it, and at every tick, because doubt can begin by time alone.
+While there is no primary the registry is read again every REREAD intervals: its content and its reachability change
+without notice.
 
-Invariants: at most one reading of the registry is under way; what was read before a primary was lost is not used after
-it; nothing is read while a primary feeds us, or while we are one.
-Who may call: everybody in the core; `look` never calls back into the caller, only `news`.
+Invariants: at most one reading of the registry is under way; a reading from before the loss of a primary is not used
+after it; nothing is read while a primary feeds us, or while we are primary.
+Who may call: every part of the core; `look` calls `news` only, never the caller.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from ha.promotion.promotion import Record
 from ha.promotion.score import NO_REGISTRY, Outlook, Registry, score
 
 REREAD: Final = 1.0
-"""Heartbeat intervals between two readings of the registry, at least."""
+"""Least number of heartbeat intervals between two readings of the registry."""
 RECENT: Final = 2.0
-"""Heartbeat intervals for which a promotion takes what was read; longer would be safe, too, and in vain more often."""
+"""Heartbeat intervals for which a promotion uses a reading; longer would be safe, but fail more often."""
 
 
 class Candidacy:
     """The score of one broker, from its start to its end."""
 
     def __init__(self, local: LocalMember, standing: Callable[[], tuple[View, Outlook]]) -> None:
-        """`standing`: what the broker says of itself, and what its role knows of the others."""
+        """`standing` returns the broker's own view, and what its role knows of the others."""
         self._local = local
         self._standing = standing
         self.score: int | None = None
-        """None: it must not be promoted now."""
+        """None: this broker must not be promoted now."""
         self.news: Callable[[], None] = lambda: None
-        """Called after every look that has found another state or another score, and at every tick."""
+        """Called after every look that found another state or score, and at every tick."""
         self._told: object = None
         self._registry = Registry() if local.settings.registry else NO_REGISTRY
         self._under_way = False
         self._readings = 0
-        """How many readings of the registry were begun."""
+        """Number of readings of the registry begun."""
         self._void = 0
-        """The first so many were begun before this search for a primary, and say nothing."""
+        """Number of readings begun before the present search for a primary; their results are not used."""
         self._read_at = self._known_at = float("-inf")
-        """When the last reading was begun, and the last one that has ended."""
+        """Start times of the last reading, and of the last one that has ended."""
 
     def tick(self) -> None:
         self.look()
         self.news()
 
     def look(self) -> None:
-        """Something has happened that may change the score."""
+        """Recompute the score after an event that may change it."""
         local = self._local
         view, outlook = self._standing()
         if local.settings.registry:
             self._keep_reading(local.state.is_backup and not outlook.follows)
-        # A broker whose vote cannot be stored would be promoted in vain; a primary goes on as far as it can.
+        # A backup whose vote cannot be stored cannot be promoted; a primary goes on as far as it can.
         refused = bool(local.disk.error) and not local.state.is_primary
         self.score = None if refused else score(view, outlook, local.safety, self._registry, self.score)
         if self._told != (told := (local.state, self.score)):
@@ -70,7 +70,7 @@ class Candidacy:
             self.news()
 
     def recent(self) -> Record | None:
-        """The registry as it was a moment ago, if it was read since the primary was lost."""
+        """A recent reading of the registry, if it was made since the primary was lost."""
         local = self._local
         fresh = local.settings.registry and local.env.now() - self._known_at <= RECENT * local.settings.heartbeat
         return self._registry.record if fresh else None

@@ -1,9 +1,9 @@
 """The second step of a promotion: a new epoch is claimed, and granted or denied.  Pure decisions.
 
-The claim is checked again by whoever grants it (`grant`), against what it knows at that moment: it may have become
-primary, or whole, since it has answered the question.  So whoever has answered the question has to answer the claim,
-too (`fell_silent`).  The registry, read after our ballot was written into it, has to say the same as before
-(`contradicted`); then a whole member of N needs nobody else's answer.
+Each granter checks the claim again (`grant`) against what it knows at that moment: it may have become primary, or
+whole, since it answered the question.  So every broker that answered the question must answer the claim, too
+(`fell_silent`).  The registry, read after our ballot was written into it, must not contradict the claim
+(`contradicted`); then a whole member of N needs no other answers.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Claim:
     base: InSync
     members: tuple[Member, ...]
     whole: bool = True
-    """Is the claimant a whole member of the base (R4), or only the best copy (R5)?"""
+    """True if the claimant is a whole member of the base (R4), False if it is the best copy (R5)."""
     positions: Mapping[str, int] = field(default_factory=dict)
-    """How far each whole broker that answered said to hold everything, by id."""
+    """Id -> position up to which a whole broker that answered holds everything."""
     holders: tuple[Member, ...] = ()
-    """Who may hold all that was confirmed, until the first set of the new epoch is in force."""
+    """Brokers that may hold all that was confirmed, until the first set of the new epoch is in force."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ClaimRequest:
     whole: bool = True
     """As in `Claim`."""
     behind: bool = False
-    """The manager knows that another whole member may hold more, which was not confirmed."""
+    """The manager accepts that another whole member may hold more, which was not confirmed."""
 
     @property
     def ballot(self) -> tuple[int, str]:
@@ -80,16 +80,16 @@ class ClaimRequest:
 
 
 def grant(me: View, claim: ClaimRequest) -> str:
-    """Why this broker denies the claim; the empty text grants it.
+    """Why this broker denies the claim; empty if it grants it.
 
-    It is here that promotion and confirming exclude each other: a grant is given by a broker that from then on
-    acknowledges nothing to the old primary, and only to a claimant that knows the newest in-sync set known here.
+    This makes promotion and confirming exclude each other: a granter acknowledges nothing to the old primary from then
+    on, and grants only to a claimant that knows the newest in-sync set known here.
     """
     if claim.ballot < me.ballot:
         return f"{me.member} has seen epoch {me.epoch}, claimed is {claim.epoch}"
     if claim.force:
         return ""
-    # Also for a ballot that is ours already: we may have learned of it without having granted it.
+    # Also for a ballot that is ours already: we may have learned of it without granting it.
     if me.in_sync.key > claim.base.key:
         return f"{me.member} knows in-sync set {me.in_sync.key}, the claim is based on {claim.base.key}"
     if not claim.whole and me.whole and claim.base.lists(me.member):
@@ -102,10 +102,10 @@ def grant(me: View, claim: ClaimRequest) -> str:
 
 
 def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
-    """Who answered the question but not the claim; the empty text when nobody.
+    """Which brokers answered the question but not the claim; empty if there are none.
 
-    Between the two it may have acknowledged a newer set, one without us perhaps, to the old primary: then the claim is
-    based on an old one.  Silence in both steps is another matter, `decide` has judged that.
+    Between the two such a broker may have acknowledged a newer set, perhaps without us, to the old primary: then the
+    claim is based on an old set.  `decide` has judged brokers that were silent in both steps.
     """
     asked = [address for address, outcome in survey.outcomes.items() if outcome is Outcome.ANSWERED]
     silent = [address for address in asked if address in answers and answers[address].outcome is Outcome.SILENT]
@@ -113,10 +113,10 @@ def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
 
 
 def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safety: Safety) -> str:
-    """The second step's verdict: why the claim has failed; the empty text: it stands.
+    """The second step's verdict: why the claim has failed; empty if it stands.
 
-    A vote counts once for each listed address and once for each id: two brokers with one identity have one.  With
-    `quorum` a broker that cannot store its vote abstains, as if it were silent: the majority is made of others."""
+    A vote counts once for each listed address and once for each id: two brokers with one identity have one vote.  With
+    `quorum` a broker that cannot store its vote abstains, as if it were silent: others can form the majority."""
     voters = safety.voters(claim.base)
     abstained = ""
     granted = {me.id} if me.address in voters else set()
@@ -138,9 +138,9 @@ def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safet
 
 
 def contradicted(claim: Claim, own_id: str, exchanged: Exchanged) -> str:
-    """What the registry says against a claim, read after our ballot was written into it; the empty text: nothing.
+    """How the registry, read after our ballot was written into it, contradicts the claim; empty if it does not.
 
-    A primary writes a new set before it reads (`recorder.py`): so either the set is here, or our ballot is there."""
+    A primary writes a new set before it reads (`recorder.py`): so either we see the set, or it sees our ballot."""
     if exchanged.error:
         return f"the registry does not answer: {exchanged.error}"
     rival = max(exchanged.states, key=lambda state: state.ballot, default=HaState(own_id))

@@ -1,18 +1,18 @@
 """One attempt to promote this broker: ask, decide, claim, decide, become primary (the rules are in `promotion.py`).
 
     ASKING ──refused──▶ done, nothing was disturbed
-      └──▶ CLAIMING: we follow nobody and have voted for ourselves ──denied──▶ done, a backup again
+      └──▶ CLAIMING: we follow no primary and have voted for ourselves ──denied──▶ done, a backup again
               └──▶ primary
 
-Both steps run in parallel over all brokers, and end as soon as everyone who can answer has answered.  A broker that has
-been silent lately gets less time, where a majority or the registry vouches for the newest set and we are a whole member
-of it: then a silent one changes nothing.  (How long it is waited for was never what promotion rests on.)
+Both steps ask all brokers in parallel, and end when every broker that can answer has answered.  A broker that was
+silent recently gets less time if a majority or the registry confirms the newest set and we are a whole member of it:
+then its answer cannot change the decision.  (The safety of a promotion does not depend on these times.)
 
-If the manager has a registry, it is read *before* the brokers are asked: were it read later, it could hold the set of a
-broker that had said just before that it is no primary, and we would take it for one that has lost its memory.  A
-backup that has lost its primary has mostly read it already, for its score, and that saves the first reading.  In the
-second step our ballot is written into it, and it is read again (that order is what matters: `recorder.py`): what came
-into it since the first reading is found there, and the claim fails.
+A registry is read *before* the brokers are asked.  Read later, it could hold the set of a broker that answered just
+before that it is not primary, and we would take that broker for one that has lost its memory.  A backup that has lost
+its primary has usually read the registry already, for its score, which saves the first reading.  In the second step our
+ballot is written into the registry, which is then read again (the order matters: `recorder.py`): a change since the
+first reading shows there, and the claim fails.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from qpidd_py.errors import LinkError
 
 @dataclass(frozen=True)
 class Wish:
-    """How the manager wants it."""
+    """Options of a promotion, as the manager asked for it."""
 
     force: bool = False
-    """Whatever may be lost."""
+    """Promote even if confirmed messages may be lost."""
     behind: bool = False
-    """Though another one holds more that was not confirmed."""
+    """Promote even if another broker holds more that was not confirmed."""
     takeover: bool = False
-    """If another one is primary: ask it to hand over."""
+    """If another broker is primary, ask it to hand over."""
     known: InSync = field(default_factory=InSync)
     """The in-sync set that the manager has on record."""
 
 
 NO_WISH: Final = Wish()
 GRACE: Final = 0.2
-"""Of `ha-promote-timeout`: for brokers that have been silent lately."""
+"""Share of `ha-promote-timeout` for brokers that were silent recently."""
 
 
 class Candidate(Protocol):
-    """Of which broker: what an attempt asks of it, and does to it."""
+    """The broker to promote, as an attempt uses it."""
 
     @property
     def hushed(self) -> frozenset[str]:
-        """Addresses where there was no answer lately."""
+        """Addresses that gave no answer recently."""
         ...
 
     def view(self) -> View: ...
 
     def recent_record(self) -> Record | None:
-        """The registry as it was a moment ago, if it was read since the primary was lost."""
+        """A recent reading of the registry, if it was made since the primary was lost."""
         ...
 
     def pause_backup(self) -> None: ...
@@ -77,16 +77,16 @@ class Candidate(Protocol):
         ...
 
     def search_again(self) -> None:
-        """The score may be made of facts that are not true any more."""
+        """The score may be based on outdated facts."""
         ...
 
     def take_over(self, primary: View, wish: Wish, replies: list[Callable[[Json], None]]) -> None:
-        """This one is primary, and is to hand over."""
+        """Ask this primary to hand over."""
         ...
 
 
 class Promoter:
-    """Lives for one attempt; every caller that asks meanwhile gets its result."""
+    """One attempt; callers that ask meanwhile get its result, too."""
 
     def __init__(self, local: LocalMember, candidate: Candidate, wish: Wish) -> None:
         self._local = local
@@ -126,7 +126,7 @@ class Promoter:
         local.env.after(GRACE * timeout, lambda: self._hurry(asked, before))
 
     def _hurry(self, asked: Round, before: dict[str, Answer]) -> None:
-        """Whoever has been silent lately is not waited for once more, if nothing depends on what he says."""
+        """Do not wait again for brokers that were silent recently, if their answers cannot change the decision."""
         local = self._local
         answers = {**before, **asked.answers}
         silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
@@ -139,7 +139,7 @@ class Promoter:
             asked.end()
 
     def _exchange(self, state: HaState | None, done: Callable[[Exchanged | None], None]) -> None:
-        """None is the answer of a manager that has no registry."""
+        """`done` gets None if the manager has no registry."""
         settings = self._local.settings
         if settings.registry:
             self._local.env.exchange(state, settings.registry_timeout, done)
@@ -156,14 +156,14 @@ class Promoter:
     def _asked(self, answers: dict[str, Answer]) -> None:
         local = self._local
         if untold := [address for address in local.latest() if address not in answers]:
-            # Somebody knows a newer list than we: those who came after ours was made may hold more, and they vote.
+            # Another broker knows a newer list: members added since ours may hold more, and they vote.
             self._ask(untold, answers)
             return
         self._survey = local.survey(_of_the_cluster(answers, local.latest()))
         if isinstance(verdict := self._decide(self._survey), Refuse):
             self._end(verdict.text)
             return
-        # Our position must stand still before it is claimed, so leave the old primary first and look again.
+        # Our position must not move once it is claimed, so leave the old primary first and decide again.
         self._candidate.pause_backup()
         verdict = self._decide(self._survey)
         if isinstance(verdict, Refuse):
@@ -188,7 +188,7 @@ class Promoter:
         answered = [address for address, outcome in self._survey.outcomes.items() if outcome is Outcome.ANSWERED]
         both: Both[dict[str, Answer], Exchanged | None]
         both = Both(lambda answers, exchanged: self._claimed(claim, answers, exchanged))
-        # The claim also goes to those that did not answer: a paused primary finds it when it wakes up.
+        # Also claim from brokers that did not answer: a paused primary receives the claim when it resumes.
         Round(
             local.env,
             local.others(claim.base),
@@ -199,7 +199,7 @@ class Promoter:
             enough=lambda answer: answer.outcome is Outcome.ANSWERED and not answer.result.get("granted"),
             wait_for=answered,
         )
-        # With the set that the claim is based on, so that our entry never goes back behind what we have read there.
+        # With the set that the claim is based on, so that our entry is never older than what we have read there.
         replaced = self._record.replaced(claim.base)
         self._exchange(replace(local.persisted, in_sync=claim.base, replaced=replaced), both.second)
 
@@ -221,16 +221,18 @@ class Promoter:
         self._end("")
 
     def _give_up(self, reason: str) -> None:
-        """We follow nobody, and others may have granted: look for a primary again."""
+        """The claim has failed after we left the primary, and others may have granted: search for a primary again."""
         self._candidate.resume_backup()
         self._end(f"{self._local.member} cannot be promoted: {reason}")
 
     def _denied(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> str:
-        """Has somebody gone on without us between the two steps?  The registry knows it for certain, else every broker
-        that may have acknowledged a newer set must answer.  With `quorum` the majority that has granted knows it: a set
-        that it does not know confirms nothing any more.  (A broker that answers questions and never claims, since its
-        disk hangs, must not stop every promotion.)  A claimant that is not whole itself needs every answer: a broker
-        that was no primary when it was asked may be one by now."""
+        """Why the claim fails; empty if it stands.
+
+        Checks that no set without us came into force between the two steps.  The registry shows that for certain;
+        without one, every broker that may have acknowledged a newer set must answer.  With `quorum` the granting
+        majority shows it: a set that it does not know cannot confirm any more.  (So a broker that answers questions but
+        no claims, because its disk hangs, does not stop every promotion.)  A claimant that is not whole needs every
+        answer: a broker that was not primary when it was asked may have become primary."""
         reason = "" if exchanged is None else contradicted(claim, self._local.id, exchanged)
         known = exchanged is not None or self._local.safety.mode == "quorum"
         if not reason and not (known and claim.whole):
@@ -253,7 +255,7 @@ class Promoter:
 
 
 def _of_the_cluster(answers: dict[str, Answer], members: list[str]) -> dict[str, Answer]:
-    """Without the addresses that are no member's any more and where nobody answers: they are missed by nobody."""
+    """The answers without silent addresses that are no longer members'."""
     return {
         address: answer
         for address, answer in answers.items()

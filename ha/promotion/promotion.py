@@ -1,13 +1,13 @@
-"""May this broker be promoted *now*?  Pure decisions on what the brokers say of themselves.
+"""Decides whether this broker may be promoted *now*, from the reports of the brokers.  Pure.
 
-Promotion has two steps, so that a refused attempt disturbs nobody: *ask* every broker (no side effect), then *claim* a
-new epoch.  Whoever grants a claim has thereby stopped listening to the old primary.
+Promotion has two steps, so that a refused attempt has no effect: *ask* every broker (no side effect), then *claim* a
+new epoch.  A broker that grants a claim stops following the old primary in the same call.
 
 Facts, not state names, decide:
 
 * `whole`: the broker holds everything up to its position.  True for a primary, for a ready backup and for a deposed
   primary that has not begun to follow another; false after a restart and while catching up.
-* `newest`: the highest in-sync set that anybody reachable knows of.  Nothing was confirmed under it that one of its
+* `newest`: the highest in-sync set that any reachable broker knows.  Nothing was confirmed under it that one of its
   members lacks; so **a whole member of the newest set holds every confirmed message**.
 
 Rules, in order (N = newest set, I = this broker, P = any other):
@@ -19,7 +19,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
     R2  safety quorum, and no majority has answered            => refused
         else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
         and we are three or more                               => refused, unless safety is availability, or by force
-    R3  nobody heard knows of an epoch (fresh cluster):
+    R3  no broker heard knows of an epoch (fresh cluster):
           safety manager, and a P is silent                    => refused, or by force; else claim
     R4  I whole and in N:
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
@@ -35,37 +35,38 @@ Rules, in order (N = newest set, I = this broker, P = any other):
                                                                   refuses connections, too, and the broker lives
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
-*In N* means this life of the process: a broker that was restarted is not whole, and nor is the copy of a broker's data
-directory, though both have the id.  In R5 the member of N with I's id is I itself only at I's address: if N has it
-elsewhere, it may be another broker, of whose data directory I is a copy, and it counts as any P.
+*In N* refers to this run of the process: a restarted broker, or one on a copy of a data directory, has the id but is
+not whole.  In R5 the member of N with I's id is I itself only at I's address: if N has it elsewhere, it may be another
+broker, of whose data directory I is a copy, and it counts as any P.
 
-R4's doubt: a primary that lives removes a backup only after it has lost it. A backup that ran all the time, and whose
-primary simply fell silent, has lost it because the primary stands still or is cut off, and then it is for the manager
-to say who goes on. But one that was stopped itself, or that the primary has hung up on, may be a removed one; the
-primary knows, and those that have stayed in the set.
+R4's doubt: a living primary removes a backup only after it has lost it.  If a backup ran all the time and its primary
+fell silent, the primary stands still or is cut off, and the manager decides which side goes on.  But a backup that was
+paused itself, or whose link the primary closed, may have been removed; the primary knows, and so do the members that
+stayed in the set.
 
-`behind` is for a manager that knows who holds more (by the scores, `score.py`) and has chosen all the same: what the
-other one holds beyond this broker was never confirmed, since nothing is without a whole member of N.
+`behind` is for a manager that knows which broker holds more (by the scores, `score.py`) and chose this one anyway: what
+the other broker holds beyond this one was never confirmed, since every confirm needs every member of N, this one
+included.
 
-R3's silence: who is new, or has lost its disk, cannot tell a fresh cluster from one whose other members hold
-everything and do not hear it.
+R3's silence: a broker that is new, or has lost its disk, cannot tell a fresh cluster from one whose other members hold
+everything and cannot be heard.
 
 With a *registry* (`recorder.py`) N is certain: no set is in force that is not in it.  Then R2 for a whole member of N,
-R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of them asks whether somebody silent knows
-a newer set, and "fresh" means that the registry is empty, too.  N is not taken for certain when a broker that was heard
-knows a newer set than the registry: it was switched on later, or lost its content.
+R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of them guards against a silent broker
+that knows a newer set; and "fresh" means that the registry is empty, too.  N is not certain when a broker that was
+heard knows a newer set than the registry: the registry was switched on later, or lost its content.
 
-N may be on record without being in force: its leader has died in between.  Until it is known to be, those that N lacks
-and the set before had are on record, too (`HaState.replaced`), and in R5 they count as members of N.
+N may be on record without being in force, if its leader died in between.  Until N is known to be in force, the members
+of the set before it that N lacks are on record, too (`HaState.replaced`), and in R5 they count as members of N.
 
-A registry may also know that a broker is *gone* (its node was fenced): then it is dead for certain.  Of one whose host
-refuses the connection that is not certain; with neither a registry nor `quorum` it is taken for dead all the same,
-which is a part of what `manager` rests on.
+A registry may also know that a broker is *gone* (its node was fenced): then it is certainly dead.  A refused connection
+does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless: one
+of the assumptions of `manager`.
 
-An *isolated* primary has had no majority for `ha-isolation-timeout`, and serves nobody.  It may answer questions for
-ever while its links do not work; a claim deposes it, and until it hears of that it confirms nothing (quorum).
+An *isolated* primary has had no majority for `ha-isolation-timeout` and serves no clients.  It may answer questions for
+ever while its links do not work; a claim deposes it, and until it learns of that it confirms nothing (quorum).
 
-`known` is an in-sync set that the manager has on record in its own way; it counts as if a broker had said it.
+`known` is an in-sync set that the manager has recorded itself; it counts as if a broker had reported it.
 
 The second step, the claim, is in `claims.py`.
 """
@@ -87,19 +88,19 @@ from ha.promotion.claims import Claim
 
 @dataclass(frozen=True)
 class Refuse:
-    """Not now; the text is for the administrator and names the better broker where there is one."""
+    """A refusal; the text is for the administrator and names a better broker if there is one."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Record:
-    """What the manager knows: its registry, read in the first step; or a set that it has told us."""
+    """What the manager knows: its registry, read in the first step; or a set that came with the request."""
 
     states: tuple[HaState, ...] = ()
     known: InSync = field(default_factory=InSync)
     registry: bool = False
-    """Is there one, and has it answered?"""
+    """True if there is a registry and it has answered."""
     gone: frozenset[str] = frozenset()
     """As in `Exchanged`."""
 
@@ -112,12 +113,13 @@ class Record:
         return max((self.known, *(state.in_sync for state in self.states)), key=lambda in_sync: in_sync.key)
 
     def covers(self, newest: InSync) -> bool:
-        """Is this the newest set for certain?"""
+        """True if this is certainly the newest set."""
         sets = [state.in_sync.key for state in self.states]
         return self.registry and max(sets, default=InSync().key) >= newest.key
 
     def replaced(self, newest: InSync) -> tuple[Member, ...]:
-        """Who may hold all that was confirmed besides the members of this set, which is not known to be in force."""
+        """Brokers besides the members of this set that may hold all that was confirmed, because the set is not known to
+        be in force."""
         latest = max((state.in_sync for state in self.states), key=lambda in_sync: in_sync.key, default=InSync())
         entries = [state.replaced for state in self.states if state.in_sync.key == latest.key]
         replaced = min(entries, default=())
@@ -126,14 +128,14 @@ class Record:
         return tuple(member for member in replaced if not newest.lists(member))
 
     def dead(self, newest: InSync) -> frozenset[str]:
-        """Addresses of the brokers that are gone; not one that another broker, which is not gone, has had."""
+        """Addresses of the brokers that are gone, without those that also belong to a broker that is not gone."""
         sets = (newest.members, *((*state.in_sync.members, *state.replaced) for state in self.states))
         known = {member for members in sets for member in members}
         living = {member.address for member in known if member.id not in self.gone}
         return frozenset({member.address for member in known} - living)
 
     def settle(self, survey: Survey, newest: InSync) -> Survey:
-        """A silent broker that is gone is as dead as one whose host refuses."""
+        """The survey, in which a silent broker that is gone counts as one whose host refuses."""
         gone = self.dead(newest)
         outcomes = {
             address: Outcome.REFUSED if outcome is Outcome.SILENT and address in gone else outcome
@@ -144,7 +146,7 @@ class Record:
 
 @dataclass(frozen=True)
 class _Case:
-    """All that is known when a decision is made."""
+    """Everything that a decision is based on."""
 
     me: View
     survey: Survey
@@ -153,16 +155,16 @@ class _Case:
     claimed: tuple[int, str]
     """The highest ballot."""
     certain: bool
-    """Can no silent broker know a newer set?"""
+    """True if no silent broker can know a newer set."""
     behind: bool = False
     replaced: tuple[Member, ...] = ()
-    """Who may hold all that was confirmed, besides the members of N."""
+    """Brokers besides the members of N that may hold all that was confirmed."""
     gone: frozenset[str] | None = None
-    """With a registry: addresses of the brokers that are dead for certain."""
+    """With a registry: addresses of the brokers that are certainly dead."""
 
     @property
     def whole(self) -> bool:
-        """R4: do I hold every confirmed message?"""
+        """R4: True if this broker holds every confirmed message."""
         return self.me.whole and self.newest.lists(self.me.member)
 
     @property
@@ -171,11 +173,11 @@ class _Case:
 
     @property
     def others(self) -> list[Member]:
-        """Members of N and whom N replaces, without this broker (R5)."""
+        """Members of N, and the brokers that N replaces, without this broker (R5)."""
         return [member for member in (*self.newest.members, *self.replaced) if not self._is_me(member)]
 
     def may_live(self, member: Member) -> bool:
-        """Though its host refuses connections."""
+        """True if the broker may live although its host refuses connections."""
         if self.gone is None:
             return self.safety.mode == "quorum"
         return self.safety.mode != "availability" and member.address not in self.gone
@@ -186,7 +188,7 @@ class _Case:
             return member.id == me.id
         if me.address:
             return member.address == me.address
-        return member.address not in self.survey.outcomes  # else we have asked there, and it was not we who was asked
+        return member.address not in self.survey.outcomes  # if that address was asked, another broker has it
 
     @property
     def silent(self) -> list[str]:
@@ -194,7 +196,7 @@ class _Case:
 
 
 def newest_set(me: View, views: Iterable[View], record: Record | None = None) -> InSync:
-    """Of all that are known."""
+    """The newest set known to any of these."""
     sets = [me.in_sync, (record or Record()).newest, *(view.in_sync for view in views)]
     return max(sets, key=lambda in_sync: in_sync.key)
 
@@ -227,13 +229,13 @@ def decide(
 
 
 def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
-    """Without those that have left the cluster.  Its list, too, may be on record without being in force."""
+    """`found` without brokers that have left the cluster.  The newest list may be on record without being in force."""
     listed = {*safety.voters(newest), *safety.voters(newest_set(me, survey.views))}
     return tuple(member for member in found if not listed or member.address in listed)
 
 
 def _forbidden(case: _Case) -> str:
-    """R0's list, R1, and R2 for quorum: no force helps against these.  The empty text is yes."""
+    """R0's list, R1, and R2 for quorum: force does not override these.  Empty: no objection."""
     me, voters = case.me, case.safety.voters(case.newest)
     for view in (*case.survey.views, *case.survey.twins):
         if view.leads:
@@ -253,13 +255,13 @@ def _forbidden(case: _Case) -> str:
 
 
 def _answered(me: View, survey: Survey, voters: Iterable[str]) -> set[str]:
-    """Ids of the brokers on this list that were heard, ours included."""
+    """Ids of the brokers on this list that were heard, including this one."""
     heard = {survey.ids[address] for address in voters if address in survey.ids}
     return heard | ({me.id} if me.address in voters else set())
 
 
 def _check(case: _Case) -> str:
-    """R2 to R5; the empty text is yes."""
+    """R2 to R5.  Empty: no objection."""
     me, survey, newest = case.me, case.survey, case.newest
     refusal = _cut_off(case)
     if case.fresh or refusal:
@@ -277,7 +279,7 @@ def _check(case: _Case) -> str:
 
 
 def _unheard(case: _Case, what: str) -> str:
-    """R5: who is silent, or only down, and may hold what we lack."""
+    """R5: silent brokers, or brokers that are down, that may hold what we lack."""
     survey, (epoch, leader) = case.survey, case.claimed
     others = case.others
     silent = [member for member in others if survey.outcome(member) is Outcome.SILENT]
@@ -297,8 +299,8 @@ def _unheard(case: _Case, what: str) -> str:
 
 
 def _better(case: _Case, what: str) -> str:
-    """R5: nobody is whole any more, so the best copy wins; not of a broker that has left the cluster.  If only the
-    registry says that it has left, that was never in force, and its copy may have all that was confirmed."""
+    """R5: no broker is whole any more, so the best copy wins, unless its broker has left the cluster.  A removal that
+    is only in the registry was never in force, so that broker's copy may have all that was confirmed."""
     voters = case.safety.voters(newest_set(case.me, case.survey.views))
     copies = [view for view in case.survey.views if not voters or view.address in voters]
     best = max(copies, key=_content, default=case.me)
@@ -306,8 +308,8 @@ def _better(case: _Case, what: str) -> str:
 
 
 def _cut_off(case: _Case) -> str:
-    """R2, R3: so many are silent that it may be we who are cut off, or that the cluster may not be as new as we think.
-    Of two brokers that have worked together one must be able to go on."""
+    """R2, R3: so many brokers are silent that this one may be cut off, or that the cluster may not be new.  Of two
+    brokers that have worked together one must be able to go on."""
     silent, survey = case.silent, case.survey
     needless = case.certain and (case.fresh or case.whole)
     if case.safety.mode == "availability" or needless or not silent:
@@ -352,8 +354,8 @@ def _names(members: Iterable[Member]) -> str:
 
 
 def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
-    """The members of the newest set that are or may be whole, and this broker.  The old primary counts only when it
-    has answered that it is none any more: a silent one will be deposed by our epoch and then starts as joining."""
+    """The members of the newest set that are or may be whole, and this broker.  The old primary counts only if it
+    has answered that it is no longer primary: a silent one will be deposed by our epoch and then starts as joining."""
     expected = [me.member]
     for member in newest.members:
         view = survey.of_member(member)

@@ -1,26 +1,25 @@
-"""The promotion score: whom a resource manager should promote, as a number; the higher the better.  Pure.
+"""The promotion score: a number that tells a resource manager which broker to promote; higher is better.  Pure.
 
-    100          primary; or ready, while a primary lives; or may be promoted, and nobody holds more
+    100          primary; or ready, while a primary lives; or may be promoted, and no broker holds more
     90, 80 …     may be promoted and holds every confirmed message, but others hold more, or were not deposed
-    10           may be promoted, but nobody is known to hold everything: a fresh cluster, or a total failure
-    none         must not be promoted now; or a primary that is isolated, so that the manager promotes another one
+    10           may be promoted, but no broker is known to hold everything: a fresh cluster, or a total failure
+    none         must not be promoted now; or an isolated primary, so that the manager promotes another broker
 
-While a primary lives the state decides; nobody is asked, and nothing changes while all is well: a manager has to think
-again after every change.  For the same reason a primary has what a ready backup has.  Without a primary the score is
-the verdict of `promotion.decide` on the answers of the last round of questions: a number if and only if that would
-claim an epoch.  So the manager never waits for ever for a broker that could be promoted, and hardly ever promotes one
-in vain.
+While a primary lives the score follows from the state, without a survey, and does not change in normal operation: every
+change makes a manager compute a new plan.  For the same reason a primary has the score of a ready backup.  Without a
+primary the score is the verdict of `promotion.decide` on the last survey: a number if and only if `decide` would claim
+an epoch.  So every broker that could be promoted has a score, and a promotion by score is rarely refused.
 
-*Equal copies have equal scores.*  It makes no difference which of them is promoted, so the manager's own preference
-decides, and when the primary dies and all hold the same, no score changes.  All brokers rank by the same facts, and
-each by itself; no score depends on another score.
+*Equal copies have equal scores.*  Any of them may be promoted, so the manager's own preference decides; and when the
+primary dies and all backups hold the same, no score changes.  All brokers rank by the same facts, each for itself; no
+score depends on another score.
 
-Between the loss of the primary and the answers a ready backup keeps the score that it has; unless one answer says that
-somebody holds more: that is not waited with until the last one is in.  If the manager's registry does not answer it
-comes behind all others, and keeps a score all the same: that registry is silent while the manager decides who is to be
-fenced, and nobody should have to wait for a score when that is done.
+Between the loss of the primary and the answers, a ready backup keeps its score, unless an answer shows that another
+broker holds more: that takes effect at once.  If the manager's registry does not answer, a ready backup gets the lowest
+score of its kind but keeps one: the registry is silent while the manager fences a node, and the score must be there
+when fencing is done.
 
-Only `qpid-ha promote --force` goes past `decide`; the score never does.
+Only `qpid-ha promote --force` overrides `decide`; the score never does.
 """
 
 from __future__ import annotations
@@ -37,31 +36,31 @@ from ha.promotion.promotion import Record, Refuse, decide, newest_set
 
 PRIMARY: Final = 100
 WHOLE: Final = 100
-"""Of the newest."""
+"""Score of the newest whole copy."""
 WHOLE_STEP: Final = 10
 LEAST_WHOLE: Final = 20
-"""However many hold more."""
+"""The lowest score of a whole copy, however many brokers hold more."""
 COPY: Final = 10
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a backup knows of the others."""
+    """What a backup knows of the other brokers."""
 
     follows: bool = False
-    """Does a primary feed us, or are we on our way to one?"""
+    """True if a primary feeds us, or we are connecting to one."""
     survey: Survey | None = None
-    """The last answers of all; None: nobody was asked yet since the primary was lost."""
+    """The last complete survey; None: no survey yet since the primary was lost."""
     heard: tuple[View, ...] = ()
-    """Who has answered so far, while not all have."""
+    """Answers so far, while the survey is not complete."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """What was read from the manager's registry since the primary was lost."""
+    """The manager's registry as read since the primary was lost."""
 
     record: Record | None = None
-    """None: nothing yet, or it cannot be read (`failed`)."""
+    """None: not read yet, or it cannot be read (`failed`)."""
     failed: bool = False
 
 
@@ -71,7 +70,7 @@ NO_REGISTRY: Final = Registry(Record())
 def score(
     me: View, outlook: Outlook, safety: Safety, registry: Registry = NO_REGISTRY, last: int | None = None
 ) -> int | None:
-    """`last`: the score until now."""
+    """Compute the score.  `last`: the score until now."""
     if me.state.is_primary:
         return None if me.isolated else PRIMARY
     if not me.state.is_backup:
@@ -86,7 +85,7 @@ def score(
 
 
 def dry_run(me: View, survey: Survey, safety: Safety, record: Record) -> int | None:
-    """What a promotion would say now, as a number."""
+    """The result of a promotion at this moment, as a score; None if it would be refused."""
     verdict = decide(me, survey, safety, record=record, behind=True)
     if isinstance(verdict, Refuse):
         return None
@@ -94,7 +93,7 @@ def dry_run(me: View, survey: Survey, safety: Safety, record: Record) -> int | N
 
 
 def _rank(me: View, views: Iterable[View], newest: InSync) -> int:
-    """Of those that hold every confirmed message: the ready ones first, each by how much more it holds."""
+    """Rank among brokers that hold every confirmed message: ready ones first, then by how much they hold."""
     whole = [view for view in views if view.whole and newest.lists(view.member)]
     better = {_worth(view) for view in whole if _worth(view) > _worth(me)}
     return max(LEAST_WHOLE, WHOLE - WHOLE_STEP * len(better))
@@ -105,7 +104,7 @@ def _worth(view: View) -> tuple[bool, int]:
 
 
 def _kept(me: View, heard: Iterable[View], last: int | None) -> int | None:
-    """Not everybody has answered yet."""
+    """The score while the survey is not complete."""
     if me.state is not State.READY or last is None:
         return None
     views = list(heard)

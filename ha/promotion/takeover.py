@@ -1,12 +1,12 @@
-"""The manager wants this broker to be primary, and another one is, which it does not see any more (Pacemaker has died
-there, not the broker): ask that one for a planned hand-over (`relocation.py`).
+"""Takeover: the manager promotes this broker while another one is still primary, on a node that the manager has lost
+(Pacemaker died there, the broker lives).  That primary is asked for a planned hand-over (`relocation.py`).
 
     promotion refused by R1 ──▶ ha.relocate at the primary ──▶ it asks us to be promoted ──▶ answered
         ▲                            │
-        └── we do not follow it any more, and have not been asked: it may be dead
+        └── we do not follow it any more, and were not asked: it may be dead
 
-Nothing is claimed over a primary that lives; it hands over by its own rules, or says why not.  There is no other rule,
-and so nothing new that could be unsafe.
+Nothing is claimed over a living primary; it hands over by its own rules, or answers why it does not.  So a takeover
+adds no rule to promotion.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ha.model.view import View
 from ha.promotion.promoter import Wish
 
 RETURN_LIMIT: Final = 5.0
-"""Seconds in which a primary that has handed over in vain tries to be promoted again."""
+"""Seconds for a primary whose hand-over failed to be promoted again."""
 
 
 class Successor(Protocol):
-    """Of which broker."""
+    """The broker that takes over."""
 
     @property
     def may_follow(self) -> bool:
-        """Does it follow a primary, or is it being promoted?"""
+        """True if it follows a primary or is being promoted."""
         ...
 
     def promote(self, reply: Reply, wish: Wish) -> None: ...
@@ -36,7 +36,7 @@ class Successor(Protocol):
 
 
 class Takeover:
-    """One attempt.  Every caller that asks meanwhile gets its result."""
+    """One attempt; callers that ask meanwhile get its result, too."""
 
     def __init__(
         self, local: LocalMember, successor: Successor, primary: View, wish: Wish, replies: list[Reply]
@@ -57,7 +57,7 @@ class Takeover:
         local.env.after(settings.heartbeat / 4, self._look)
 
     def _look(self) -> None:
-        """A primary that dies before it has handed over does not answer for long."""
+        """Detect a primary that dies before it has handed over."""
         local = self._local
         if self._over or local.stopped:
             return

@@ -1,8 +1,8 @@
-"""An admin connection to one broker that stays open: management requests for asyncio, over the pure client.
+"""A persistent admin connection to one broker: management requests for asyncio, over the pure client.
 
-Shell.  The supervisor keeps one to each broker, so that between the death of the primary and the promotion of a backup
-there is no connection to set up: a request is one write and its answer one read.  Heartbeats are off: whoever holds
-the link sends requests all the time and watches their deadlines.
+Shell.  The supervisor keeps one to each broker, so that a fail-over needs no connection setup: a request is one write
+and its answer one read.  Heartbeats are off, because the supervisor sends requests all the time and watches their
+deadlines.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ class AdminLink(asyncio.Protocol):
         self._reason = "connection lost"
 
     def request(self, method: str, arguments: Mapping[str, Any], reply: Reply) -> None:
-        """Sends a request.  When the connection breaks first, `reply` is never called: `on_close` is."""
+        """Sends a request.  If the connection breaks first, `on_close` is called and `reply` never."""
         self._replies[self._client.request(method, arguments)] = reply
         self._write()
 
     def close(self) -> None:
-        """Cuts the connection; there is nothing to save."""
+        """Aborts the connection."""
         if self._transport is not None:
             self._transport.abort()
 

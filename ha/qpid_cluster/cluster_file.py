@@ -1,11 +1,11 @@
-"""The cluster file of `qpid-cluster`: which brokers make up a cluster, how they are watched, and on what machines.
+"""The cluster file of `qpid-cluster`: the brokers of a cluster, how they are watched, and on which machines they run.
 
-`up` and the commands beside it run such a cluster on one machine; `render` writes the configuration of a resource
-manager for the administrator's own machines, and is the only one to look at `deployment` (deployment.py), at a node's
-`links` and at its `fencing`.
+`up` and the commands that go with it run such a cluster on one machine.  `render` writes the configuration of a
+resource manager for the administrator's own machines; only `render` uses `deployment` (deployment.py) and a node's
+`links` and `fencing`.
 
-YAML, because an administrator edits it by hand.  Unknown names are refused with the names that exist, so that a typing
-error cannot silently leave a default in force.  `parse` is pure; only `load` touches the disk.
+The format is YAML, because administrators edit it by hand.  Unknown names are refused with a list of the known ones, so
+that a typing error does not leave a default in force unnoticed.  `parse` is pure; only `load` reads the disk.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _DECIDED = (
     {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-cluster-name", "ha-brokers-url"}
     | {"ha-registry", "ha-registry-file", "daemon"}
 )
-"""Options of `qpidd` that the supervisor sets itself (or could not live with)."""
+"""Options of `qpidd` that the supervisor sets itself or that do not work under it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ClusterSpec:
     deployment: Deployment | None = None
 
     def node(self, name: str) -> NodeSpec:
-        """The node of that name; ConfigError names those that exist."""
+        """The node of that name.  Raises ConfigError with the names that exist."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -100,7 +100,7 @@ class ClusterSpec:
 
 
 def load(path: Path) -> ClusterSpec:
-    """Reads a cluster file; a relative `directory` in it counts from the current directory."""
+    """Read a cluster file; a relative `directory` in it is relative to the current directory."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -109,7 +109,7 @@ def load(path: Path) -> ClusterSpec:
 
 
 def parse(text: str, source: str = "cluster file") -> ClusterSpec:
-    """A ClusterSpec from YAML text; every fault is a ConfigError that names `source` and the wrong value."""
+    """Parse YAML text.  Raises ConfigError with `source` and the wrong value."""
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -165,7 +165,7 @@ def _watch(values: object) -> Watch:
 
 
 def _options(values: object, where: str) -> dict[str, str]:
-    """Options as `qpidd` takes them on its command line: YAML's true and false become yes and no."""
+    """Options as on the command line of `qpidd`: YAML's true and false become yes and no."""
     found = {}
     for name, value in mapping(values or {}, where).items():
         if isinstance(value, list | dict) or value is None:

@@ -1,4 +1,4 @@
-"""Values of a cluster file: from what YAML gives to what was meant; ConfigError names what was found and wanted."""
+"""Converts the YAML values of a cluster file; each ConfigError names what was found and wanted."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*")
 
 
 def duration(value: object, name: str) -> float:
-    """Seconds of `1.5`, `"250ms"` or `"2min"`; ConfigError for anything else."""
+    """Seconds from `1.5`, `"250ms"` or `"2min"`.  Raises ConfigError for anything else."""
     match = _DURATION.fullmatch(str(value)) if not isinstance(value, bool) else None
     if match is None or match[2] not in _UNITS:
         raise ConfigError(f"{name}: {value!r} is no duration; write seconds or a number with ms, s, min or h")

@@ -1,6 +1,6 @@
 """One request to the local supervisor through its control socket.
 
-Shell, and small on purpose: the commands of `qpid-cluster` and the tests use it.
+Shell.  Used by the commands of `qpid-cluster` and by the tests.
 """
 
 import json
@@ -11,15 +11,15 @@ from typing import Any
 
 
 class ControlError(Exception):
-    """The supervisor refused or did not answer; the text says why."""
+    """The supervisor refused or did not answer; the text is the reason."""
 
 
 class NotRunning(ControlError):
-    """Nobody listens on the control socket."""
+    """No process listens on the control socket."""
 
 
 def request(path: Path, command: str, timeout: float = 10.0, **arguments: Any) -> Any:
-    """Sends one command and returns its result; ControlError with the supervisor's text when it is refused."""
+    """Send one command and return its result.  Raises ControlError with the supervisor's text for a refusal."""
     line = json.dumps({"command": command, **arguments}).encode() + b"\n"
     with _connect(path, timeout) as connection:
         try:
@@ -38,7 +38,7 @@ def request(path: Path, command: str, timeout: float = 10.0, **arguments: Any) -
 
 
 def _connect(path: Path, timeout: float) -> socket.socket:
-    """Through /proc, because the name of a socket may have no more than 107 octets."""
+    """Connect through /proc, because the name of a socket is limited to 107 octets."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout)
     try:

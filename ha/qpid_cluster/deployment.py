@@ -1,6 +1,6 @@
-"""The section `deployment` of a cluster file: what an administrator's own machines need beyond the brokers.
+"""The section `deployment` of a cluster file: what the administrator's machines need in addition to the brokers.
 
-Only `qpid-cluster render` reads it; the supervisor for one machine has no use for it.  Pure.
+Only `qpid-cluster render` reads it; the supervisor for one machine ignores it.  Pure.
 """
 
 import ipaddress
@@ -15,25 +15,25 @@ from qpidd_py.errors import ConfigError
 REGISTRIES = ("pacemaker", "none")
 ACTIONS = ("reboot", "off")
 SHORTEST_TOKEN = 0.2
-"""Seconds.  Tried on a busy machine: 300 ms was unreliable already."""
+"""Seconds.  On a busy machine 300 ms was unreliable."""
 CONSENSUS = 1.2
 """Corosync refuses less than this many tokens."""
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _DECIDED = ("action", "nodename", "pcmk_host_check", "pcmk_host_list", "pcmk_reboot_action")
-"""Parameters of a fence device that follow from the rest of the file."""
+"""Parameters of a fence device that are derived from the rest of the file."""
 
 
 @dataclass(frozen=True)
 class Fencing:
-    """How the machine of a lost node is switched off.  What a single node needs stands with that node."""
+    """How the machine of a lost node is switched off.  Parameters of a single node are given with that node."""
 
     agent: str
     options: Mapping[str, str] = field(default_factory=dict)
     action: str = "reboot"
     delay: float = 2.0
-    """Seconds of grace for the node of the primary when two nodes shoot at each other."""
+    """Seconds by which fencing the primary's node is delayed, so that it wins when two nodes fence each other."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,20 @@ class Deployment:
     netmask: int = 0
     """Bits."""
     interface: str = ""
-    """Empty: the one that is in the network of the address."""
+    """Empty: the interface in the network of the address."""
     token: float = 1.0
     consensus: float = CONSENSUS
     dc_deadtime: float = 5.0
     failure_timeout: float = 10.0
     heartbeat: float | None = None
-    """Silence after which the agent takes a broker for hung; None: the agent's own default."""
+    """Silence in seconds after which the agent counts a broker as hung; None: the agent's default."""
     registry: str = "pacemaker"
     fencing: Fencing | None = None
     image: str = "qpidd-py:latest"
 
 
 def parse_deployment(value: object) -> Deployment | None:
-    """None when the file has no such section."""
+    """None if the file has no such section."""
     if value is None:
         return None
     values = mapping(value, "deployment")

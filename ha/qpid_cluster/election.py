@@ -1,27 +1,26 @@
-"""Who becomes primary on one machine: the supervisor's elections and planned switch-overs.  Pure.
+"""The local supervisor's elections and planned switch-overs: which broker becomes primary.  Pure.
 
 Theory
 ------
-There is a *primary* when a node that is UP answered `recovering` or `active`; of several, the highest epoch counts, for
-the others have not yet noticed that they were deposed.  Without one, an *election* runs, one at a time:
+There is a *primary* if a node that is UP answered `recovering` or `active`; of several, the one with the highest epoch,
+since the others have not noticed yet that they were deposed.  Without a primary an *election* runs, one at a time:
 
     ASKING ──all answered, or ask_timeout──> PROMOTING ──accepted──> (over)
       ^                                          │ refused or promote_timeout: the next candidate
       └────────── RESTING (bounded back-off) <───┘ no candidate left
 
-A *switch-over* is asked of a primary that lives: it drains its log to the named backup and steps down (`ha.relocate`).
-Until it has answered, or is gone, nobody is elected.  One that was asked of the broker itself is noticed by its
-answer: it has stepped down and names its successor, which gets HANDOVER seconds to be promoted.
+For a *switch-over* the living primary drains its log to the named backup and steps down (`ha.relocate`).  Until it has
+answered, or is gone, there is no election.  A switch-over that was requested from the broker directly shows in the
+broker's answers: it has stepped down and names its successor, which gets HANDOVER seconds to be promoted.
 
-The election ends at once when an asked broker turns out to be primary already.  Order of candidates: ready ones, others
-that hold everything up to their position (a deposed primary), joining ones, those that were catching up; among equals
-the newest position, then the order of the cluster file.  Every candidate is tried, for the brokers themselves refuse a
-promotion that could lose something.  When the best is neither ready nor whole (a fresh cluster, or a total failure),
-the election waits until all brokers that should run have answered or gather_timeout has passed, since the one with the
-newest data may be the slowest to start.
+The election ends at once if an asked broker is primary already.  Order of candidates: ready ones, others that hold
+everything up to their position (a deposed primary), joining ones, those that were catching up; among equals the newest
+position, then the order of the cluster file.  Every candidate is tried, since the brokers themselves refuse a promotion
+that could lose messages.  If the best is neither ready nor whole (a fresh cluster, or a total failure), the election
+waits until all wanted brokers have answered or gather_timeout has passed, since the broker with the newest data may be
+the slowest to start.
 
-`Supervisor` (supervisor.py) watches the nodes and calls `_evaluate` whenever it has learned something; effects are as
-there.
+`Supervisor` (supervisor.py) watches the nodes and calls `_evaluate` after every new fact; effects are described there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +49,7 @@ HANDOVER = 1.0  # seconds between the step down of a primary and the promotion o
 
 
 class Electing:
-    """The part of a supervisor that decides who is primary."""
+    """The part of a supervisor that decides which broker is primary."""
 
     def __init__(self, names: Iterable[str], watch: Watch) -> None:
         self.nodes = {name: Node(name) for name in names}
@@ -60,7 +59,7 @@ class Electing:
         self.preferred = ""
         self.switch_over: SwitchOver | None = None
         self.refusal = ""
-        """Why the last switch-over came to nothing."""
+        """Why the last switch-over failed."""
         self.closing = False
         self._handover_until = 0.0
         self._serial = 0
@@ -70,10 +69,10 @@ class Electing:
     # ---- answers -----------------------------------------------------------------------------------------------
 
     def promoted(self, name: str, serial: int, error: str | None, now: float) -> list[Effect]:
-        """The answer to a promotion: no error is success."""
+        """The answer to a promotion; `error` is None for success."""
         election, node = self.election, self.nodes[name]
         if election is None or election.promoting != name or election.serial != serial:
-            return []  # it came after promote_timeout; the pings will tell who is primary
+            return []  # it came after promote_timeout; the pings will show which broker is primary
         if error is not None:
             return self._next_candidate(f"{name} refused the promotion: {error}", now)
         took = (now - election.begun) * 1000
@@ -84,7 +83,7 @@ class Electing:
         return [Note("promoted", text, name, {"ms": round(took, 3), "reason": election.reason})]
 
     def relocated(self, serial: int, error: str | None, now: float) -> list[Effect]:
-        """The primary's answer to a planned switch-over: no error is success."""
+        """The primary's answer to a planned switch-over; `error` is None for success."""
         switch = self.switch_over
         if switch is None or switch.serial != serial:
             return []
@@ -107,7 +106,7 @@ class Electing:
         return [Note("refused", text, switch.target, {"reason": why})]
 
     def _notice_step_down(self, name: str, old: View | None, view: View, now: float) -> None:
-        """The primary answers that it is none any more, and who is going to be."""
+        """The primary answers that it has stepped down, and names its successor."""
         if name == self.primary and old is not None and old.is_primary and view.successor:
             self._handover_until = now + HANDOVER
 
@@ -133,7 +132,7 @@ class Electing:
     # ---- the election ------------------------------------------------------------------------------------------
 
     def _evaluate(self, now: float, reason: str = "") -> list[Effect]:
-        """Adopts the primary that is there, or moves the search for one on."""
+        """Adopt an existing primary, or continue the election."""
         if self.closing:
             return []
         if self.switch_over is not None and now >= self.switch_over.deadline:
@@ -151,7 +150,7 @@ class Electing:
         return self._advance(now)
 
     def _handing_over(self, now: float) -> bool:
-        """Has the primary stepped down for a successor, just now?"""
+        """True for HANDOVER seconds after the primary has stepped down for a successor."""
         alive = self.primary != "" and self.nodes[self.primary].process is Process.UP
         return alive and (self.switch_over is not None or now < self._handover_until)
 
@@ -174,7 +173,7 @@ class Electing:
     def _adopt(self, name: str, now: float) -> list[Effect]:
         election, old = self.election, self.primary
         if election is not None and election.phase is Phase.PROMOTING:
-            return []  # the answer to the promotion itself comes in a moment, with the time that it took
+            return []  # the answer to the promotion follows, with its duration
         self.primary, self.election = name, None
         if name == old:
             return []
@@ -202,7 +201,7 @@ class Electing:
         return [node for node in self.nodes.values() if node.process is Process.UP and node.connected]
 
     def _choose(self, election: Election, now: float) -> list[Effect]:
-        """All have answered, or the time is over: the order in which to try."""
+        """All have answered, or the timeout is over: decide the order of the candidates."""
         silent = set(election.waiting)
         views = {node.name: node.view for node in self._reachable() if node.view and node.name not in silent}
         election.candidates = rank(views, self.preferred)
@@ -218,7 +217,7 @@ class Electing:
         return f"no broker can be promoted ({seen or 'none answers'})"
 
     def _missing(self) -> list[str]:
-        """Brokers that should run and have not answered yet; a paused or hung one is not waited for."""
+        """Wanted brokers that have not answered yet, without paused and hung ones."""
         late = (Process.DOWN, Process.STARTING)
         return [node.name for node in self.nodes.values() if node.wanted and node.process in late]
 
@@ -258,7 +257,7 @@ class Electing:
         return [Note("no_primary", f"no primary yet: {excuse}; asking again", attrs={"reason": excuse})]
 
     def _no_longer_waiting(self, name: str, now: float) -> list[Effect]:
-        """A node that is gone cannot answer: the election goes on without it."""
+        """A node that is gone cannot answer: continue the election without it."""
         election = self.election
         if election is None or self.closing:
             return []

@@ -1,6 +1,6 @@
-"""The supervisor's decisions as events, in the format of the brokers' (`ha.shell.events`): `source` is `qpid-cluster`.
+"""The supervisor's decisions as events, in the brokers' format (`ha.shell.events`), with `source` `qpid-cluster`.
 
-`peer` is the node that an event is about, `attrs.text` the line of the log.  Shell.
+`peer` is the node concerned, `attrs.text` the log line.  Shell.
 """
 
 from collections.abc import Mapping

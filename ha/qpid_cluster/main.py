@@ -1,9 +1,9 @@
 """`qpid-cluster`: the resource manager for one machine.
 
 Shell.  `up` runs the supervisor (qpid_cluster/shell.py); every other command is one request to it through the socket in
-the cluster's directory.  For demonstrations, tests and laptops: one machine is one point of failure, so it is not for
-production, where Pacemaker or rgmanager does this work; `render` (package `render`) writes the files for those, and
-needs no running cluster.
+the cluster's directory.  It is for demonstrations, tests and laptops, not for production: one machine is one point of
+failure.  In production Pacemaker or rgmanager does this work; `render` (package `render`) writes their files, and needs
+no running cluster.
 
 Exit codes: 0 done; 1 refused, failed, or (status) the cluster has no primary; 2 wrong usage or cluster file;
 3 the cluster is not running.
@@ -72,24 +72,24 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--hold", action="store_true", help="do not restart it before `start`")
         if name == "promote":
             command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds (%(default)s)")
-    _add_render(commands.add_parser("render", help="write the configuration for machines of your own"))
+    _add_render(commands.add_parser("render", help="write the configuration for your own machines"))
     return parser
 
 
 def _add_render(command: argparse.ArgumentParser) -> None:
     # SUPPRESS: without the argument that of --config stays in force.
     command.add_argument("config", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="cluster file")
-    command.add_argument("-o", "--output", required=True, metavar="DIR", help="where to; it is made if need be")
-    command.add_argument("--for", dest="kind", required=True, choices=RENDERED, help="who is to run the cluster")
-    command.add_argument("--force", action="store_true", help="replace files that are there and differ")
-    command.add_argument("--json", action="store_true", help="tell programs what was written")
+    command.add_argument("-o", "--output", required=True, metavar="DIR", help="output directory; created if missing")
+    command.add_argument("--for", dest="kind", required=True, choices=RENDERED, help="the manager of the cluster")
+    command.add_argument("--force", action="store_true", help="replace existing files that differ")
+    command.add_argument("--json", action="store_true", help="print what was written as JSON")
     command.set_defaults(run=_render)
 
 
 def _up(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
     if arguments.detach:
         return _detach(spec, arguments.config, arguments.timeout)
-    # Imported here because the other commands need neither asyncio nor pamqp, and should answer at once.
+    # Imported here because the other commands must be fast and need neither asyncio nor pamqp.
     from ha.qpid_cluster.shell import supervise
 
     print(WARNING, flush=True)
@@ -98,7 +98,7 @@ def _up(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
 
 
 def _detach(spec: ClusterSpec, config: str, timeout: float) -> int:
-    """Starts the supervisor in a session of its own, and waits until there is a primary and everybody has answered."""
+    """Start the supervisor in a new session, and wait until the cluster is settled."""
     print(WARNING)
     spec.directory.mkdir(parents=True, exist_ok=True)
     output = spec.directory / "supervisor.out"
@@ -127,7 +127,7 @@ def _detach(spec: ClusterSpec, config: str, timeout: float) -> int:
 
 
 def settled(status: dict[str, Any]) -> bool:
-    """Is a primary active and every other broker that should run ready?"""
+    """True if a primary is active and every other wanted broker is ready."""
     states = [node["state"] for node in status.get("nodes", []) if node["process"] != "down" or node["wanted"]]
     return states.count("active") == 1 and status["primary"] is not None and states.count("ready") == len(states) - 1
 
@@ -147,7 +147,7 @@ def _status(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
 
 
 def _node_command(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
-    spec.node(arguments.node)  # a wrong name is told apart from a cluster that is down
+    spec.node(arguments.node)  # a wrong name gives another error than a cluster that is down
     within: float = getattr(arguments, "timeout", 10.0)
     options = {"node": arguments.node, "hold": getattr(arguments, "hold", False), "within": within}
     request(spec.control_path, arguments.command, timeout=within + 5.0, **options)
@@ -155,7 +155,7 @@ def _node_command(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
 
 
 def _render(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
-    # Imported here because the other commands should answer at once.
+    # Imported here because the other commands must be fast.
     from ha.qpid_cluster.render.kinds import render
     from ha.qpid_cluster.render.writer import WriteError, write
 
@@ -174,7 +174,7 @@ def _render(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
 
 
 def table(status: dict[str, Any]) -> str:
-    """`status` for people: at most 80 columns."""
+    """The status as a table of at most 80 columns."""
     lines = [f"cluster {status['cluster']}: primary {status['primary'] or 'none'}"]
     if status["election"]:
         lines.append(f"  looking for a primary: {status['election']['excuse'] or status['election']['reason']}")

@@ -1,7 +1,7 @@
-"""Broker processes of the local supervisor: started, watched without polling, never left behind.
+"""Broker processes of the local supervisor: starts them, watches them without polling, and leaves none behind.
 
-Shell.  A death is seen through the process's pidfd, in the loop's next turn.  Each broker asks the kernel to be killed
-when the supervisor dies (PR_SET_PDEATHSIG), so that not even a kill -9 of the supervisor leaves a broker running.
+Shell.  A death is detected through the process's pidfd, in the loop's next turn.  Each broker asks the kernel to be
+killed when the supervisor dies (PR_SET_PDEATHSIG), so that even a kill -9 of the supervisor leaves no broker running.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def config_text(spec: ClusterSpec, node: NodeSpec) -> str:
 
 
 def write_config(spec: ClusterSpec, node: NodeSpec) -> None:
-    """Writes the broker's file, for its owner alone: there is a password in it."""
+    """Write the broker's file, readable by its owner only, since it contains a password."""
     path = config_path(spec, node)
     path.touch(mode=0o600)
     path.write_text(config_text(spec, node), encoding="utf-8")
@@ -65,7 +65,7 @@ class Processes:
         self._running: dict[str, tuple[subprocess.Popen[bytes], int]] = {}  # and the pidfd
 
     def start(self, name: str, command: list[str], log: Path) -> int:
-        """Starts a broker with its output appended to `log`; its pid.  OSError when it cannot be started."""
+        """Start a broker, with its output appended to `log`.  Returns its pid.  Raises OSError."""
         supervisor = os.getpid()
 
         def die_with_supervisor() -> None:
@@ -89,13 +89,13 @@ class Processes:
         return process.pid
 
     def signal(self, name: str, number: int) -> None:
-        """Sends a signal; nothing happens when the process is gone."""
+        """Send a signal; no effect if the process is gone."""
         entry = self._running.get(name)
         if entry is not None:
             entry[0].send_signal(number)
 
     def kill_all(self) -> None:
-        """The last resort, at the end: kills and reaps whatever still runs."""
+        """At the end: kill and reap all processes that still run."""
         for process, pidfd in self._running.values():
             self._loop.remove_reader(pidfd)
             os.close(pidfd)

@@ -1,11 +1,11 @@
 """The shell of the local supervisor: processes, admin connections, the control socket and the clock.
 
-Everything that is decided is decided in `supervisor.py`; here its effects are carried out and its events come from.
-One asyncio loop, one thread.
+`supervisor.py` makes all decisions; this module executes its effects and feeds it events.  One asyncio loop, one
+thread.
 
 Files in the cluster's directory: `supervisor.log` (each decision with its reason), `NODE.conf` (a broker's options),
 `NODE.log` (its output), `NODE/` (its data directory), `control.sock` (one JSON object a line, each answered by one),
-`supervisor.lock`, and `events/` (the decisions as JSON lines, beside those of the brokers in `NODE/events/`).
+`supervisor.lock`, and `events/` (the decisions as JSON lines; those of the brokers are in `NODE/events/`).
 """
 
 import asyncio
@@ -47,11 +47,11 @@ from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.management_client import Answer
 from qpidd_py.errors import ConfigError
 
-HISTORY = 500  # notes that the command `history` can still tell
-TICK = 0.02  # seconds between two looks at the deadlines
+HISTORY = 500  # notes kept for the command `history`
+TICK = 0.02  # seconds between two checks of the deadlines
 RECONNECT = 0.03  # seconds between two attempts to open an admin connection to a broker that does not listen yet
 RECONNECT_LIMIT = 1.0  # the same, growing, to one that refuses us
-CONNECT_TIMEOUT = 2.0  # seconds; a hung broker's kernel accepts, but no handshake comes
+CONNECT_TIMEOUT = 2.0  # seconds; for a hung broker the kernel accepts the connection, but there is no handshake
 
 
 class ClusterShell:
@@ -72,7 +72,7 @@ class ClusterShell:
         self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
 
     async def run(self) -> None:
-        """Brings the cluster up, watches it, and returns when it is down again.  ConfigError: it runs already."""
+        """Bring the cluster up, watch it, and return when it is down.  Raises ConfigError if it runs already."""
         directory = self.spec.directory
         directory.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack, self._ports:
@@ -106,7 +106,7 @@ class ClusterShell:
             await asyncio.sleep(0.05)  # the answers to `down` go out
 
     def close(self) -> None:
-        """Starts the clean end; `run` returns when all brokers are down."""
+        """Begin the clean stop; `run` returns when all brokers are down."""
         if not self.core.closing:
             self._do(self.core.close(time.monotonic()))
 
@@ -180,7 +180,7 @@ class ClusterShell:
             self._connecting[name] = asyncio.ensure_future(self._connect(name))
 
     async def _connect(self, name: str) -> None:
-        """Tries until the broker's connection is open or its process is gone."""
+        """Try until the connection to the broker is open or its process is gone."""
         pause, told = RECONNECT, ""
         while self.core.nodes[name].process is not Process.DOWN:
             refused = await self._attempt(name)
@@ -193,7 +193,7 @@ class ClusterShell:
             await asyncio.sleep(pause)
 
     async def _attempt(self, name: str) -> str | None:
-        """None: it is open; empty: nobody listens or answers yet; else what the broker had against it."""
+        """None: it is open; empty: no process listens or answers yet; else the broker's reason for a refusal."""
         loop, node = asyncio.get_running_loop(), self.spec.node(name)
         opened: asyncio.Future[str] = loop.create_future()
         link = self._new_link(name, opened)
@@ -267,7 +267,8 @@ class ClusterShell:
         return None
 
     async def _until_primary(self, name: str, within: float) -> dict[str, Any]:
-        """Waits for the end of what was asked for; Refused tells why, or names who was promoted instead."""
+        """Wait for the result of a promotion.  Raises Refused with the reason, or the name of the broker promoted
+        instead."""
         deadline = time.monotonic() + within
         while self.core.preferred == name or self.core.election is not None or self.core.switch_over is not None:
             if time.monotonic() > deadline:
@@ -291,7 +292,7 @@ class ClusterShell:
         }  # fmt: skip
 
     def _node_status(self, node: Node, now: float) -> dict[str, Any]:
-        view = node.view if node.process is Process.UP else None  # what a silent broker said last may be long untrue
+        view = node.view if node.process is Process.UP else None  # the last answer of a silent broker may be outdated
         return {
             "name": node.name,
             "address": self.spec.node(node.name).address,
@@ -308,7 +309,7 @@ class ClusterShell:
 
 
 def _with_port(node: Any, held: contextlib.ExitStack) -> Any:
-    """Port 0 means any free one; it is fixed now because every broker has to know the addresses of all.
+    """Replace port 0 by a free port now, because every broker must know all addresses.
 
     The socket stays bound without listening until `held` is closed.  A broker may bind to the port as well, but the
     kernel gives it to no other process and to no client's connection while the broker is down."""
@@ -322,7 +323,7 @@ def _with_port(node: Any, held: contextlib.ExitStack) -> Any:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Any:
-    """Holds the lock of a cluster's directory; ConfigError when another supervisor has it."""
+    """Take the lock of a cluster's directory.  Raises ConfigError if another supervisor has it."""
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -332,7 +333,7 @@ def _lock(path: Path) -> Any:
 
 
 def _listen(path: Path) -> socket.socket:
-    """A listening control socket; what is there belongs to a supervisor that is dead, for we hold the lock."""
+    """A listening control socket.  An existing one belongs to a dead supervisor, since we hold the lock."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     with short_path(path) as short:
@@ -345,7 +346,7 @@ def _listen(path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Any:
-    """A name of at most 107 octets for a socket in any directory, the most that the kernel takes."""
+    """A name of at most 107 octets (the kernel's limit) for a socket in any directory."""
     directory = os.open(path.parent, os.O_PATH)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"
@@ -354,7 +355,7 @@ def short_path(path: Path) -> Any:
 
 
 def supervise(spec: ClusterSpec, quiet: bool = False) -> None:
-    """Runs the supervisor in this process until it is told to stop (control socket, SIGTERM, SIGINT)."""
+    """Run the supervisor in this process until it is stopped (control socket, SIGTERM, SIGINT)."""
 
     async def main() -> None:
         await ClusterShell(spec, None if quiet else sys.stdout).run()

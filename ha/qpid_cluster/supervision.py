@@ -1,6 +1,6 @@
-"""The words in which the local supervisor thinks: nodes, what brokers say, effects, and an election's state.  Pure.
+"""Data types of the local supervisor: nodes, views of brokers, effects, and the state of an election.  Pure.
 
-`supervisor.py` and `election.py` have the theory and the decisions.
+`supervisor.py` and `election.py` contain the theory and the decisions.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ REST_LIMIT = 2.0
 
 
 class Process(Enum):
-    """What is known of a node's operating system process."""
+    """State of a node's operating system process."""
 
     DOWN = "down"
     STARTING = "starting"
@@ -25,7 +25,7 @@ class Process(Enum):
 
 @dataclass(frozen=True)
 class View:
-    """What a broker last said of itself (the answer to `ha.ask`)."""
+    """A broker's last report about itself (the answer to `ha.ask`)."""
 
     state: str
     epoch: int = 0
@@ -54,7 +54,7 @@ class View:
         return self.state in PRIMARY_STATES
 
 
-# Effects: what the shell has to do.
+# Effects, which the shell executes.
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Ask:
-    """Send `ha.ask`; the answer comes back with the same serial."""
+    """Send `ha.ask`; `answered` gets the answer, with the same serial."""
 
     node: str
     serial: int
@@ -78,7 +78,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Promote:
-    """Send `ha.promote`; the answer comes back through `promoted` with the same serial."""
+    """Send `ha.promote`; `promoted` gets the answer, with the same serial."""
 
     node: str
     serial: int
@@ -86,7 +86,7 @@ class Promote:
 
 @dataclass(frozen=True)
 class Relocate:
-    """Send `ha.relocate` to the primary; the answer comes back through `relocated` with the same serial."""
+    """Send `ha.relocate` to the primary; `relocated` gets the answer, with the same serial."""
 
     node: str
     target: str
@@ -95,7 +95,7 @@ class Relocate:
 
 @dataclass(frozen=True)
 class Note:
-    """A decision or an observation, with its reason; goes to the log and to the events."""
+    """A decision or an observation, with its reason; written to the log and to the events."""
 
     kind: str
     text: str
@@ -107,7 +107,7 @@ Effect = Start | Signal | Ask | Promote | Relocate | Note
 
 
 class Refused(Exception):
-    """A command that makes no sense now; the text is for the administrator."""
+    """A command that is not possible now; the text is for the administrator."""
 
 
 @dataclass
@@ -126,8 +126,8 @@ class Node:
     next_ping: float = 0.0
     started_at: float = 0.0
     restart_at: float | None = None
-    kill_at: float | None = None  # SIGKILL follows a SIGTERM that is not obeyed
-    insist_at: float | None = None  # a second SIGTERM follows one that the broker may have refused
+    kill_at: float | None = None  # when SIGKILL follows a SIGTERM without effect
+    insist_at: float | None = None  # when a second SIGTERM follows one that the broker may have refused
     quick_deaths: int = 0
     starts: int = 0
 
@@ -161,7 +161,7 @@ class Election:
 
 @dataclass(frozen=True)
 class SwitchOver:
-    """A planned hand-over that the primary was asked for."""
+    """A planned hand-over that was requested from the primary."""
 
     source: str
     target: str
@@ -171,7 +171,7 @@ class SwitchOver:
 
 
 def rank(views: Mapping[str, View], preferred: str = "") -> list[str]:
-    """Who should be promoted, best first; see the theory above.  `preferred` goes first among its equals."""
+    """Candidates for promotion, best first; see `election.py`.  `preferred` is first among its equals."""
 
     def worse(name: str) -> tuple[bool, bool, bool, bool, int]:
         view = views[name]
@@ -186,5 +186,5 @@ def rest(rounds: int) -> float:
 
 
 def show_position(position: int) -> str:
-    """`epoch.sequence`, as people read it."""
+    """The position as text: `epoch.sequence`."""
     return f"{position >> 48}.{position & (1 << 48) - 1}"

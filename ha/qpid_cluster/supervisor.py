@@ -2,9 +2,9 @@
 
 Theory
 ------
-The supervisor is a resource manager for one machine.  It may be wrong about a broker (a slow one looks hung), so it
-never protects data: the brokers refuse a promotion that would lose something, and epochs make a second primary
-harmless.  Its only duty is that *some* broker gets promoted, soon, and that dead ones come back.
+The supervisor is a resource manager for one machine.  It may be wrong about a broker (a slow one looks hung), so the
+safety of data does not depend on it: the brokers refuse a promotion that would lose messages, and epochs make a second
+primary harmless.  Its only task is to promote *some* broker soon, and to restart dead ones.
 
 A node's process is in one of five states:
 
@@ -12,11 +12,11 @@ A node's process is in one of five states:
       ^                 │                       │  ──no answer for hang_timeout──> ^
       └───── exit (seen at once through the process's pidfd), from any state ──────┘
 
-`wanted` says whether the administrator wants it to run: only a wanted node is restarted, after a delay that doubles
-while it dies at once.  A hung broker is never killed: a primary that was replaced finds out when it wakes, demotes
-itself in place and keeps what it holds.
+`wanted`: the administrator wants the node to run.  Only a wanted node is restarted, after a delay that doubles as long
+as it dies at once.  A hung broker is never killed: a replaced primary notices when it runs again, demotes itself in
+place and keeps its content.
 
-Who becomes primary, and when: election.py.
+Promotion is decided in election.py.
 
 Callers: the shell in qpid_cluster/shell.py, from one thread.  Every method takes `now` (seconds, monotonic) and returns
 effects in the order in which they must happen.
@@ -27,8 +27,8 @@ import signal
 from ha.qpid_cluster.election import Electing
 from ha.qpid_cluster.supervision import Effect, Node, Note, Phase, Process, Refused, Signal, Start, View
 
-INSIST = 0.3  # seconds after which a broker that was to go down with all others is told a second time
-QUICK_DEATH = 5.0  # seconds; a broker that ran shorter than this is restarted more and more slowly
+INSIST = 0.3  # seconds after which a broker gets a second SIGTERM when the whole cluster goes down
+QUICK_DEATH = 5.0  # seconds; a broker that ran for a shorter time is restarted after a growing delay
 
 
 class Supervisor(Electing):
@@ -37,7 +37,7 @@ class Supervisor(Electing):
     # ---- what happens ------------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> list[Effect]:
-        """Starts every node; the election follows when they answer."""
+        """Start every node; the election begins when they answer."""
         self._began = self._last_tick = now
         effects: list[Effect] = []
         for node in self.nodes.values():
@@ -57,7 +57,7 @@ class Supervisor(Electing):
         return [self._ask(node, now)]
 
     def disconnected(self, name: str, now: float) -> list[Effect]:
-        """The admin connection is gone; the process may still be there, so this alone decides nothing."""
+        """The admin connection has ended.  No decision follows from this alone: the process may still run."""
         node = self.nodes[name]
         node.connected, node.asked = False, 0
         if node.silent_since is None:
@@ -68,14 +68,14 @@ class Supervisor(Electing):
         """The broker answered a question."""
         node = self.nodes[name]
         if node.process is Process.DOWN:
-            return []  # the last words of a broker that has died
+            return []  # an answer of a broker that has died since
         effects = self._alive(node, view, now)
         old, node.view = node.view, view
         election = self.election
         self._notice_step_down(name, old, view, now)
         if old is None or (old.state, old.epoch) != (view.state, view.epoch):
             if election and election.phase is Phase.RESTING:
-                election.deadline = now  # something has changed, so asking again is worth it at once
+                election.deadline = now  # the state has changed, so ask again at once
             before = old.state if old else "none"
             attrs = {"old": before, "new": view.state, "term": view.epoch, "position": view.position}
             effects.append(Note("state", f"{name} is {view.state} (was {before}), epoch {view.epoch}", name, attrs))
@@ -104,13 +104,13 @@ class Supervisor(Electing):
         return effects + self._no_longer_waiting(name, now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Deadlines; call it every few tens of milliseconds."""
+        """Check the deadlines; called every few tens of milliseconds."""
         late = now - self._last_tick > self.watch.hang_timeout / 2
         self._last_tick = now
         effects: list[Effect] = []
         for node in self.nodes.values():
             if late and node.silent_since is not None:
-                node.silent_since = now  # we were asleep ourselves; their answers may be waiting for us
+                node.silent_since = now  # this process was paused; answers may be unread
             effects += self._tick_node(node, now)
         return effects + self._evaluate(now)
 
@@ -129,13 +129,13 @@ class Supervisor(Electing):
         return [Note("command", f"stop of {name} asked for", name), *self._terminate(node, now)]
 
     def pause(self, name: str, now: float) -> list[Effect]:
-        """SIGSTOP.  Whether it hangs is left to the pings, as with any other broker."""
+        """SIGSTOP.  That it hangs is detected by the pings, as with any other broker."""
         node = self._running(name)
         node.paused = True
         return [Note("command", f"pause of {name} asked for (SIGSTOP)", name), Signal(name, signal.SIGSTOP)]
 
     def start(self, name: str, now: float) -> list[Effect]:
-        """Starts a node that is down, resumes one that is paused."""
+        """Start a node that is down, resume one that is paused."""
         node = self.nodes[name]
         node.wanted = True
         if node.paused:
@@ -146,7 +146,7 @@ class Supervisor(Electing):
         return self._start(node, now, "start asked for")
 
     def promote(self, name: str, now: float) -> list[Effect]:
-        """Makes `name` the primary; a primary that lives is asked to hand over."""
+        """Make `name` the primary; a living primary is asked to hand over."""
         node = self._running(name)
         if node.is_primary:
             raise Refused(f"{name} is primary already")
@@ -161,7 +161,7 @@ class Supervisor(Electing):
         return [Note("command", f"promotion of {name} asked for", name), *self._evaluate(now)]
 
     def close(self, now: float) -> list[Effect]:
-        """Stops every node for good."""
+        """Stop every node; none is restarted."""
         self.closing, self.election = True, None
         effects: list[Effect] = [Note("stop", "the cluster is brought down")]
         for node in self.nodes.values():
@@ -220,7 +220,7 @@ class Supervisor(Electing):
         return effects + self._check_silence(node, now)
 
     def _not_stopped(self, node: Node) -> list[Effect]:
-        """The time for a clean stop is over.  One that answers as before has refused: its reasons are in its log."""
+        """The time for a clean stop is over.  A broker that still answers has refused; its log has the reason."""
         node.kill_at = None
         waited = f"did not stop within {self.watch.stop_timeout:g} s"
         if not self.closing and node.is_primary and node.connected:

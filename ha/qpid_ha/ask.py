@@ -13,7 +13,7 @@ Answers = list[tuple[str, Answer]]
 def ask(
     target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One request on a connection of its own; the answer always is a JSON object, `address` added."""
+    """One request on its own connection; the answer is a JSON object, with `address` added."""
     with ManagementSocket(target, deadline) as broker:
         return ask_on(broker, method, arguments)
 
@@ -24,7 +24,7 @@ def ask_on(broker: ManagementSocket, method: str, arguments: Mapping[str, Any] |
         raise BrokerError(f"{broker.target.address}: {method} answered {type(result).__name__}, wanted an object")
     answer = {"address": broker.target.address, **result}
     if "state" in answer:
-        # What brokers call it among themselves; the tool has always said status.
+        # Brokers use another name among themselves; the tool prints `status`, as Apache Qpid's does.
         answer.setdefault("status", answer["state"])
     return answer
 
@@ -44,7 +44,7 @@ def primary_of(target: Target, deadline: Deadline) -> Target:
 def ask_all(
     target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None
 ) -> Answers:
-    """The first broker says which there are; then all are asked at once, so that dead ones cost the time of one."""
+    """Get the list from the first broker, then ask all in parallel, so that dead ones cost one timeout only."""
     with ManagementSocket(target, deadline) as broker:
         first = ask_on(broker, "ha.query")
         addresses = brokers_of(first.get("brokers_url", ""))
@@ -57,7 +57,7 @@ def ask_all(
     def work(address: str) -> None:
         try:
             answers[address] = ask(target.at(address), deadline, method, arguments)
-        except Exception as error:  # each line tells its own
+        except Exception as error:  # each broker has its own line
             answers[address] = error
 
     threads = [threading.Thread(target=work, args=(address,), daemon=True) for address in addresses]
@@ -65,7 +65,7 @@ def ask_all(
         thread.start()
     late = TimeoutError(deadline.text)
     for thread in threads:
-        # The sockets keep the deadline by themselves; a resolver of names may not.
+        # Sockets keep the deadline; name resolution may not.
         thread.join(deadline.seconds + 0.5 if deadline.seconds else None)
     return [(address, answers.get(address, late)) for address in addresses]
 

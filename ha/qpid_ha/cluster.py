@@ -1,6 +1,6 @@
-"""The commands of `qpid-ha` for a cluster as a whole: who is primary, who is a member, what is in the queues.
+"""The commands of `qpid-ha` for a whole cluster: the primary, the members, the content of the queues.
 
-Those that only a primary can carry out go there by themselves, from any member.
+Commands that need the primary find it from any member.
 """
 
 from ha.qpid_ha.ask import ask, primary_of
@@ -62,7 +62,7 @@ def member(options: Options, target: Target, deadline: Deadline) -> int:
 
 
 def _address(text: str) -> str:
-    """HOST:PORT; a port is wanted, because all members have to agree on the address."""
+    """Check HOST:PORT; the port is required, because all members must use the same address."""
     try:
         host, port = split_host_port(text)
     except ValueError as error:

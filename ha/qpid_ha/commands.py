@@ -1,4 +1,4 @@
-"""The commands of `qpid-ha` that Apache Qpid's tool has, too; each returns the exit code."""
+"""The commands of `qpid-ha` that Apache Qpid's tool also has; each returns the exit code."""
 
 from ha.model.status import EXPECTATIONS
 from ha.qpid_ha.ask import as_object, ask, ask_all
@@ -8,7 +8,7 @@ from qpidd_py.cli.output import describe, print_json
 from qpidd_py.cli.target import Options, Parser
 
 ALIASES = {"catch-up": "catchup", "stand-alone": "standalone"}
-"""The manual of Apache Qpid writes two of the states like this."""
+"""Spellings of two states in Apache Qpid's manual."""
 
 
 def add_arguments(command: str, parser: Parser) -> None:
@@ -18,14 +18,14 @@ def add_arguments(command: str, parser: Parser) -> None:
         choice.add_argument("--expect", metavar="STATE", help=f"exit 0 if the status is STATE, else 1: {words}")
         choice.add_argument("--is-primary", action="store_true", help="exit 0 if the broker is primary, else 1")
         choice.add_argument("--all", action="store_true", help="all brokers of the cluster, one line each")
-        parser.add_argument("-v", "--verbose", action="store_true", help="and what is wrong; with --all: a table")
+        parser.add_argument("-v", "--verbose", action="store_true", help="also show faults; with --all: a table")
     elif command == "query":
         parser.add_argument("--all", action="store_true", help="all brokers of the cluster")
         parser.add_argument("-v", "--verbose", action="store_true", help="epoch, positions and members, too")
     elif command == "promote":
-        text = "even if confirmed messages may be lost: asks first without, and prints what speaks against it"
+        text = "promote even if confirmed messages may be lost: tries without force first and prints its refusal"
         parser.add_argument("--force", action="store_true", help=text)
-        text = "also when another broker in sync holds more that was not confirmed; for resource managers"
+        text = "promote even if another broker in sync holds more unconfirmed messages; for resource managers"
         parser.add_argument("--behind", action="store_true", help=text)
         text = "if another broker is primary, ask it to hand over; for resource managers"
         parser.add_argument("--takeover", action="store_true", help=text)
@@ -57,7 +57,7 @@ def status(options: Options, target: Target, deadline: Deadline) -> int:
 
 
 def _fits(found: str, wanted: str) -> bool:
-    """Whether the state `found` is what `--expect` wants; an unknown word fits nothing, as in the original."""
+    """True if the state `found` satisfies `--expect`; an unknown word matches nothing, as in Apache Qpid."""
     return found in {state.value for state in EXPECTATIONS.get(ALIASES.get(wanted, wanted), ())}
 
 

@@ -1,11 +1,11 @@
-"""`qpid-ha`: ask and command the high-availability module of a broker.  Shell.
+"""`qpid-ha`: queries and controls the high-availability module of a broker.  Shell.
 
 Commands, options, outputs and exit codes follow Apache Qpid's tool of the same name, because scripts of resource
 managers depend on them: one word from `status`, silence from `status --expect` and `--is-primary`, every error as one
 line `ClassName: text` on standard output with exit code 1.  The command word may stand anywhere among the arguments.
 
-A resource manager calls this tool every second or so: what only some calls need (TLS, configuration file, threads, the
-rarer commands) is imported where it is used, and neither asyncio nor a general AMQP codec is ever loaded.
+A resource manager may call this tool every second: modules that only some calls need (TLS, configuration file, threads,
+rarer commands) are imported where they are used; asyncio and the general AMQP codec are never loaded.
 """
 
 import sys
@@ -18,7 +18,7 @@ from qpidd_py.cli.target import UsageError, config_of, target_of, timeout_of
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Raises whatever goes wrong; `main` turns it into a line."""
+    """Errors are raised; `main` prints them as one line."""
     command, rest = find_command(arguments)
     manager = "--cluster-manager" in rest
     if command == "help-all":

@@ -1,4 +1,4 @@
-"""What `qpid-ha` prints.  Takes the broker's answers as they come."""
+"""Prints the answers of brokers for `qpid-ha`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def print_query(answer: Mapping[str, Any], verbose: bool) -> None:
 
 
 def print_troubles(answer: Mapping[str, Any]) -> None:
-    """A line for each, or several: a sentence is worth more than a column."""
+    """Print each trouble as a sentence, on one line or more."""
     for name, text in troubles(answer):
         print(wrapped(f"{name + ':':<20} {text}", 21))
 
@@ -54,7 +54,7 @@ def wrapped(text: str, indent: int) -> str:
 
 
 def troubles(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with a broker, each with the name of its line."""
+    """The troubles of a broker as (name of the line, text)."""
     stalled, found = answer.get("stalled"), []
     if isinstance(stalled, Mapping):
         text = f"{stalled.get('why')}, for {stalled.get('seconds', 0):.1f} s; until {stalled.get('until')}"
@@ -91,7 +91,7 @@ def print_members(members: Sequence[Mapping[str, Any]], in_sync: set[str]) -> No
 
 
 def lag_cells(member: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Operations, octets and seconds that a member lacks; empty where that is not known."""
+    """Operations, octets and seconds that a member lacks; empty if not known."""
     lag = member.get("lag")
     if not isinstance(lag, Mapping):
         return "", "", ""
@@ -104,7 +104,7 @@ def lag_cells(member: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def catchup_text(progress: Mapping[str, Any]) -> str:
-    """How far a joining backup has come."""
+    """Progress of a joining backup."""
     queues, left = progress.get("queues", 0), progress.get("left", 0)
     remaining = progress.get("remaining")
     return (
@@ -122,7 +122,7 @@ def format_octets(count: float) -> str:
 
 
 def print_status_table(answers: Sequence[tuple[str, Mapping[str, Any] | Exception]]) -> None:
-    """One row for each broker of a cluster, then a line for everything that is wrong."""
+    """One row for each broker of a cluster, then a line for each trouble."""
     found = {address: answer for address, answer in answers if isinstance(answer, Mapping)}
     newest = max(found.values(), key=_set_key, default={})
     primary = next((answer for answer in found.values() if answer.get("status") in ("recovering", "active")), {})
@@ -146,11 +146,11 @@ def print_status_table(answers: Sequence[tuple[str, Mapping[str, Any] | Exceptio
 
 
 def _set_key(answer: Mapping[str, Any]) -> tuple[int, str, int]:
-    """Newer sets are greater, see `membership.InSync.key`."""
+    """Sort key: newer sets are greater, see `membership.InSync.key`."""
     in_sync = answer.get("in_sync") or {}
     return in_sync.get("epoch", 0), in_sync.get("leader", ""), in_sync.get("version", 0)
 
 
 def format_position(position: Any) -> str:
-    """EPOCH.SEQUENCE, as the broker's log has it."""
+    """EPOCH.SEQUENCE, as in the broker's log."""
     return f"{position >> 48}.{position & (1 << 48) - 1}" if isinstance(position, int) else ""

@@ -11,15 +11,15 @@ PROGRAM = "qpid-ha"
 
 
 class Command(NamedTuple):
-    """`module` has `add_arguments(command, parser)` and a function of the command's name; it is imported when the
-    command is used, for a resource manager calls this tool all the time."""
+    """`module` has `add_arguments(command, parser)` and a function of the command's name; it is imported on use, to
+    keep frequent calls by a resource manager fast."""
 
     text: str
     module: str = "ha.qpid_ha.commands"
     manager: bool = False
-    """Only with --cluster-manager."""
+    """Requires --cluster-manager."""
     patience: float = 0.0
-    """Least seconds that it is given, unless --timeout says otherwise."""
+    """Default timeout in seconds, at least; --timeout overrides it."""
 
 
 CLUSTER = "ha.qpid_ha.cluster"
@@ -55,7 +55,7 @@ def command_parser(command: str) -> Parser:
 
 
 def run_handler(command: str, options: Options, target: Target, deadline: Deadline) -> int:
-    """The exit code; raises what goes wrong."""
+    """Run the command and return its exit code.  Errors are raised."""
     return int(getattr(_module(command), command)(options, target, deadline))
 
 
@@ -67,7 +67,7 @@ def usage(manager: bool) -> str:
     lines = [f"usage: {PROGRAM} <command> [options]", "", "commands:"]
     lines += [f"  {name:<10}{command.text}" for name, command in COMMANDS.items() if manager or not command.manager]
     lines += ["  help      this text; `help-all` for all commands with all options", ""]
-    lines += [f"`{PROGRAM} <command> --help` tells the options of a command."]
+    lines += [f"`{PROGRAM} <command> --help` shows the options of a command."]
     return "\n".join(lines)
 
 
@@ -76,9 +76,9 @@ def usage_all() -> str:
 
 
 def find_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The command word, wherever it stands, and the arguments without it; "" if there is none.
+    """The command word, at any place, and the other arguments; "" if there is none.
 
-    A word that is the value of an option is no command: a host may be called `status`.
+    The value of an option is not a command: a host may be called `status`.
     """
     takes_value = {"-b", "--expect", "--to"}
     for action in common_parser(PROGRAM, "")._actions:

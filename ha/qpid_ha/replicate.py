@@ -1,6 +1,6 @@
-"""`qpid-ha replicate`: a queue of a stand-alone broker that follows the queue of that name on another one.
+"""`qpid-ha replicate`: lets a queue of a stand-alone broker follow the queue of the same name on another broker.
 
-`-b` names the broker that gets the copy.  What it says stands in `single_queue/link.py`.
+`-b` names the broker that gets the copy.  The requests are described in `single_queue/link.py`.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ METHOD = "ha.replicate"
 
 def add_arguments(command: str, parser: Parser) -> None:
     parser.usage = "qpid-ha replicate [BROKER QUEUE | --stop QUEUE] [options]"
-    parser.add_argument("words", nargs="*", metavar="BROKER QUEUE", help="where it is; neither: list")
-    parser.add_argument("--stop", action="store_true", help="end it; the messages stay")
+    parser.add_argument("words", nargs="*", metavar="BROKER QUEUE", help="source broker and queue; none: list")
+    parser.add_argument("--stop", action="store_true", help="end the replication; the messages stay")
 
 
 def replicate(options: Options, target: Target, deadline: Deadline) -> int:

@@ -1,8 +1,7 @@
-"""`qpid-ha salvage`: the messages that a broker put aside because its cluster does not have them.
+"""`qpid-ha salvage`: messages that a broker put aside because its cluster does not have them.
 
-The files lie on the broker that held the messages, so that is the one to ask, whatever its role is now; `list --all`
-finds them.  Several brokers may have put the same message aside; what is restored from one file is marked in the
-others.
+The files are on the broker that held the messages, so ask that broker, in whatever role it is now; `list --all` finds
+them.  Several brokers may have put the same message aside; what is restored from one file is marked in the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from qpidd_py.cli.target import Options, Parser, UsageError
 
 METHOD = "ha.salvage"
 PREVIEW = 40
-"""Characters of a body that the table shows."""
+"""Characters of a body shown in the table."""
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -30,7 +29,7 @@ def add_arguments(command: str, parser: Parser) -> None:
 
 def salvage(options: Options, target: Target, deadline: Deadline) -> int:
     def ask_broker(action: str, **arguments: Any) -> dict[str, Any]:
-        # A large file takes many requests; each has the time of one.
+        # A large file takes many requests, each with its own timeout.
         return ask(target, Deadline(deadline.seconds), METHOD, {"action": action, **arguments})
 
     if options.action == "list":
@@ -112,7 +111,7 @@ def _message_row(message: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _restore(options: Options, ask_broker: Ask) -> int:
-    """0 when nothing stays in the file."""
+    """Returns 0 if nothing stays in the file."""
     results, after = [], 0
     while True:
         results.append(ask_broker("restore", file=options.file, after=after))

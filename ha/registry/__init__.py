@@ -1,1 +1,1 @@
-"""The record of the newest in-sync set outside of the brokers: a file or Pacemaker's attributes."""
+"""The record of the newest in-sync set outside the brokers: a file or Pacemaker's node attributes."""

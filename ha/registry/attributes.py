@@ -2,26 +2,26 @@
 
 Each broker writes the attribute of its own node only, permanently (it outlives a restart of the cluster stack).
 
-    look       at our node's copy of the configuration: may anything be written here at all?
-    write      crm_attribute: Corosync brings the change to all nodes of the partition, in one order for all
+    look       check in our node's copy of the configuration whether writing is allowed here
+    write      crm_attribute: Corosync brings the change to all nodes of the partition, in the same order
     read back  from our node and from every other one, until enough of them have what we wrote (`registry/view.py`)
-    seal       only when a node does not have it: cibadmin raises admin_epoch, and that is read back in the same way
+    seal       only if a node lacks it: cibadmin raises admin_epoch, which is read back in the same way
 
-Why read back from the others?  Corosync gives a node its own change as soon as its turn to send has come, before
-anybody else has it: who is cut off at that moment is told "written", has quorum until the token has been missing for
-long enough, and nobody else will ever know.  An answer of another node is proof, and says what that node knew first.
+*Reading back.*  Corosync delivers a node's own change when its turn to send comes, before any other node has it.  A
+node that is cut off at that moment gets "written" and has quorum until the token timeout, but no other node ever has
+the change.  An answer of another node is proof, and shows what that node knew before.
 
-Why look before?  When partitions come together again, Pacemaker keeps the configuration with the highest number of
-changes, whoever had quorum: a cut-off broker that goes on writing would in the end undo what the others have recorded.
+*Looking first.*  When partitions merge, Pacemaker keeps the configuration with the most changes, with or without
+quorum: a cut-off broker that keeps writing would undo what the others have recorded.
 
-Why a seal?  A change that was on its way when a node was cut off is made there alone, once that node has a ring of its
-own.  Its copy may then have as many changes as ours, or more: it would replace ours when it comes back, and what was
-recorded here would be lost.  The copy with the higher admin_epoch wins, whatever the number of changes, and a broker
-raises it only after enough nodes have what it wrote.
+*Sealing.*  A change that was under way when a node was cut off is made there alone, once that node has its own ring.
+Its copy may then have as many changes as ours, or more: it would replace ours when it returns, and what was recorded
+here would be lost.  The copy with the higher admin_epoch wins whatever the number of changes, and a broker raises it
+only after enough nodes have what it wrote.
 
-What remains: an administrator who changes the configuration in a part without quorum, or who puts an old one in place,
-can make the registry forget.  The primary notices at its next look, and writes again (`registry.Recorder`); what the
-living brokers know themselves counts in a promotion at any time.
+Limit: an administrator who changes the configuration in a partition without quorum, or who restores an old one, can
+make the registry forget.  The primary notices at its next look and writes again (`registry.Recorder`); what the living
+brokers know themselves counts in every promotion.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ha.registry.view import View, decode, encode, parse, query
 from ha.registry.worker import RegistryError, newest
 
 FRESH: Final = 0.5
-"""Seconds during which we need not look again before we write."""
+"""Seconds for which a look allows writes."""
 FIRST_PAUSE: Final = 0.05
 LAST_PAUSE: Final = 0.1
-"""Seconds between two looks: at first, and later.  Whoever is promoted after a fencing waits for the next one."""
+"""Seconds between two looks, at first and later.  A promotion after fencing waits for the next one."""
 
 
 class AttributeRegistry:
@@ -54,7 +54,7 @@ class AttributeRegistry:
         self._fresh_until = 0.0
 
     def exchange(self, state: HaState | None, timeout: float) -> Steps[Exchanged]:
-        """Write ours, read all; seconds.  Raises RegistryError."""
+        """Write our entry, read all entries; `timeout` in seconds.  Raises RegistryError."""
         deadline = self._tools.now() + timeout
         if not self._node:
             self._node = (yield from run(self._tools, deadline, "crm_node", "--name")).strip()
@@ -64,13 +64,13 @@ class AttributeRegistry:
         return Exchanged(states, gone=self._gone())
 
     def _gone(self) -> frozenset[str]:
-        """Whose node has been fenced, or was stopped in an orderly way, with everything on it; nobody whose identity
-        another node has, too: that broker may live (`twins.py`)."""
+        """Ids of brokers whose node was fenced, or stopped in an orderly way with everything on it; without ids that
+        another node has, too, since that broker may live (`twins.py`)."""
         left = {state.id for state in decode(self._view.left_behind, self.attribute)}
         return frozenset(left - {state.id for state in decode(self._view.remaining, self.attribute)})
 
     def _look(self, deadline: float) -> Steps[None]:
-        """Returns when we may write.  Raises RegistryError when that is not so in time: a lost node is fenced first."""
+        """Return when writing is allowed.  Raises RegistryError at the deadline: a lost node must be fenced first."""
         objection, pause = "", FIRST_PAUSE
         while True:
             try:
@@ -87,7 +87,7 @@ class AttributeRegistry:
             pause = LAST_PAUSE
 
     def _write(self, state: HaState, deadline: float) -> Steps[tuple[HaState, ...]]:
-        # An entry never goes back, not even that of a broker which has lost its memory.
+        # An entry never goes back, even if the broker has lost its memory.
         (state,) = newest([state, *(other for other in self._states(self._view) if other.id == state.id)])
         value = encode(state)
         self._fresh_until = 0.0
@@ -101,7 +101,7 @@ class AttributeRegistry:
         return newest(states)
 
     def _seal(self, value: str, number: int, deadline: float) -> Steps[list[HaState]]:
-        """What enough nodes have must not be undone by the copy of one that lacks it.  Returns all entries."""
+        """Prevent that the copy of a node that lacks the change undoes it.  Returns all entries."""
         yield from run(self._tools, deadline, "cibadmin", "--modify", "--xml-text", f'<cib admin_epoch="{number}"/>')
         views = yield from self._read_back(lambda view: value in view.values and view.seal >= number, deadline)
         return self._states(*views.values())
@@ -115,7 +115,7 @@ class AttributeRegistry:
     # ---- from all nodes -------------------------------------------------------------------------------------------
 
     def _read_back(self, wanted: Callable[[View], bool], deadline: float) -> Steps[dict[str, View]]:
-        """The copies of enough nodes, each as it is wanted; of all nodes, if those that are online answer soon."""
+        """The copies of enough nodes for which `wanted` is true; of all nodes, if the online ones answer soon."""
         views: dict[str, View] = {}
         asked: dict[Tool, str] = {}
         objection = f"node {self._node} does not answer"
@@ -138,7 +138,8 @@ class AttributeRegistry:
                 command.kill()
 
     def _ask(self, asked: dict[Tool, str], views: dict[str, View]) -> None:
-        """Our own node in every round, since it knows who is fenced; another one until it has what we wrote."""
+        """Query our own node in every round, since it knows which nodes are fenced; others until they have what we
+        wrote."""
         busy = set(asked.values())
         if self._node not in busy:
             asked[self._tools.start("cibadmin", *self._query)] = self._node
@@ -151,7 +152,7 @@ class AttributeRegistry:
         except RegistryError:
             if name == self._node:
                 raise
-            return  # it has left, perhaps: then our own copy says so in the next round
+            return  # it may have left: our own copy shows that in the next round
         if name == self._node:
             self._view = view
         if wanted(view):

@@ -1,8 +1,8 @@
 """Pacemaker's command line tools, run through `sh`: in the helper process only (`registry/helper.py`).           Shell.
 
-`sh` looks for the end of a command ten times in a second as soon as it is given a time limit: an exchange of four
-commands then takes half a second.  So it is given none.  We wait for the processes themselves (pidfd), for several at
-once, and kill what has not ended in time.
+With a time limit, `sh` polls for the end of a command ten times a second, so an exchange of four commands would take
+half a second.  So it gets none: we wait for the processes themselves (pidfd), for several at once, and kill those that
+have not ended in time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import sh
 from ha.registry.steps import Steps, T, failed
 from ha.registry.worker import RegistryError
 
-logging.getLogger("sh").setLevel(logging.WARNING)  # else it reports every command
+logging.getLogger("sh").setLevel(logging.WARNING)  # otherwise it logs every command
 
 _PR_SET_PDEATHSIG: Final = 1
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: after it, only the call itself is safe
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when the thread that has started it ends.  `parent`: who that should be."""
+    """Ask the kernel to kill this process when the thread that started it ends.  `parent`: its expected pid."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before we could ask
         os._exit(1)
@@ -42,7 +42,7 @@ class Command:
         self.name = name
         parent = os.getpid()
         try:
-            # A command that outlived its broker could still write, behind the back of the broker's next life.
+            # A command that outlived its broker could still write after the broker's restart.
             self._process = sh.Command(name)(
                 *words, _bg=True, _bg_exc=False, _tty_out=False, _preexec_fn=lambda: die_with_parent(parent)
             )
@@ -61,7 +61,7 @@ class Command:
         return self._pidfd < 0 or bool(select.select([self._pidfd], [], [], 0)[0])
 
     def result(self) -> str:
-        """What it has printed, once it has ended.  Raises RegistryError when it has failed."""
+        """The output of an ended command.  Raises RegistryError if it failed."""
         self._close()
         try:
             self._process.wait()
@@ -70,7 +70,7 @@ class Command:
         return bytes(self._process.stdout).decode(errors="replace")
 
     def kill(self) -> None:
-        """Nothing happens when it has ended already."""
+        """No effect if it has ended already."""
         try:
             self._process.kill()
         except (ProcessLookupError, OSError):
@@ -78,7 +78,7 @@ class Command:
         try:
             self._process.wait()
         except sh.ErrorReturnCode:
-            pass  # killed, as we wanted
+            pass  # killed, as intended
         self._close()
 
     def _close(self) -> None:
@@ -98,7 +98,7 @@ class Processes:
 
 
 def wait(commands: Iterable[Command], deadline: float) -> list[Command]:
-    """Returns as soon as one has ended, with all that have; with none at the deadline (monotonic seconds)."""
+    """Wait until one has ended.  Returns all that have; none at the deadline (monotonic seconds)."""
     waiting = list(commands)
     while not (ended := [command for command in waiting if command.ended]):
         left = deadline - time.monotonic()
@@ -109,7 +109,7 @@ def wait(commands: Iterable[Command], deadline: float) -> list[Command]:
 
 
 def finish(steps: Steps[T]) -> T:
-    """Blocks until the last step.  Raises what the steps raise."""
+    """Run all steps, blocking.  Raises what the steps raise."""
     try:
         step = next(steps)
         while True:

@@ -1,8 +1,8 @@
 """The registry as one file on a disk that all brokers of a cluster share: for the local manager.                Shell.
 
-The file is JSON with a checksum, replaced as a whole and synced, under a lock in a file beside it; so exchanges happen
-one after the other.  A damaged file is an error: a registry that was silently empty would promote anybody.  Which
-processes have ended is known for certain (`living.py`).
+The file is JSON with a checksum, replaced as a whole and synced, under a lock in a file next to it; so exchanges are
+serialised.  A damaged file is an error: an empty registry would allow any promotion.  Which processes have ended is
+known for certain (`living.py`).
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ def _checksum(brokers: dict[str, Any]) -> str:
 
 
 class Lives(Protocol):
-    """Whose process has ended (`living.py`)."""
+    """Knows which processes have ended (`living.py`)."""
 
     def gone(self, ids: Iterable[str]) -> frozenset[str]:
-        """Those of which it is certain."""
+        """The ids of brokers that have certainly ended."""
         ...
 
 
 class FileRegistry(Store):
-    """The manager may read it, too."""
+    """The registry in a file, which the manager may read, too."""
 
     def __init__(self, path: Path, lives: Lives, directory: Directory | None = None) -> None:
-        """`directory`: where `path` is, if it is not a real one."""
+        """`directory`: the directory of `path`, if it is simulated."""
         self._path = path
         self._lives = lives
         self._directory = directory or FileDirectory(path.parent)
         self._unsure = False
-        """Has our last write failed?  Then what can be read may not be on the disk."""
+        """True if our last write failed: then what can be read may not be on the disk."""
 
     def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
         """Raises RegistryError and OSError."""
         if state is None:
-            # Whoever only reads needs no lock, and does not wait for a process that was stopped while it had it.
+            # Reading needs no lock, and must not wait for a process that was stopped while it held it.
             return self._end(self._read())
         with self._locked(time.monotonic() + timeout):
             states = self._read()
@@ -100,7 +100,7 @@ class FileRegistry(Store):
             os.close(descriptor)
 
     def _octets(self) -> bytes | None:
-        """Of the file as it is now, synced or not; None when there is none."""
+        """The present content of the file, synced or not; None if there is none."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:

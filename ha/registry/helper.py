@@ -2,9 +2,9 @@
 
     {"state": {...} or null, "timeout": seconds}  ->  {"states": [...], "gone": [id, ...]} or {"error": "why"}
 
-A broker may hold many GiB.  To start a command from there (`sh` forks) copies its page tables and stops it for that
-long; so it starts this small process once (`registry/pacemaker.py`), and this one starts the commands.  It ends with
-its broker: the kernel kills it, and a command that it has under way; or it finds its input closed.
+A broker may hold many GiB.  Starting a command from it (`sh` forks) would copy its page tables and pause it for that
+time; so the broker starts this small process once (`registry/pacemaker.py`), which starts the commands.  It ends with
+its broker: the kernel kills it and a command under way, or it finds its input closed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ha.registry.steps import Steps
 from ha.registry.worker import RegistryError
 
 PLACES = ("/usr/sbin", "/sbin")
-"""Where Pacemaker's tools are; not in the PATH of every user."""
+"""Directories of Pacemaker's tools; not in the PATH of every user."""
 
 
 def answer(registry: AttributeRegistry, line: str) -> Steps[dict[str, Any]]:
-    """To one line of the broker."""
+    """The answer to one line of the broker."""
     request = json.loads(line)
     state = None if request["state"] is None else HaState.from_json(request["state"])
     try:

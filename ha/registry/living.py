@@ -1,7 +1,7 @@
-"""Which brokers of one machine are gone: each holds a lock, which ends with its process.                         Shell.
+"""Detects which brokers of one machine are gone: each holds a lock that ends with its process.                   Shell.
 
-The lock is a file of the broker's identity, with the number of the machine's boot in it.  Only a lock of this boot says
-anything: on a disk that machines share, the lock of a machine that is cut off is released although its brokers live.
+The lock is on a file named by the broker's identity, which contains the machine's boot id.  Only locks of this boot are
+evidence: on a disk that machines share, the locks of a machine that is cut off are released although its brokers live.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Living:
-    """Our own lock, held until our process ends, and a look at those of others."""
+    """Our own lock, held until our process ends, and the state of the others' locks."""
 
     def __init__(self, registry: Path, id: str, boot: Path = BOOT) -> None:
         """`registry`: the locks are in a folder next to this file.  Raises OSError."""
@@ -24,7 +24,7 @@ class Living:
         self._boot = boot.read_bytes()
         folder.mkdir(exist_ok=True)
         self._descriptor = os.open(folder / id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        # Shared, since a copy of our data directory has our identity: that one is gone when both processes are.
+        # A shared lock, since a copy of our data directory has our identity: the id is gone when both processes are.
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)
         os.pwrite(self._descriptor, self._boot, 0)
 
@@ -33,7 +33,7 @@ class Living:
         os.close(self._descriptor)
 
     def gone(self, ids: Iterable[str]) -> frozenset[str]:
-        """Those of which it is certain."""
+        """The ids of brokers that have certainly ended."""
         return frozenset(id for id in ids if self._is_gone(id))
 
     def _is_gone(self, id: str) -> bool:

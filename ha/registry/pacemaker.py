@@ -1,6 +1,6 @@
-"""The registry of Pacemaker, as the broker sees it: a small process of its own that runs the tools.              Shell.
+"""The broker's side of the Pacemaker registry: starts the helper process that runs the tools, and asks it.       Shell.
 
-What is written and read, and why that is enough: `registry/attributes.py`, `registry/view.py`.
+The exchange and why it is sufficient: `registry/attributes.py`, `registry/view.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ha.registry.worker import RegistryError, Store
 from qpidd_py.errors import ConfigError
 
 GRACE: Final = 0.5
-"""Seconds that the helper has for its answer after the exchange has timed out."""
+"""Seconds for the helper's answer after the timeout of the exchange."""
 PRIVATE: Final = ("QPID_", "NOTIFY_SOCKET", "WATCHDOG_")
-"""Beginnings of variables that are for the broker alone: its passwords, and the way to its supervisor."""
+"""Prefixes of environment variables not passed on: passwords, and the supervisor's socket."""
 NAME: Final = re.compile(r"[A-Za-z0-9._-]*")
 
 
@@ -43,7 +43,7 @@ def exchanged(line: str) -> Exchanged:
 
 
 class PacemakerRegistry(Store):
-    """Used by one thread at a time; `start` by the one that lives longest, because the helper ends with it."""
+    """Used by one thread at a time.  Call `start` in the longest-lived thread, because the helper ends with it."""
 
     def __init__(self, cluster: str) -> None:
         """Raises ConfigError for a name that cannot be part of an attribute's."""
@@ -57,17 +57,18 @@ class PacemakerRegistry(Store):
 
     @property
     def pid(self) -> int:
-        """Of the helper; 0 when none runs."""
+        """Pid of the helper; 0 if none runs."""
         return self._helper.pid if self._helper is not None else 0
 
     def start(self) -> None:
-        """Raises OSError.  Cheap also for a large process: without a function to call in the child, no fork."""
+        """Start the helper.  Raises OSError.  Cheap for a large process: without a preexec function there is no
+        fork."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._helper = subprocess.Popen(
                 [sys.executable, "-m", "ha.registry.helper", self._cluster, str(os.getpid())],
                 stdin=theirs.fileno(),
-                stdout=theirs.fileno(),  # and its standard error is the broker's
+                stdout=theirs.fileno(),  # its standard error is the broker's
                 cwd=Path(ha.__file__).parents[1],
                 env={name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)},
                 start_new_session=True,  # a Ctrl-C at the terminal is for the broker

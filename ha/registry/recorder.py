@@ -1,6 +1,6 @@
-"""From one in-sync set to the next, one change at a time: on record first, in force afterwards.
+"""Changes of the in-sync set, one at a time: on record first, in force afterwards.
 
-    wanted ──made──▶ under way ──answered: nobody above us──▶ stored on our own disk ──▶ in force
+    wanted ──made──▶ under way ──answered: no higher ballot─▶ stored on our own disk ──▶ in force
                         │  ▲ └──answered: a higher ballot──▶ we are deposed; everything is forgotten
                         └──┘ no answer, or not stored: again, the same set
 
@@ -11,22 +11,22 @@ the two at least one sees what the other has written (Dekker's argument):
     the primary reads the ballot    => it is deposed, and the set is never in force;
     else the candidate reads the set => its claim was based on an older one, and has failed.
 
-Either may happen, or both, but never neither, so no fencing is needed.  With the order turned round (read, then write)
-both could read before either writes, and both go on: `tests/unit/ha/test_registry.py` goes through all schedules.
+At least one of the two happens, so no fencing is needed.  In the reverse order (read, then write) both could read
+before either writes, and both go on: `tests/unit/ha/test_registry.py` tries all schedules.
 
-A change that was begun is completed, not taken back: nobody knows whether a write without an answer was made, and
-who has read it may act upon it already.  Without a registry a change is in force as soon as our disk has it; its record
-is the log of the remaining members, and `Roster.release` waits for them.
+A change under way is completed, never withdrawn: a write without an answer may have been made, and brokers that read it
+may have acted on it.  Without a registry a change is in force as soon as our disk has it; its record is the log of the
+remaining members, and `Roster.release` waits for them.
 
-The entry also names the *holders* that the new set lacks (`HaState.replaced`): members of the sets before it.  If we
-die before the new set is in force, all that was confirmed may be theirs alone.  When the primary next looks (`watch`),
-and the set on record is in force, it writes the entry again without them.
+The entry also names the *holders* that the new set lacks (`HaState.replaced`): members of earlier sets.  If we die
+before the new set is in force, they may be the only ones that hold all that was confirmed.  When the primary next looks
+(`watch`) and the set on record is in force, it writes the entry again without them.
 
-A registry may forget: an administrator has put back an older content.  The primary notices when it looks, and writes
-again.  Until then a set is in force that is not on record.
+A registry may forget, if an administrator restores older content.  The primary notices at its next look and writes
+again.  Until then the set in force is not on record.
 
 Invariants:  the set in force is on record;  at most one change is under way;  after `stop` nothing comes into force;
-an entry that replaces nobody has a set that is or was in force.
+the set of an entry without `replaced` is or was in force.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ class Change:
     """One step of the in-sync set."""
 
     what: str
-    """For people: "b is dropped"."""
+    """Description for people: "b is dropped"."""
     make: Callable[[InSync], InSync | None]
-    """The next set, from the one in force.  None: no longer wanted.  Called when the change begins."""
+    """Computes the next set from the one in force; None: no longer wanted.  Called when the change begins."""
     in_force: Callable[[InSync], object]
     stalls: bool = True
-    """Do confirms wait for it?"""
+    """True if confirms wait for this change."""
 
 
 def overtaken(states: Iterable[HaState], ballot: tuple[int, str]) -> HaState | None:
-    """The entry with the highest ballot, if that is above ours."""
+    """The entry with the highest ballot, if it is above ours."""
     highest = max(states, key=lambda state: state.ballot, default=None)
     return highest if highest is not None and highest.ballot > ballot else None
 
 
 def _nothing(in_sync: InSync) -> None:
-    """It is in force already."""
+    """No action: the set is in force already."""
 
 
 class Recorder:
     """The changes of one primary."""
 
     def __init__(self, local: LocalMember, depose: Callable[[tuple[int, str], str, str], None]) -> None:
-        """`depose` is told of a higher ballot: it, the reason, and the address of its leader."""
+        """`depose` is called for a higher ballot, with the ballot, the reason, and the address of its leader."""
         self._local = local
         self._depose = depose
         self._queue: deque[Change] = deque()
@@ -80,25 +80,25 @@ class Recorder:
         self._change: Change | None = None
         self._in_sync = InSync()
         self.holders: tuple[Member, ...] = ()
-        """Who may hold all that was confirmed: the members of the set in force; at first those of the claim."""
+        """Brokers that may hold all that was confirmed: members of the set in force; at first those of the claim."""
         self._delay = FIRST_DELAY
         self._watching = False
         self._stopped = False
         self.error = ""
-        """Why the registry was not to be had the last time; empty when it was."""
+        """Why the last exchange with the registry failed; empty if it succeeded."""
         self.not_stored = ""
-        """Why our own disk has not taken the set that is under way; empty when it has."""
+        """Why our own disk did not take the set under way; empty if it did."""
         self.reached = local.env.now()
-        """When it last was."""
+        """When the registry last answered."""
 
     def stop(self) -> None:
-        """The role has ended: an answer that comes later is about another life."""
+        """The role has ended: later answers are ignored."""
         self._stopped = True
         self._queue.clear()
 
     @property
     def stalling(self) -> str:
-        """The change that confirms wait for, for people; empty when there is none."""
+        """Description of the change that confirms wait for; empty if there is none."""
         waiting = [self._change] if self._change else []
         return next((change.what for change in [*waiting, *self._queue] if change.stalls), "")
 
@@ -107,13 +107,13 @@ class Recorder:
         return not self._busy
 
     def want(self, change: Change) -> None:
-        """Begin it as soon as those before it are in force."""
+        """Begin `change` as soon as those before it are in force."""
         if not self._stopped:
             self._queue.append(change)
             self._next()
 
     def watch(self) -> None:
-        """Look whether the registry can be reached and knows of a rival, even when nothing is to be changed."""
+        """Check that the registry can be reached and knows no rival, even if there is nothing to change."""
         if self._local.settings.registry and self.idle and not self._watching and not self._stopped:
             self._watching = True
             self._local.env.exchange(None, self._local.settings.registry_timeout, self._watched)
@@ -124,7 +124,7 @@ class Recorder:
             in_sync = change.make(self._local.persisted.in_sync)
             if in_sync is None:
                 continue
-            self._busy = True  # what is wanted while this one comes into force has its turn behind it
+            self._busy = True  # changes wanted while this one comes into force are queued behind it
             self._change, self._in_sync, self._delay = change, in_sync, FIRST_DELAY
             if self._local.settings.registry:
                 self._exchange()
@@ -150,7 +150,7 @@ class Recorder:
             self._local.env.after(delay, attempt)
 
     def _store(self) -> None:
-        """On our own disk; then it is in force."""
+        """Store the set on our own disk; then it is in force."""
         try:
             self._local.persist(in_sync=self._in_sync)
         except StateNotStored as error:
@@ -177,13 +177,13 @@ class Recorder:
         found = next((state for state in end.states if state.id == ours.id), None)
         forgotten = found is None or found.ballot < ours.ballot or found.in_sync.key < ours.in_sync.key
         if forgotten:
-            # Somebody has put an old content in its place: now a promotion could take an older set for the newest.
+            # Older content was restored: a promotion could now take an older set for the newest.
             self._local.env.log("error", "the registry has forgotten our in-sync set; it is written again")
         if forgotten or (found is not None and found.replaced):
             self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
 
     def _answered(self, end: Exchanged) -> bool:
-        """Are we still primary, for all that the registry knows?"""
+        """True if the registry knows no higher ballot, so that we may go on as primary."""
         if self._stopped:
             return False
         if end.error:

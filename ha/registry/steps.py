@@ -1,6 +1,6 @@
-"""An exchange through commands, step by step: what it waits for, and who starts the commands.  Pure.
+"""The steps of an exchange through commands.  Pure.
 
-The exchange is a generator (`Steps`): it yields a `Wait`, and is sent the commands that have ended.  The shell drives
+The exchange is a generator (`Steps`): it yields a `Wait`, and receives the commands that have ended.  The shell drives
 it with processes (`registry/commands.py`), the simulator with virtual time.
 """
 
@@ -24,16 +24,16 @@ class Tool(Protocol):
     def ended(self) -> bool: ...
 
     def result(self) -> str:
-        """What it has printed, once it has ended.  Raises RegistryError when it has failed."""
+        """The output of an ended command.  Raises RegistryError if it failed."""
         ...
 
     def kill(self) -> None:
-        """Nothing happens when it has ended already."""
+        """No effect if it has ended already."""
         ...
 
 
 class Tools(Protocol):
-    """Where commands run."""
+    """Starts commands."""
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -46,7 +46,7 @@ class Tools(Protocol):
 
 @dataclass(frozen=True)
 class Wait:
-    """Go on as soon as one of these has ended, with all that have; with none at `until`, as `Tools.now` counts."""
+    """Continue when one of these has ended, with all that have; at `until` (by `Tools.now`) with none."""
 
     commands: tuple[Tool, ...]
     until: float
@@ -56,13 +56,13 @@ Steps = Generator[Wait, list[Tool], T]
 
 
 def failed(name: str, code: int, output: str) -> RegistryError:
-    """`output`: what the command has written to its standard error."""
+    """`output`: the standard error of the command."""
     lines = output.strip().splitlines()
     return RegistryError(f"{name} ended with code {code}: {lines[-1] if lines else ''}")
 
 
 def run(tools: Tools, deadline: float, name: str, *words: str) -> Steps[str]:
-    """What the command prints.  Raises RegistryError when it fails or has not ended in time."""
+    """The output of the command.  Raises RegistryError if it fails or has not ended at the deadline."""
     command = tools.start(name, *words)
     try:
         if not (yield Wait((command,), deadline)):

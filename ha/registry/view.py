@@ -1,20 +1,21 @@
-"""What one node of a Pacemaker cluster knows, and whether that is enough to go on.  Pure.
+"""One Pacemaker node's copy of the registry, and the rule for when an exchange counts.  Pure.
 
-A `View` is one node's copy of the cluster's configuration: the values of our attribute, and which nodes there are.
+A `View` is one node's copy of the cluster's configuration: the values of our attribute, and the nodes.
 
-**When does an exchange count?**  `reached` are the nodes whose copy is known to hold what we have written; ours is one.
+**An exchange counts** if both rules hold.  `reached` are the nodes whose copy is known to hold what we wrote, including
+our own.
 
-    1  the cluster says that this partition has quorum, and that our node is an active member
+    1  the cluster reports that this partition has quorum, and that our node is an active member
     2  reached are more than half of all nodes,
        or every other node has been fenced, or has left in an orderly way
 
-Two exchanges that count, of brokers on different nodes, have a node in common that both have reached: two majorities
-meet; and a node that has been fenced, or has left, makes no exchange.  At the common node one of the two values was
-there first, and whoever wrote the second one has read it there.
+Two exchanges that count, of brokers on different nodes, have both reached a common node: two majorities meet, and a
+node that was fenced, or has left, makes no exchange.  At the common node one of the two values was there first, and the
+broker that wrote the second one has read it there.
 
-Quorum alone does not say that: with corosync's `two_node` both halves of a cluster have it, until one is fenced; and
-corosync notices a cut only after its token timeout.  The second rule holds without fencing, too, for three nodes and
-more.  A pair that is cut apart is told apart by nothing but fencing.
+Quorum alone is not sufficient: with corosync's `two_node` both halves of a cluster have it until one is fenced, and
+corosync notices a cut only after its token timeout.  With three nodes or more the second rule works without fencing.
+For a pair that is cut apart only fencing decides.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from qpidd_py.errors import QpiddError
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node that is configured, as one node sees it."""
+    """A configured node, as one node sees it."""
 
     name: str
     online: bool = False
-    """Its Pacemaker takes part."""
+    """Its Pacemaker is active in the cluster."""
     gone: bool = False
-    """It has been fenced since it was last seen, or its Pacemaker was stopped in an orderly way, which stops the broker
-    first (but in maintenance mode: ha/README.md)."""
+    """It was fenced since it was last seen, or its Pacemaker was stopped in an orderly way, which stops the broker
+    first (except in maintenance mode: ha/README.md)."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class View:
     nodes: tuple[ClusterNode, ...] = ()
     quorum: bool = False
     entries: tuple[tuple[str, str], ...] = ()
-    """The node, if that is known for certain, and its value of our attribute."""
+    """(node, if known for certain; its value of our attribute)."""
     seal: int = 0
-    """admin_epoch: of two copies that come together the one with the higher number replaces the other."""
+    """admin_epoch: when two copies merge, the one with the higher number replaces the other."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -65,7 +66,7 @@ class View:
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """Values of all others."""
+        """Values of all other nodes."""
         return tuple(value for name, value in self.entries if name not in self._gone)
 
     @property
@@ -77,7 +78,7 @@ class View:
         return frozenset(node.name for node in self.nodes if node.online)
 
     def objection(self, own: str, reached: Collection[str]) -> str:
-        """Why an exchange does not count, whose value is on the nodes `reached`; empty: it does."""
+        """Why an exchange whose value is on the nodes `reached` does not count; empty if it counts."""
         if not self.quorum:
             return "this partition of the cluster has no quorum"
         if own not in self.online:
@@ -90,17 +91,17 @@ class View:
 
 
 def query(attribute: str) -> str:
-    """The XPath expression of what `parse` wants; each element without its children."""
+    """The XPath expression of the elements that `parse` needs, each without its children."""
     pairs = f"//nodes/node/instance_attributes/nvpair[@name='{attribute}']"
     return f"/cib|//nodes/node|//status/node_state|{pairs}"
 
 
 MEMBER: Final = ("", "member", "normal")
-"""Types of a node that runs Corosync; others are remote ones and guests, which have no copy of the configuration."""
+"""Types of nodes that run Corosync; remote nodes and guests have no copy of the configuration."""
 
 
 def parse(document: str) -> View:
-    """An answer of cibadmin.  Raises RegistryError."""
+    """Parse an answer of cibadmin.  Raises RegistryError."""
     try:
         root = ElementTree.fromstring(document)
     except ElementTree.ParseError as error:
@@ -121,7 +122,7 @@ def _number(text: str | None) -> int:
 
 
 def _entry(pair: ElementTree.Element, names: dict[str, str]) -> tuple[str, str]:
-    """`names`: by the prefix of the ids that Pacemaker's tools give to the attributes of a node."""
+    """`names`: node names by the id prefix that Pacemaker's tools give to a node's attributes."""
     prefix = pair.get("id", "").removesuffix(pair.get("name", ""))
     return names.get(prefix, ""), pair.get("value", "")
 
@@ -139,12 +140,12 @@ def _node(name: str, states: dict[str, ElementTree.Element]) -> ClusterNode:
 
 
 def _is_set(value: str) -> bool:
-    """true and online; from Pacemaker 2.1.7 on the second since which it is so, or 0."""
+    """True for "true" and "online"; from Pacemaker 2.1.7 on the value is a time in seconds since when, or 0."""
     return value in ("true", "online") or (value.isdecimal() and int(value) > 0)
 
 
 def encode(state: HaState) -> str:
-    """JSON in base64, since it travels through an XML document."""
+    """The state as JSON in base64, since it is stored in an XML document."""
     return base64.b64encode(json.dumps(state.to_json(), separators=(",", ":")).encode()).decode()
 
 

@@ -1,7 +1,7 @@
-"""Exchanges with the manager's registry, in a thread of their own: a file may be locked, a command slow.        Shell.
+"""Runs exchanges with the manager's registry in a separate thread: a file may be locked, a command slow.        Shell.
 
-One thread makes one exchange after the other, in the order of the calls, so what this broker writes takes effect in
-that order.  Whoever has waited for too long is told so, and his exchange is not made any more, or finished in vain.
+One thread makes the exchanges in the order of the calls, so what this broker writes takes effect in that order.  An
+exchange that times out is answered with an error; it is then not made, or its result is ignored.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Store(Protocol):
     """One kind of registry; blocks.  All calls come from one thread."""
 
     def start(self) -> None:
-        """Called once, early: while the process is small.  Raises OSError."""
+        """Called once, at the start, while the process is small.  Raises OSError."""
         return
 
     def close(self) -> None:
-        """There are no more exchanges."""
+        """No exchange follows."""
         return
 
     def exchange(self, state: HaState | None, timeout: float) -> Exchanged:
-        """Write, then read all; seconds.  Raises RegistryError, or OSError."""
+        """Write, then read all; `timeout` in seconds.  Raises RegistryError or OSError."""
         ...
 
 
 def merged(old: HaState | None, new: HaState) -> HaState:
-    """An entry never goes back: not to an older set, and not to one that is not known to be in force."""
+    """The entry to write; it never goes back to an older set, or to one that is not known to be in force."""
     if old is None:
         return new
     epoch, leader = max(old.ballot, new.ballot)
@@ -51,7 +51,7 @@ def merged(old: HaState | None, new: HaState) -> HaState:
 
 
 def newest(states: Iterable[HaState]) -> tuple[HaState, ...]:
-    """One entry for each broker, from several copies of the registry."""
+    """The newest entry of each broker, from several copies of the registry."""
     found: dict[str, HaState] = {}
     for state in states:
         found[state.id] = merged(found.get(state.id), state)
@@ -59,7 +59,7 @@ def newest(states: Iterable[HaState]) -> tuple[HaState, ...]:
 
 
 class Job:
-    """One exchange; `done` is called in the loop, once."""
+    """One exchange; `done` is called once, in the loop."""
 
     def __init__(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
         self.state = state
@@ -84,7 +84,7 @@ class RegistryWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """What is under way may still be written; nobody is told."""
+        """An exchange under way may still be written; its result is ignored."""
         self._jobs.put(None)
 
     def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
@@ -96,7 +96,7 @@ class RegistryWorker:
         try:
             self._store.start()
         except OSError as error:
-            log.error("the registry cannot be started: %s", error)  # each exchange will try again, and say so
+            log.error("the registry cannot be started: %s", error)  # each exchange tries again and logs the error
         while (job := self._jobs.get()) is not None:
             if not job.over:
                 self._tell(job, self._made(job))
@@ -112,4 +112,4 @@ class RegistryWorker:
         try:
             self._loop.call_soon_threadsafe(job.finish, exchanged)
         except RuntimeError:
-            return  # the loop was closed meanwhile: the process ends
+            return  # the loop was closed: the process ends

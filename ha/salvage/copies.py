@@ -1,8 +1,8 @@
 """One message in the salvage files of several brokers: restored from one of them, it counts as restored in all.
 
-A deposed primary and its backup have put the same messages aside.  Whoever restores tells the others, batch by batch,
-and they note it in their files.  A message is known by its *key*: the broker that gave out its id, the id, the queue;
-the id alone would not do, two rivals may have claimed one epoch.
+A deposed primary and its backup may have put the same messages aside.  The broker that restores tells the others, batch
+by batch, and they note it in their files.  A message is identified by its *key*: the broker that assigned its id, the
+id, the queue.  The id alone is not enough, since two rivals may have claimed one epoch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import SalvageError, read_position
 
 Key = tuple[str, int, str]
-"""(id of the broker that gave out the id, id, queue)"""
+"""(id of the broker that assigned the id, id, queue)"""
 
 
 def key_to_json(record: Record) -> list[str]:
@@ -34,10 +34,10 @@ def keys_from_json(value: Any) -> list[Key]:
 
 
 class _Index:
-    """Where in one file a message is; 16 octets for each."""
+    """Finds messages in one file; 16 octets for each."""
 
     def __init__(self, size: int, records: Iterable[tuple[int, Record]]) -> None:
-        """`size`: of the file, to notice when it has grown."""
+        """`size`: octets of the file, to detect that it has grown."""
         self.size = size
         self._places: dict[tuple[str, str], tuple[array[int], array[int]]] = {}
         for number, record in records:
@@ -48,7 +48,7 @@ class _Index:
     def numbers(self, keys: Iterable[Key]) -> Iterator[int]:
         for leader, id, queue in keys:
             ids, numbers = self._places.get((leader, queue), (array("Q"), array("Q")))
-            # Those of one queue were written in the order of their ids.
+            # Messages of one queue are written in the order of their ids.
             at = bisect_left(ids, id)
             if at < len(ids) and ids[at] == id:
                 yield numbers[at]
@@ -62,7 +62,9 @@ class Copies:
         self._indexes: dict[str, _Index] = {}
 
     def restored_elsewhere(self, keys: Iterable[Key], beside: str = "") -> int:
-        """Notes that in every file but `beside`; how many were noted.  Raises SalvageError and OSError."""
+        """Mark as restored in every file except `beside`.  Returns how many were marked.
+
+        Raises SalvageError and OSError."""
         keys, noted = list(keys), 0
         for name in self._files.names():
             if name == beside:

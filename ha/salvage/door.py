@@ -7,13 +7,13 @@
     {"action": "restored", "messages"}          from another broker: it has restored these, from a file of its own
     {"action": "discard", "file"}               deletes the file, restored or not
 
-Restoring is the union of both histories: nothing that the cluster holds is replaced.  A message is noted as restored
+Restoring is the union of both histories: nothing that the cluster holds is replaced.  A message is marked as restored
 when the primary has confirmed it, so a repeated restore sends only the rest.  If this broker dies between the confirm
-and the note, the next restore sends such messages again; it says how many these may be (`maybe_twice`), and their
-message id and `x-recovered` are the same.  What no queue takes stays in the file.  The other brokers are told, for they
-may have put the same messages aside (`salvage/copies.py`); `untold` names those that did not answer.
+and the mark, the next restore sends such messages again; it reports how many these may be (`maybe_twice`), and they
+have the same message id and `x-recovered`.  Messages that no queue takes stay in the file.  The other brokers are told,
+since they may have put the same messages aside (`salvage/copies.py`); `untold` names those that did not answer.
 
-It makes no difference whether this broker is the primary itself: then it is a client of its own.
+If this broker is the primary, it connects to itself as a client.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ Reply = Callable[[Json], None]
 Numbered = tuple[int, Record]
 
 BATCH: Final = 256
-"""Messages that are under way to the primary at once, at most."""
+"""Most messages under way to the primary at once."""
 BATCH_SIZE: Final = 1 << 20
-"""Octets of bodies that are read at once, about."""
+"""Octets of bodies read at once, approximately."""
 TURN: Final = 3.0
-"""Seconds after which a restore answers, finished or not: whoever asks has a limit, too."""
+"""Seconds after which a restore answers, finished or not: the caller has a timeout."""
 PATIENCE: Final = 10.0
-"""Seconds without a word from the primary after which a restore is given up."""
+"""Seconds of silence of the primary after which a restore gives up."""
 TELL_LIMIT: Final = 1.0
-"""Seconds that another broker has to note what was restored."""
+"""Seconds that another broker has to mark what was restored."""
 SHOWN: Final = 1000
 """Messages in one answer to `show`."""
 SHOWN_BODY: Final = 4096
@@ -63,22 +63,22 @@ SHOWN_BODY: Final = 4096
 
 @dataclass
 class Restored:
-    """What a restore has come to."""
+    """The result of a restore."""
 
     file: str
     restored: int = 0
     before: int = 0
     """Restored by earlier attempts."""
     maybe_twice: int = 0
-    """Sent by an earlier attempt that was interrupted before it could note what became of them, and sent again."""
+    """Sent again, because an earlier attempt was interrupted before it could record their outcome."""
     stay: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(queue, why) -> messages that stay in the file."""
+    """(queue, reason) -> number of messages that stay in the file."""
     untold: list[str] = field(default_factory=list)
     """Addresses of brokers that could not be told what was restored."""
     next: int = 0
-    """Number of the last message that was looked at, if there are more."""
+    """Number of the last message examined, if there are more."""
     error: str = ""
-    """Why it came to an end before its time."""
+    """Why it ended early."""
 
     def to_json(self) -> Json:
         stay = [{"queue": queue, "why": why, "messages": number} for (queue, why), number in sorted(self.stay.items())]
@@ -90,15 +90,15 @@ class Peers:
     """The other brokers."""
 
     primary: Callable[[], str]
-    """Its address as HOST:PORT; ours if it is we, empty while it is not known."""
+    """Returns the primary's address as HOST:PORT; our own if we are primary, empty if it is not known."""
     others: Callable[[], list[str]]
-    """Addresses of all but us."""
+    """Returns the addresses of all other brokers."""
     request: Callable[[str, str, Json, float, Callable[[Answer], None]], None]
     """`environment.Environment.request`"""
 
 
 class SalvageDoor:
-    """One per broker."""
+    """Answers `ha.salvage`; one per broker."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class SalvageDoor:
         peers: Peers,
         login: Login,
     ) -> None:
-        """`broker`: our name."""
+        """`broker`: the name of this broker."""
         self._loop = loop
         self._files = files
         self._broker = broker
@@ -222,7 +222,7 @@ class SalvageDoor:
     async def _send(
         self, name: str, batch: list[Numbered], time: int, connection: _Connection, result: Restored
     ) -> None:
-        """One batch: note it, send it, wait for all outcomes, note them.  Raises LinkError and OSError."""
+        """One batch: mark it as tried, send it, wait for all outcomes, mark them.  Raises LinkError and OSError."""
         queues = {number: record.queue for number, record in batch}
         await asyncio.to_thread(self._files.mark, name, "tried", list(queues))
         outcomes: list[tuple[int, str]] = []
@@ -245,7 +245,7 @@ class SalvageDoor:
                 result.stay[key] = result.stay.get(key, 0) + 1
 
     async def _tell(self, name: str, records: list[Record], result: Restored) -> None:
-        """Our other files first, then the other brokers, all at once; who has not answered once is not asked again."""
+        """Mark our other files, then tell the other brokers in parallel; one that did not answer is not asked again."""
         keys = [key_to_json(record) for record in records]
         if not keys:
             return
@@ -299,7 +299,7 @@ def _shown(number: int, record: Record, marks: Marks) -> Json:
 
 
 def _readable(octets: bytes) -> str | Json:
-    """Text where it is UTF-8, as everywhere in the management."""
+    """The octets as text if they are UTF-8, as elsewhere in management."""
     try:
         return octets.decode()
     except UnicodeDecodeError:
@@ -307,7 +307,7 @@ def _readable(octets: bytes) -> str | Json:
 
 
 class _Connection:
-    """A connection to the primary, ready when it is entered."""
+    """A connection to the primary; open and ready inside `async with`."""
 
     def __init__(self, host: str, port: int, login: Login) -> None:
         self._host, self._port = host, port
@@ -332,7 +332,7 @@ class _Connection:
         self._writer.close()
 
     async def outcomes(self) -> AsyncIterator[tuple[int, Outcome]]:
-        """Until nothing is under way.  Raises LinkError and OSError."""
+        """Yields outcomes until nothing is under way.  Raises LinkError and OSError."""
         while self.publisher.outstanding:
             for item in await self._talk():
                 yield item

@@ -1,13 +1,13 @@
-"""Salvage files on disk: write, list, read, note what was restored, discard.                                    Shell.
+"""Salvage files on disk: write, list, read, mark what was restored, discard.                                    Shell.
 
     DATA_DIR/salvage/20261121T070526Z-3.jsonl             a header, one line for each message, an end (`selection.py`)
     DATA_DIR/salvage/20261121T070526Z-3.jsonl.restored    numbers of messages: tried, restored, refused
 
-Lines are synced before the messages are dropped.  A file without its end was cut off by a crash: what it holds is good,
-and whatever shows it says so.  A line that cannot be read costs that line.
+Lines are synced before the messages are dropped.  A file without its end line was cut off by a crash: its lines are
+valid, and `list` and `show` report that it is not finished.  A line that cannot be read is skipped.
 
-A message is *tried* before it is sent to the primary and *restored* when the primary has confirmed it; one that is only
-tried may or may not be there, because the broker died in between.
+A message is marked *tried* before it is sent to the primary and *restored* when the primary has confirmed it.  If the
+broker dies in between, a message that is only tried may or may not be at the primary.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TIME: Final = "%Y%m%dT%H%M%SZ"
 
 @dataclass(frozen=True)
 class Summary:
-    """What is said of one file without reading its messages."""
+    """What `list` shows of one file, without reading its messages."""
 
     file: str
     time: str
@@ -65,11 +65,11 @@ class Summary:
 
 @dataclass
 class Marks:
-    """What became of the messages of one file, by number (from 1)."""
+    """Outcomes of the messages of one file, by number (from 1)."""
 
     restored: set[int] = field(default_factory=set)
     tried: set[int] = field(default_factory=set)
-    """Sent to a primary, and no answer was noted."""
+    """Sent to a primary, with no answer recorded."""
 
     def apply(self, what: str, numbers: Iterable[int]) -> None:
         if what == "tried":
@@ -105,12 +105,12 @@ class WrittenSalvage:
 
     def cancel(self) -> None:
         with contextlib.suppress(OSError):
-            self._file.close()  # fails once more when the disk is full: what could not be written is written then
+            self._file.close()  # flushes the rest, so it fails again on a full disk
         with contextlib.suppress(OSError):
             self._path.unlink()
 
     def write(self, octets: bytes) -> None:
-        """On disk when it returns.  Raises LinkError."""
+        """Append `octets`; they are on disk when this returns.  Raises LinkError."""
         self._room -= len(octets)
         if self._room < 0:
             raise LinkError(f"ha-salvage-limit of {self._limit} octets is reached; restore and discard salvage files")
@@ -123,7 +123,7 @@ class WrittenSalvage:
 
 
 class NoSalvage:
-    """`environment.SalvageFile` of a broker that was told to keep none; whoever writes tells what is lost."""
+    """`environment.SalvageFile` of a broker with ha-salvage-limit 0; the caller logs what is lost."""
 
     name = ""
 
@@ -217,7 +217,7 @@ class SalvageFiles:
         return self._path(name).stat().st_size
 
     def time(self, name: str) -> int:
-        """When its messages were put aside, in seconds since 1970.  Raises SalvageError and OSError."""
+        """When the file was written, in seconds since 1970.  Raises SalvageError and OSError."""
         with self._path(name).open("rb") as file:
             moment = decode_header(file.readline())[1]
         try:
@@ -231,18 +231,18 @@ class SalvageFiles:
         if not path.exists():
             return marks
         for line in path.read_bytes().splitlines():
-            # A torn last line only says less than was done: its messages count as tried.
+            # If the last line is torn, its messages count as tried, which is safe.
             with contextlib.suppress(ValueError):
                 for what, numbers in json.loads(line).items():
                     marks.apply(what, numbers)
         return marks
 
-    # ---- noting and throwing away ---------------------------------------------------------------------------------
+    # ---- marking and discarding -----------------------------------------------------------------------------------
 
     def mark(self, name: str, what: str, numbers: Sequence[int]) -> None:
         """`what`: tried, restored or refused; on disk when it returns.  Raises SalvageError and OSError."""
         with self._marks_path(name).open("ab") as file:
-            # A line that a full disk has cut off must not spoil this one, so it begins on a new line.
+            # Start on a new line: the last one may have been cut off by a full disk.
             file.write(b"\n" + json.dumps({what: list(numbers)}, separators=(",", ":")).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -254,7 +254,7 @@ class SalvageFiles:
         marks.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
-        """Raises SalvageError for a name that is none of ours: it may come from anybody."""
+        """Raises SalvageError for any other name than a salvage file's: names come from users."""
         if self._directory is None or not _NAME.fullmatch(name) or not (self._directory / name).exists():
             raise SalvageError(f"no salvage file {name!r}")
         return self._directory / name

@@ -1,4 +1,4 @@
-"""The lines of a salvage file, and a message that comes out of one.  Pure."""
+"""Encodes and decodes the lines of a salvage file, and the header of a restored message.  Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from qpidd_py.amqp.fields import Reader, Timestamp, encode_table_content
 from qpidd_py.errors import InvariantError
 
 FORMAT: Final = 1
-"""Of salvage files."""
+"""Format version of salvage files."""
 RECOVERED: Final = "x-recovered"
-"""The header of a message that came out of a salvage file."""
+"""Name of the header that marks a message as restored from a salvage file."""
 
 
 class SalvageError(ValueError):
-    """A line is none of a salvage file."""
+    """A line does not belong to a salvage file."""
 
 
 def encode_header(header: Header, time: str) -> bytes:
@@ -76,7 +76,7 @@ def decode_record(line: bytes) -> Record:
 
 
 def encode_end(messages: int) -> bytes:
-    """The last line of a file that was finished."""
+    """The last line of a finished file."""
     return _line({"end": messages})
 
 
@@ -85,7 +85,7 @@ def is_end(line: bytes) -> bool:
 
 
 def file_name(time: str, epoch: int, number: int) -> str:
-    """`time` as YYYYMMDDTHHMMSSZ; `number` tells files of one second apart."""
+    """`time` as YYYYMMDDTHHMMSSZ; `number` distinguishes files of one second."""
     return f"{time}-{epoch}{f'-{number}' if number > 1 else ''}.jsonl"
 
 
@@ -112,7 +112,7 @@ def read_position(value: str) -> int:
         raise SalvageError(f"not a position: {value!r:.40}") from error
 
 
-# ---- bringing it back ------------------------------------------------------------------------------------------------
+# ---- restoring -------------------------------------------------------------------------------------------------------
 
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 1 << 15, 1 << 14, 1 << 13
 _FLAGS_AT: Final = 12
@@ -120,7 +120,7 @@ _FLAGS_AT: Final = 12
 
 
 def recovered_header(record: Record, broker: str, time: int) -> bytes:
-    """The content header with one more entry in its table `headers`; nothing else is touched, and nothing re-encoded.
+    """The content header with one more entry in its table `headers`; the other octets are copied unchanged.
 
     Raises `FieldError` for a content header that cannot be read.  `time`: seconds since 1970, when it was put aside."""
     told = {

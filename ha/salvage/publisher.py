@@ -1,10 +1,10 @@
-"""Sends salvaged messages to the primary, as a client of it.  Pure: bytes in, outcomes out.
+"""Sends salvaged messages to the primary as an AMQP client.  Pure: bytes in, outcomes out.
 
     connection open → channel.open → confirm.select → READY; then `publish`, with the mandatory bit, any number of times
 
 Each publish has exactly one outcome: the primary confirms it (RESTORED), or no queue takes it (NO_QUEUE: returned, and
-confirmed after that), or the queue refuses it (REFUSED: nack).  When the connection ends, those without an outcome may
-be there or not.
+confirmed after that), or the queue refuses it (REFUSED: nack).  When the connection ends, publishes without an outcome
+may or may not be at the primary.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MANDATORY: Final = b"\x01"
 
 
 class Outcome(Enum):
-    """What became of one publish."""
+    """The outcome of one publish."""
 
     RESTORED = "restored"
     NO_QUEUE = "no such queue at the primary"
@@ -72,7 +72,7 @@ class Publisher:
         self._client.handshake.close()
 
     def publish(self, number: int, queue: str, header: bytes, body: bytes) -> None:
-        """To the queue of that name, through the default exchange.  `number` names it in its outcome."""
+        """Publish to the queue of that name, through the default exchange.  `number` identifies it in its outcome."""
         self._tag += 1
         self._open[self._tag] = number, queue, header
         arguments = b"\0\0" + encode_shortstr("") + encode_shortstr(queue) + _MANDATORY
@@ -84,7 +84,9 @@ class Publisher:
             handshake.write(frame(FRAME_BODY, CHANNEL, body[start : start + step]))
 
     def feed(self, data: bytes) -> list[tuple[int, Outcome]]:
-        """(number, outcome) of whatever is decided now.  Raises LinkError when the connection has ended."""
+        """Take received octets.  Returns (number, outcome) of each decided publish.
+
+        Raises LinkError when the connection has ended."""
         found: list[tuple[int, Outcome]] = []
         try:
             for event in self._client.feed(data):
@@ -127,7 +129,7 @@ class Publisher:
         return []
 
     def _content(self, event: ContentReceived) -> None:
-        """What is returned: the oldest publish with this queue and this content header."""
+        """A returned message: matches the oldest publish with this queue and this content header."""
         if not event.is_header or self._return_key is None:
             return
         wanted = self._return_key, event.payload

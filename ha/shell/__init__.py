@@ -1,1 +1,1 @@
-"""What connects the pure parts with sockets, files and timers.  Shell."""
+"""Connects the pure parts with sockets, files and timers.  Shell."""

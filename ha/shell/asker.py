@@ -1,11 +1,11 @@
-"""Admin connections to the other brokers, kept open, for the questions of promotion and of the shrink rule.    Shell.
+"""Keeps admin connections to the other brokers open, for the questions of promotion and of the shrink rule.    Shell.
 
-A connection is opened by the first request and used by all that follow, so that a promotion needs one round trip and
-not a handshake.  Requests that were written when the connection breaks are sent again over a fresh one: only its
-refusal tells that the broker is gone for certain.  A process that is being killed may still take connections for some
-milliseconds and break them, so this goes on for the request's time, unless the other broker says why it hangs up.  A
-request without answer in its time closes the connection if nothing has come on it meanwhile.  A connection on which
-something comes is kept: on a slow path one handshake may take longer than one request may.
+The first request opens a connection and later ones use it, so that a promotion needs one round trip without handshakes.
+If the connection breaks, requests already written are sent again over a new one: only a refused connection proves that
+the broker is gone.  A process that is being killed may accept and break connections for some milliseconds, so this is
+repeated until the request's timeout, unless the other broker sends a reason for closing.  A request that times out
+closes the connection if nothing was received on it since.  Otherwise the connection is kept: on a slow path a handshake
+may take longer than a request's timeout.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from qpidd_py.errors import AmqpError
 
 log = logging.getLogger("ha")
 AGAIN: Final = 0.01
-"""Seconds between connections that break, from the second on."""
+"""Seconds between attempts after broken connections, from the second on."""
 _BROKEN: Final = (errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN, errno.EPIPE)
-"""Somebody was there."""
+"""Errors of a connection that was accepted."""
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class _Request:
     arguments: Json
     done: Callable[[Answer], None]
     heard: int = 0
-    """Octets that had come when it was sent."""
+    """Octets received on the connection when the request was sent."""
     breaks: int = 0
     finished: bool = False
 
@@ -76,7 +76,7 @@ class _Conversation(asyncio.Protocol):
         self._flush()
 
     def expired(self, request: _Request) -> bool:
-        """It waits no longer.  Has anything come since it was sent?"""
+        """Give up `request`.  Returns True if anything was received since it was sent."""
         self._requests = {number: each for number, each in self._requests.items() if each is not request}
         return self._heard > request.heard
 
@@ -141,13 +141,13 @@ class Asker:
             self._conversation.abort()
 
     def refused(self, text: str) -> None:
-        """The other broker hangs up on us: wrong credentials, most likely, and then nobody could be promoted."""
+        """The other broker closes our connection, most likely for wrong credentials, which would block promotions."""
         if text != self._complaint:
             self._complaint = text
             log.warning("%s:%d closes our admin connection: %s", self._host, self._port, text)
 
     def lost(self, conversation: _Conversation, requests: list[_Request], hung_up: bool) -> None:
-        """A connection has ended with these requests unanswered; `hung_up`: because of what was said."""
+        """A connection has ended with these requests unanswered; `hung_up`: the peer gave a reason."""
         if self._conversation is conversation:
             self._conversation = None
         for request in requests:
@@ -182,7 +182,7 @@ class Asker:
                 _finish(requests, Outcome.REFUSED if error.errno == errno.ECONNREFUSED else Outcome.SILENT)
             return
         requests, self._connecting = self._connecting or [], None
-        if conversation.over:  # before we came to know that it had begun: nobody would tell these requests
+        if conversation.over:  # it ended before we knew that it had begun: no other code would finish these requests
             self.lost(conversation, requests, hung_up=False)
             return
         self._conversation = conversation

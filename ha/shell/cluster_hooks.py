@@ -1,4 +1,4 @@
-"""What the broker calls in a member of a cluster.                                                             Shell."""
+"""The hooks that the broker calls in a member of a cluster.                                                   Shell."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Replication(Protocol):
-    """Of single queues."""
+    """The replication of single queues."""
 
     def opened(self, session: Session) -> bool:
-        """Is it a follower's connection?  Then it is ours from now on."""
+        """True for a follower's connection, which the replication then handles."""
         ...
 
 
@@ -77,5 +77,5 @@ class ClusterHooks:
 
 
 def _is_client(session: Session) -> bool:
-    """Nobody who administrates, and no link."""
+    """True for a client, not an admin connection or a link."""
     return not session.admin and BACKUP not in session.client_properties and REPLICA not in session.client_properties

@@ -1,11 +1,11 @@
-"""Who may connect to whom, decided when an AMQP connection has just become open.
+"""Access control for connections: decides about an AMQP connection as soon as it is open.
 
-own id and instance        refused, by everyone: a broker has connected to itself
-qpid.ha-admin              let in, by everyone
-any client                 let in by a primary unless that is isolated; a backup refuses it and names the primary, as
-                           clients reach it (`public_url.py`)
+own id and instance        refused by every broker: a broker has connected to itself
+qpid.ha-admin              admitted by every broker
+any client                 admitted by a primary unless it is isolated; a backup refuses it and names the primary by its
+                           public address (`public_url.py`)
 qpid.ha-replica            as any client: it follows a queue, see `single_queue/follower.py`
-qpid.ha-backup             let in by a primary, as the user of ha-username
+qpid.ha-backup             admitted by a primary, for the user of ha-username
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from qpidd_py.errors import ReplyCode
 
 @dataclass(frozen=True)
 class Rejection:
-    """What `connection.close` says."""
+    """Code and text for `connection.close`."""
 
     code: int
     text: str
 
 
 def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejection | None:
-    """None lets the connection in."""
+    """None admits the connection."""
     backup = properties.get(BACKUP)
     said = backup if isinstance(backup, Mapping) else {}
     if said.get("id") == node.local.id and said.get("instance", "") in ("", node.local.instance):

@@ -1,4 +1,4 @@
-"""Opens replication links: the AMQP handshake with the pure client, then the socket goes to the core.        Shell."""
+"""Opens replication links: AMQP handshake with the pure client, then hand-over of the socket to the core.    Shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Done = Callable[[Link | Answer], None]
 
 
 class Connector:
-    """One for each user of links; `run` guards what is called from the loop."""
+    """Opens links for one user of links; `run` guards calls from the loop."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Connector:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
-        """Attempts that are under way end without a word."""
+        """Cancel attempts under way; their callbacks are not called."""
         for task in self._tasks:
             task.cancel()
 
@@ -45,7 +45,7 @@ class Connector:
         timeout: float,
         done: Done,
     ) -> None:
-        """See `Environment.connect`; `owner` gets what comes over the link."""
+        """See `Environment.connect`; `owner` receives what arrives over the link."""
         client = ClientConnection(ClientHandshake(login, properties), stop_when_open=True)
         task = self._loop.create_task(self._connect(owner, address, client, timeout, done))
         self._tasks.add(task)
@@ -89,7 +89,7 @@ class Connector:
         return sock
 
     async def _handshake(self, client: ClientConnection, sock: socket.socket) -> Answer | None:
-        """None when the connection is open; raises OSError and AmqpError."""
+        """None if the connection is open, else the refusal.  Raises OSError and AmqpError."""
         while True:
             if output := client.take_output():
                 await self._loop.sock_sendall(sock, output)

@@ -1,7 +1,7 @@
-"""Replication links over connections of the core (`environment.Link`), and whom they tell what comes.          Shell.
+"""Replication links over connections of the core (`environment.Link`), and the interface of their owners.      Shell.
 
-`OutgoingLink` is the end that connected and receives the log, `IncomingLink` the end that was connected to: a session
-of the broker that has become a link.  Backups and followers of single queues use the same two.
+`OutgoingLink` is the end that connected and receives the log.  `IncomingLink` is the other end: a session of the broker
+that has become a link.  Backups and followers of single queues use both classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qpidd_py.errors import LinkError
 
 
 class LinkOwner(Protocol):
-    """Who is told: a node, a follower of a queue, the source of one."""
+    """Receives frames and closings: a node, a follower of a queue, or a source."""
 
     def link_frame(self, link: Link, kind: int, position: int, body: bytes) -> None: ...
 
@@ -111,7 +111,7 @@ class OutgoingLink(CoreLink):
         self._lost(reason)
 
     def output_ready(self) -> None:
-        """Not called: the reactor serves the socket."""
+        """Never called: the reactor serves the socket."""
 
     def _lost(self, reason: str) -> None:
         if not self._over:

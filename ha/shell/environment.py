@@ -1,8 +1,8 @@
 """The real environment of the HA core: asyncio, sockets, files.                                               Shell.
 
-A replication link begins as an AMQP connection: the handshake is done with the pure client (`connector.py`), then the
-socket goes to the core's reactor and everything that follows is parsed there.  On the primary's side the broker's
-session has done the handshake; `IncomingLink` only lends it the form that the core of HA expects (`core_link.py`).
+A replication link begins as an AMQP connection: the pure client does the handshake (`connector.py`), then the socket is
+handed to the core's reactor, which parses everything that follows.  On the primary's side the broker's session does the
+handshake; `IncomingLink` adapts it to the interface of the HA core (`core_link.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEVELS: Final = {
 
 
 class ClusterEnvironment:
-    """What `environment.Environment` asks for; `node` and `fail` are set by the plug-in right after both exist."""
+    """Implements `environment.Environment`; the plug-in sets `node` and `fail` as soon as both exist."""
 
     node: Node
     fail: Callable[[str], None]
@@ -66,7 +66,7 @@ class ClusterEnvironment:
         self.events: EventLog | None = None
         self.salvage_files = SalvageFiles(None, 0)
         self.registry: RegistryWorker | None = None
-        """Set by the plug-in if the manager has one."""
+        """The manager's registry, set by the plug-in if there is one."""
 
     def stop(self) -> None:
         self._stopped = True
@@ -98,7 +98,7 @@ class ClusterEnvironment:
         except InvariantError:
             raise
         except Exception as error:
-            # A broker whose HA core is broken must not go on confirming: the loop's handler ends the process.
+            # A broker with a broken HA core must not confirm any more: the loop's handler ends the process.
             raise InvariantError(f"in the HA core: {error!r}") from error
 
     # ---- other brokers --------------------------------------------------------------------------------------------
@@ -116,13 +116,13 @@ class ClusterEnvironment:
     ) -> None:
         self._connector.connect(self.node, address, self._login, properties, timeout, done)
 
-    # ---- what is kept ---------------------------------------------------------------------------------------------
+    # ---- stored state ---------------------------------------------------------------------------------------------
 
     def persist(self, state: HaState) -> None:
         try:
             self._state_file.store(state)
         except OSError as error:
-            why = f"[Errno {error.errno}] {error.strerror}"  # without the path, which some errors name and some do not
+            why = f"[Errno {error.errno}] {error.strerror}"  # without the path, which only some errors contain
             raise StateNotStored(f"{self._state_file} cannot be written: {why}") from error
 
     def exchange(self, state: HaState | None, timeout: float, done: Callable[[Exchanged], None]) -> None:
@@ -136,7 +136,7 @@ class ClusterEnvironment:
 
     def close_clients(self, code: int, text: str) -> None:
         for session in list(self._broker.sessions):
-            # Who has not sent connection.open yet is judged by `admit` when it does.
+            # `admit` decides about sessions that have not sent connection.open yet.
             if session.opened and session.link is None and (not session.admin or session.holds_messages):
                 session.close(code, text)
 

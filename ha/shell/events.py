@@ -1,26 +1,28 @@
 """Structured HA events as JSON lines: the input of the incident reports.
 
-One flat object for each fact.  Always there: node, source, proc, boot_id, seq (of this process, without gaps), ts_wall
-(µs since 1970, UTC), ts_mono (µs of CLOCK_MONOTONIC), ts_res (µs), kind, term (the epoch).  As the fact needs:
-peer, queue, first_pos, last_pos, msg_id, client_id, conn_id, old, new, reason, result, attrs (a map of strings).
+One flat object for each event.  Always present: node, source, proc, boot_id, seq (of this process, without gaps),
+ts_wall (µs since 1970, UTC), ts_mono (µs of CLOCK_MONOTONIC), ts_res (µs), kind, term (the epoch).  Depending on the
+kind: peer, queue, first_pos, last_pos, msg_id, client_id, conn_id, old, new, reason, result, attrs (a map of strings).
 
-Kinds, beside those that are named after what has happened to this broker (state, promoted, backup_lost, ...):
+Kinds, in addition to those named after a change of this broker (state, promoted, backup_lost, ...):
 
-    start           attrs: broker_id, address, version, and the options that say how long a fail-over may take
-    clock           peer, attrs.peer_wall: what its clock showed when it sent what has just come (`clock_readings.py`)
-    client_open     peer (HOST:PORT), client_id, conn_id as the client calls itself, attrs user, product, peer_wall
-                    (what its clock shows by now at least); or attrs.left_out: so many have no row (`client_rows.py`)
+    start           attrs: broker_id, address, version, and the options that bound the duration of a fail-over
+    clock           peer, attrs.peer_wall: the peer's clock when it sent the reading (`clock_readings.py`)
+    client_open     peer (HOST:PORT), client_id, conn_id as given by the client, attrs user, product, peer_wall (the
+                    least that its clock shows now); or attrs.left_out: number of clients without a row
+                    (`client_rows.py`)
     client_close    peer, client_id, conn_id, reason
     state_file      result failed (reason) or ended: the vote and the in-sync set cannot be stored (`disk.py`)
     promoted        last_pos, attrs members, base: the end of the log with which the epoch began, if it is whole
-    expire, drop, dead_letter, purge     messages that nobody consumed, in runs of ids (`removals.py`)
+    expire, drop, dead_letter, purge     messages removed without being consumed, in runs of ids (`removals.py`)
     twin            peer, reason, attrs broker_id, address, other, count: it has the identity of another living broker
-    queue_dump      what is in a durable queue (`queue_dump.py`)
+    queue_dump      the content of a durable queue (`queue_dump.py`)
 
-`proc` names this life of the process and no other.  Segments are `NODE-BOOT-NNNN.jsonl` in `DATA_DIR/events`; the one
-that is being written ends in `.open` and is renamed when it is full or the process ends cleanly (then its last line is
-`log_end`).  Lines are written when they happen and not synced: a crash of the process loses none.  A failing disk costs
-events, never the broker.  The oldest segments go when all together are larger than a limit.                     Shell.
+`proc` identifies one run of the process.  Segments are `NODE-BOOT-NNNN.jsonl` in `DATA_DIR/events`; the open one ends
+in `.open` and is renamed when it is full or the process ends cleanly (then its last line is `log_end`).  Lines are
+written at once and not synced: a crash of the process loses none.  If the disk fails, events are lost and the broker
+goes on.  The oldest segments are deleted when all together exceed a limit.
+Shell.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 SEGMENT_SIZE: Final = 8 << 20
-"""Octets after which a new segment is begun."""
+"""Octets after which a new segment begins."""
 
 _FIELDS: Final = (
     *("peer", "queue", "first_pos", "last_pos", "msg_id", "client_id", "conn_id"),
@@ -49,7 +51,7 @@ log = logging.getLogger("ha")
 
 
 def boot_id() -> str:
-    """Of this boot of the machine."""
+    """Id of this boot of the machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -59,7 +61,7 @@ def boot_id() -> str:
 def row(
     common: Mapping[str, Any], seq: int, wall: int, mono: int, kind: str, term: int, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One event; times in us.  Fields that are empty are left out."""
+    """One event; times in µs.  Empty fields are left out."""
     event = {**common, "seq": seq, "ts_wall": wall, "ts_mono": mono, "ts_res": 1, "kind": kind, "term": term}
     event.update((name, fields[name]) for name in _FIELDS if fields.get(name) not in (None, ""))
     if fields.get("attrs"):
@@ -73,7 +75,7 @@ class EventLog:
     def __init__(
         self, directory: Path | None, node: str, term: Callable[[], int], cluster: str = "", limit: int = 0
     ) -> None:
-        """`limit`: octets that closed segments may take, beyond which the oldest go; 0 = none ever does."""
+        """`limit`: most octets of closed segments, beyond which the oldest are deleted; 0 = never."""
         self._directory = directory
         self._term = term
         self._limit = limit
@@ -95,7 +97,7 @@ class EventLog:
             self._guarded(self._adopt_old)
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Never raises for what the disk does."""
+        """Write one event.  Disk errors are logged, not raised."""
         self._seq += 1
         wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
         event = row(self._common, self._seq, wall, mono, kind, self._term(), fields)
@@ -104,7 +106,7 @@ class EventLog:
             self._guarded(lambda: self._append(line))
 
     def close(self) -> None:
-        """The clean end."""
+        """Write `log_end` and close the segment."""
         self.write("log_end")
         self._guarded(self._end_segment)
 
@@ -115,7 +117,7 @@ class EventLog:
         assert self._file is not None
         written = self._file.write(line)
         if written != len(line):
-            # The disk has become full in the middle: half a line would spoil the next one, too.
+            # The disk became full within a line: half a line would spoil the next one, too.
             self._file.truncate(self._size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._size += len(line)
@@ -143,12 +145,12 @@ class EventLog:
 
     def _end_segment(self) -> None:
         if self._file is not None:
-            file, self._file = self._file, None  # closed, also when that fails
+            file, self._file = self._file, None  # no longer open, even if closing fails
             file.close()
             self._path.rename(self._path.with_name(self._path.name.removesuffix(_OPEN)))
 
     def _adopt_old(self) -> None:
-        """What a crashed process left open is complete now."""
+        """Rename segments that a crashed process left open."""
         assert self._directory is not None
         for path in self._directory.glob(f"*.jsonl{_OPEN}"):
             path.rename(path.with_name(path.name.removesuffix(_OPEN)))

@@ -1,9 +1,10 @@
-"""What is in the durable queues, as events `queue_dump`: so that what was never consumed is known to be still there.
+"""The content of the durable queues as events `queue_dump`, so that reports know unconsumed messages as still there.
 
-For each queue one row without `msg_id`: `attrs.total` messages between `first_pos` and `last_pos`, of which
-`attrs.count` are named by none of the rows that follow (0: all are named); then a row for each run of ids, as in
+Each queue has one row without `msg_id`: `attrs.total` messages between `first_pos` and `last_pos`, of which
+`attrs.count` are not named by the following rows (0: all are named); then a row for each run of ids, as in
 `removals.py`.  `attrs.dump` is the same in all rows of one dump.  A dump has at most ROWS rows with ids, a queue at
-most ROWS_OF_QUEUE.                                                                                              Pure.
+most ROWS_OF_QUEUE.
+                                                                                                                 Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROWS_OF_QUEUE: Final = 1_000
 
 
 def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
-    """Writes the events; how many queues, messages, and messages without a name that were."""
+    """Write the events.  Returns the numbers of queues, messages, and messages without a named id."""
     number, room = str(env.wall()), ROWS
     sums: Json = {"queues": 0, "messages": 0, "unnamed": 0}
     for queue in queues:
@@ -36,7 +37,7 @@ def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
 
 
 def dump_on_request(node: Node, queues: Iterable[Queue]) -> Json:
-    """`ha.dump`.  Raises LinkError on a backup, whose copies are nobody's last word."""
+    """`ha.dump`.  Raises LinkError on a backup, whose content is not authoritative."""
     if not node.local.state.is_primary:
         raise LinkError(node.role.refusal_text())
     return dump(node.local.env, queues, "request")

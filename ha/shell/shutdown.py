@@ -1,9 +1,9 @@
-"""May this broker be stopped?  The rule `ha-promote-on-shutdown` for a controlled stop; a crash asks nobody.
+"""The rule `ha-promote-on-shutdown`: whether this broker may be stopped in a controlled way.
 
-when-synced   a primary that no backup could replace without a loss refuses to stop, and says what is missing
+when-synced   a primary that no backup can replace without a loss refuses to stop, and says what is missing
 always        it stops, with a warning
 
-A broker with no replicated queue, or with no other broker in its cluster, has nothing that a backup could keep.
+A broker without replicated queues, or without other brokers in its cluster, may always stop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def may_stop(node: Node, rule: str) -> str:
-    """Why not; the empty text is yes.  When something would be lost, that is an event whatever the rule says."""
+    """Why the broker must not stop; empty if it may.  Writes an event if messages would be lost, under both rules."""
     loss = would_lose(node)
     if not loss:
         return ""
@@ -29,7 +29,7 @@ def may_stop(node: Node, rule: str) -> str:
 
 
 def is_last(node: Node) -> bool:
-    """Is this a primary whose queues no backup in sync can take over?"""
+    """True for a primary whose queues no backup in sync can take over."""
     role = node.role
     if not isinstance(role, Primary) or role.ready() or not node.local.others():
         return False
@@ -37,7 +37,7 @@ def is_last(node: Node) -> bool:
 
 
 def would_lose(node: Node) -> str:
-    """What a stop of this broker would cost; empty when a backup in sync can take over."""
+    """What a stop of this broker would lose; empty if a backup in sync can take over."""
     role = node.role
     if not isinstance(role, Primary) or not is_last(node):
         return ""

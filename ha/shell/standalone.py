@@ -1,4 +1,4 @@
-"""A broker that is not a member of a cluster but has the HA module: it answers the questions, and that is all."""
+"""A broker with the HA module outside a cluster: answers the management methods and has no other function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ha.requests import Handler, RequestTable
 
 
 class Standalone(RequestTable):
-    """Answers the management methods; promotion is accepted and changes nothing, as in the original."""
+    """Answers the management methods; promotion is accepted and changes nothing, as in Apache Qpid."""
 
     def __init__(self, name: str, id: str, steerer: str = "") -> None:
         super().__init__(steerer)

@@ -1,24 +1,24 @@
-"""The follower of one queue: keeps a local queue equal to the queue of that name on another broker or cluster.
+"""Keeps a local queue equal to the queue of the same name on another broker or cluster.
 
     SEARCHING ──link open──▶ GREETING ──following──▶ COPYING ──merge──▶ FOLLOWING
         ▲ ▲                                              │                  │ stop, or the queue is gone at the source
         │ └─────────── the link is lost, try the next address ──────────────┤
         └──────────── refused: a backup, it names the primary               └──▶ ENDED
 
-The talk uses frames of the replication protocol (`protocol.py`), but the log itself never travels: the source compares
-what the follower has with what its queue has, again and again, and sends the difference.  `>` is from the follower:
+The conversation uses frames of the replication protocol (`protocol.py`), but the log is never sent: the source compares
+the follower's content with its queue repeatedly, and sends the difference.  `>` is from the follower:
 
     > CONTROL follow      version, queue, who I am
-    < CONTROL following   who I am, my lineage (epoch -> leader): whose ids these are
-    > HELD                the ids that I hold, after those were dropped that mean something else there
-    < DROP, SLICE..., MERGE     one pass: ids to drop, messages that are missing, into their places
+    < CONTROL following   who I am, my lineage (epoch -> leader): which broker assigned the ids
+    > HELD                the ids that I hold, after dropping those that name other messages there
+    < DROP, SLICE..., MERGE     one pass: ids to drop, missing messages, put in order
     > CREDIT              for each SLICE and each MERGE
-    < CONTROL refused     why; with `final` there is nothing to come back for
+    < CONTROL refused     why; with `final` the follower must not try again
     HEARTBEAT             both ways
 
-The copies keep the ids that the source gave them, so a broken connection costs the difference and no more: the queue
-itself is all that the follower has to remember.  While it follows, nobody else may put messages into the queue or take
-them out (`reserved`), because their ids would not fit.  When it ends, the local log goes on behind the copies' ids.
+The copies keep the ids of the source, so after a broken connection only the difference is sent: the follower needs no
+state but the queue itself.  While it follows, other clients may not publish to the queue or consume from it
+(`reserved`), because their ids would not fit.  When it ends, the local log continues after the copies' ids.
 
 A follower never counts for confirms.  Invariant: after each MERGE, content = content of the source at some moment.
 """
@@ -43,17 +43,17 @@ from qpidd_py.errors import LinkError
 from qpidd_py.options import addresses
 
 FIRST_DELAY: Final = 0.05
-"""Seconds before the addresses are tried once more."""
+"""Seconds before the addresses are tried again."""
 
 _PRIMARY = re.compile(r"the primary is ([^\s;,]+:\d+)")
-"""In the text with which a backup refuses."""
+"""Finds the primary's address in the refusal of a backup."""
 _RECORD = struct.Struct("<IBBHQI")
 """Size, operation, flags, number of queues, position, queue: the head of an enqueue to one queue (`batch.pyx`)."""
 _ENQUEUE = 1
 
 
 class Step(Enum):
-    """How far the replication of a queue has come; the values are what people see."""
+    """Step of the replication of a queue; the values are shown to people."""
 
     SEARCHING = "searching"
     GREETING = "greeting"
@@ -64,14 +64,14 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Source:
-    """Where the original is: HOST:PORT of one broker, or of all members of a cluster."""
+    """The location of the original: HOST:PORT of one broker, or of all members of a cluster."""
 
     addresses: tuple[str, ...]
     login: Login
 
     @classmethod
     def parse(cls, url: str, login: Login) -> Source:
-        """`[amqp:][user/password@]host[:port],host[:port]...`; `login` counts when the text has none.  Raises
+        """Parse `[amqp:][user/password@]host[:port],host[:port]...`; `login` is used if the text has none.  Raises
         ValueError."""
         credentials, at, rest = url.removeprefix("amqp://").removeprefix("amqp:").rpartition("@")
         if at:
@@ -87,7 +87,7 @@ class Source:
 
 
 class Port(Protocol):
-    """What a follower asks of the world."""
+    """What a follower needs from its environment."""
 
     def now(self) -> float: ...
 
@@ -120,17 +120,17 @@ class Replica:
         maintenance: float,
         ended: Callable[[Replica], None],
     ) -> None:
-        """`heartbeat`, `maintenance`: seconds, as of links between brokers.  `ended` is called when nothing will be
-        followed any more, whoever wanted that; `reason` says why."""
+        """`heartbeat`, `maintenance`: seconds, as for links between brokers.  `ended` is called when the replication
+        has ended for any reason, which is in `reason`."""
         self.queue, self.source = queue, source
         self.step = Step.SEARCHING
         self.reason = ""
         self.address = ""
-        """Whom we follow, or tried last."""
+        """Address that we follow, or tried last."""
         self.complaint = ""
-        """Why the last attempt failed; empty once it has not."""
+        """Why the last attempt failed; empty after a success."""
         self.first: Callable[[], None] | None = None
-        """Called once, when it is known how the first round over all addresses went."""
+        """Called once, with the result of the first round over all addresses."""
         self._port, self._engine, self._name = port, engine, name
         self._heartbeat, self._maintenance = heartbeat, maintenance
         self._ended = ended
@@ -151,7 +151,7 @@ class Replica:
         self._tick()
 
     def stop(self) -> None:
-        """Somebody wants the queue for itself."""
+        """End the replication; the messages stay."""
         self._end("stopped")
 
     def shown(self) -> Json:
@@ -170,7 +170,7 @@ class Replica:
         if not self.queue.deleted:
             self._engine.merge(self.queue.number)
         if self._highest > self._engine.sequence:
-            # What is put into the queue from now on must be newer than the copies, by the ids too.
+            # Later messages must have higher ids than the copies.
             self._engine.set_position(self._highest)
         self._ended(self)
         self._tell_first()
@@ -183,7 +183,7 @@ class Replica:
     # ---- finding the source ---------------------------------------------------------------------------------------
 
     def _search(self) -> None:
-        """Try the next address, or the one that a backup has named."""
+        """Try the next address, or the one named by a backup."""
         if self.step is not Step.SEARCHING:
             return
         self._attempt += 1
@@ -206,13 +206,13 @@ class Replica:
             self._control("follow", version=VERSION, queue=self.queue.name, name=self._name)
 
     def _failed(self, error: str) -> None:
-        """This one will not do: the next one at once, and after the last a pause that grows."""
+        """This address failed: try the next one at once; after the last one wait for a growing pause."""
         if error != self.complaint:
             self._port.log("info", f"replica of queue {self.queue.name}: {self.address}: {error}")
         self.complaint = error
         named = _PRIMARY.search(error)
         if named and not self._hinted and named[1] not in self.source.addresses:
-            self._hint, self._hinted = named[1], True  # once in a round: two that name each other are no primary
+            self._hint, self._hinted = named[1], True  # once in a round: two brokers may name each other
             self._port.after(0.0, self._search)
             return
         self._next = (self._next + 1) % len(self.source.addresses)
@@ -316,7 +316,7 @@ class Replica:
             link.close()
 
     def _tick(self) -> None:
-        """Four times in each heartbeat interval."""
+        """Called four times in each heartbeat interval."""
         if self.step is Step.ENDED:
             return
         if self.queue.deleted:

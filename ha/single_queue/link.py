@@ -1,11 +1,11 @@
-"""Replication of single queues, put into a broker: who follows us, what we follow, `ha.replicate`.               Shell.
+"""Replication of single queues in a broker: its followers, the queues it follows, `ha.replicate`.                Shell.
 
-A broker outside a cluster takes part with `ha-queue-replication`, on both ends; a cluster's primary serves followers
-anyhow, but no member follows: its queues belong to the log.
+Brokers outside a cluster need `ha-queue-replication` at both ends; a cluster's primary always serves followers, but a
+member never follows: its queues belong to the log.
 
-    ha.replicate {broker, queue}        follow; answers when the source has let us in, or every address was tried once
+    ha.replicate {broker, queue}        follow; answers when the source admits us, or every address was tried once
     ha.replicate {queue, stop: true}    end it; the messages stay
-    ha.replicate {}                     what is followed, and how far it has come
+    ha.replicate {}                     lists the followed queues and their progress
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("ha")
 
 
 class LoopPort:
-    """What followers and sources ask of the world (`replica.Port`)."""
+    """The environment of followers and sources (`follower.Port`)."""
 
     def __init__(self, host: PluginHost) -> None:
         self._loop = host.loop
@@ -73,15 +73,15 @@ class LoopPort:
         except InvariantError:
             raise
         except Exception as error:
-            # Queues are at stake: the loop's handler ends the process.
+            # The queues may be inconsistent: the loop's handler ends the process.
             raise InvariantError(f"in the replication of queues: {error!r}") from error
 
 
 class QueueReplication:
-    """One for each broker."""
+    """The queue replication of one broker."""
 
     def __init__(self, host: PluginHost, login: Login, slice_size: int, standing: Callable[[], Standing]) -> None:
-        """`login`: as whom we connect where a URL does not say."""
+        """`login`: used if a URL has none."""
         self._host, self._login = host, login
         self._links: LinkSettings = host.settings[LinkSettings]
         self._port = LoopPort(host)
@@ -94,7 +94,7 @@ class QueueReplication:
         self._port.stop()
 
     def opened(self, session: Session) -> bool:
-        """A connection was opened: is it a follower's?"""
+        """True if the opened connection is a follower's; then it is handled here."""
         if REPLICA not in session.client_properties:
             return False
         link = IncomingLink(self._source, session)
@@ -104,7 +104,7 @@ class QueueReplication:
         return True
 
     def _find(self, name: str) -> Queue | None:
-        """A queue that can be followed: a copy cannot, its ids are not ours."""
+        """A queue that can be followed; a replica cannot, since its ids are not ours."""
         queue = self._host.broker.vhost.queues.get(name)
         return queue.core if queue is not None and not queue.reserved else None
 

@@ -1,14 +1,14 @@
-"""The source of replicated queues: sends each follower what its copy lacks (the talk is in `single_queue/follower.py`).
+"""The source of replicated queues: sends each follower what its copy lacks (protocol: `single_queue/follower.py`).
 
     GREETING ──follow──▶ HELD ──held──▶ PASS ──last credit──▶ IDLE ──the queue has changed──▶ PASS
 
 A *pass* compares the ids that the follower has with those in the queue, sends what is to be dropped, then the missing
-messages in bounded slices, then a MERGE.  What changes meanwhile is the next pass' business.  After a pass the follower
-has what the queue had when it began; ids that were dequeued before their slice was sent are counted as had, and so
-dropped by the next pass, which does no harm.
+messages in bounded slices, then a MERGE.  Changes meanwhile are left to the next pass.  After a pass the follower has
+what the queue had when the pass began; ids that were dequeued before their slice was sent count as held, and the next
+pass drops them, which does no harm.
 
-Cost.  Nothing without followers.  With one, its queue's two counters are looked at each PERIOD; a pass walks over the
-index of the queue (some nanoseconds for each message), so after one that took long the next waits REST times as long.
+Cost: none without followers.  With one, its queue's two counters are read each PERIOD; a pass walks over the index of
+the queue (some nanoseconds for each message), so after a long pass the next one waits REST times as long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from qpidd_py.core import Catchup, Engine, Queue
 from qpidd_py.errors import LinkError
 
 PERIOD: Final = 0.02
-"""Seconds between two looks at the queues that are followed."""
+"""Seconds between two checks of the followed queues."""
 REST: Final = 4
 LONGEST_REST: Final = 1.0
 """Seconds."""
@@ -44,7 +44,7 @@ WINDOW: Final = 4
 
 
 class Phase(Enum):
-    """How far the conversation with a follower has come."""
+    """Phase of the conversation with a follower."""
 
     GREETING = "greeting"
     HELD = "held"
@@ -54,13 +54,13 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """What this broker is just now."""
+    """The present standing of this broker."""
 
     name: str
     lineage: dict[int, str]
-    """Under whose name the ids of each epoch were given out."""
+    """Epoch -> broker that assigned its ids."""
     refusal: str = ""
-    """Why nobody can follow its queues; empty if that is possible."""
+    """Why its queues cannot be followed; empty if they can."""
 
 
 @dataclass(eq=False)
@@ -73,13 +73,13 @@ class Feed:
     name: str = ""
     queue: Queue | None = None
     held: bytes = b""
-    """What it has."""
+    """The ids that the follower has."""
     goal: bytes = b""
-    """What it will have after this pass."""
+    """The ids that it will have after this pass."""
     work: Catchup | None = None
-    """What is still to be sent in this pass; None when all was."""
+    """What is still to be sent in this pass; None when everything was sent."""
     fresh: bool = True
-    """No pass has ended yet: the first one ends with a MERGE whatever it sent."""
+    """True until a pass has ended: the first one always ends with a MERGE."""
     sent: bool = False
     under_way: int = 0
     seen: tuple[int, int] = field(default=(0, 0))
@@ -100,7 +100,7 @@ class ReplicaSource:
         heartbeat: float,
         slice_size: int,
     ) -> None:
-        """`heartbeat` in seconds, `slice_size` in octets, about."""
+        """`heartbeat` in seconds; `slice_size` in octets, approximately."""
         self._port, self._engine = port, engine
         self._find, self._standing = find, standing
         self._heartbeat, self._slice_size = heartbeat, slice_size
@@ -166,7 +166,7 @@ class ReplicaSource:
             self._port.log("notice", f"queue {name} is followed by {feed.name}")
 
     def _refuse(self, feed: Feed, reason: str, final: bool = False) -> None:
-        """The follower reads why before the link ends: it closes it itself, or is silent for too long."""
+        """Send the reason and keep the link until the follower closes it, or is silent for too long."""
         self._control(feed, "refused", reason=reason, final=final)
         feed.queue, feed.work, feed.phase = None, None, Phase.GREETING
 

@@ -42,7 +42,7 @@ def config_name(node: NodeSpec) -> str:
 
 
 def configs(spec: ClusterSpec, manager: str, decided: Mapping[str, str]) -> dict[str, str]:
-    """One file for each node; `decided` are the options that follow from the cluster manager."""
+    """One file for each node; `decided` are the options that the cluster manager determines."""
     return {config_name(node): config(spec, node, manager, decided) for node in spec.nodes}
 
 
@@ -79,7 +79,7 @@ def _own(spec: ClusterSpec, node: NodeSpec) -> dict[str, str]:
 
 
 def brokers_url(spec: ClusterSpec) -> str:
-    """All members; an IPv6 address stands in brackets."""
+    """All members; IPv6 addresses in brackets."""
     return ",".join(f"[{node.host}]:{node.port}" if ":" in node.host else node.address for node in spec.nodes)
 
 
@@ -91,6 +91,6 @@ def registry(spec: ClusterSpec) -> dict[str, str]:
 
 
 def log_file(spec: ClusterSpec) -> dict[str, str]:
-    """Under a cluster manager nobody reads what a broker says on standard error."""
+    """Log to a file: under a cluster manager standard error is not read."""
     told = any(name.startswith("log-to-") for node in spec.nodes for name in node.options)
     return {} if told else {"log-to-file": LOG, "log-to-stderr": "no"}

@@ -1,4 +1,4 @@
-"""What a cluster file must say before it is of use on more than one machine; ConfigError says what is missing."""
+"""Checks that a cluster file is complete for more than one machine; ConfigError names what is missing."""
 
 import ipaddress
 
@@ -8,7 +8,7 @@ from ha.qpid_cluster.deployment import Deployment
 from qpidd_py.errors import ConfigError
 
 ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
-"""Kinds whose nodes are machines with addresses of their own; the containers of the others find each other by name."""
+"""Kinds whose nodes are machines with their own addresses; the containers of the other kinds use names."""
 
 
 def check(spec: ClusterSpec, kind: str) -> None:

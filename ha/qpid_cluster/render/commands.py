@@ -1,4 +1,4 @@
-"""What pcs.py and crmsh.py have in common: the words of an operation, and the reasons above a command."""
+"""Shared by pcs.py and crmsh.py: the words of an operation, and the reasons above a command."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,12 +18,12 @@ def said(why: str, command: str) -> Iterator[str]:
 
 
 def reasons(values: Iterable[Value]) -> str:
-    """One after the other, by name; those that speak for themselves have none."""
+    """The reasons of the settings that have one, by name."""
     return "\n".join(f"{value.name}: {value.why}" for value in values if value.why)
 
 
 def why(primitive: Primitive) -> str:
-    """Everything that is to be said of it."""
+    """All reasons for a resource and its settings."""
     operations = (Value(f"{each.name} {each.role}".strip(), "", each.why) for each in primitive.operations)
     texts = (primitive.why, reasons(primitive.parameters), reasons(primitive.meta), reasons(operations))
     return "\n".join(text for text in texts if text)

@@ -1,4 +1,4 @@
-"""The files for Docker: three brokers in containers of their own, promoted by hand; or all in one, with a manager."""
+"""The files for Docker: each broker in its own container, promoted by hand; or all in one, with a manager."""
 
 import json
 from collections.abc import Mapping
@@ -141,7 +141,7 @@ def _with_ports(spec: ClusterSpec) -> list[tuple[NodeSpec, int]]:
 
 
 def _common(spec: ClusterSpec) -> dict[str, str]:
-    """Options of the file that all nodes have alike."""
+    """Options of the file that are equal on all nodes."""
     common = dict(spec.nodes[0].options)
     for node in spec.nodes:
         common = {name: value for name, value in common.items() if node.options.get(name) == value}
@@ -150,7 +150,7 @@ def _common(spec: ClusterSpec) -> dict[str, str]:
 
 
 def _shared(spec: ClusterSpec, url: str) -> dict[str, str]:
-    """Options that all brokers have alike."""
+    """Options that are equal on all brokers."""
     common = _common(spec)
     member = {"ha-cluster": "yes", "ha-cluster-name": spec.name, "ha-brokers-url": url, "ha-safety": spec.safety}
     return {"port": str(PORT), **member, **common, "ha-safety": spec.safety}

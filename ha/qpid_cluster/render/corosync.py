@@ -1,4 +1,4 @@
-"""corosync.conf: who is in the cluster, and how fast a dead node is noticed."""
+"""corosync.conf: the nodes of the cluster, and how fast a dead node is detected."""
 
 from string import Template
 
@@ -80,7 +80,7 @@ def config(spec: ClusterSpec) -> str:
 
 
 def hosts(spec: ClusterSpec) -> str:
-    """Lines for /etc/hosts: names must not depend on a name server that may be down, too."""
+    """Lines for /etc/hosts: the names must not depend on a name server, which may be down, too."""
     return "".join(f"{node.host} {node.name}\n" for node in spec.nodes)
 
 

@@ -1,4 +1,4 @@
-"""What can be rendered."""
+"""The kinds of configuration that can be rendered."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,8 @@ KINDS: Mapping[str, Callable[[ClusterSpec], Files]] = {
 
 
 def render(spec: ClusterSpec, kind: str) -> Files:
-    """The files for `kind`, one of KINDS, or `all`: a directory for each.  ConfigError: `spec` does not allow it."""
+    """The files for `kind`, one of KINDS, or `all`: a directory for each.  Raises ConfigError if `spec` lacks
+    something."""
     if kind == "all":
         return {f"{name}/{file}": text for name in KINDS for file, text in render(spec, name).items()}
     checks.check(spec, kind)

@@ -1,6 +1,6 @@
-"""The configuration of Pacemaker as one model, each choice with its reason; cib.py, pcs.py and crmsh.py write it down.
+"""The configuration of Pacemaker as one model, each choice with its reason; cib.py, pcs.py and crmsh.py write it.
 
-What the scheduler of Pacemaker 2.1 makes of it was tried with crm_simulate (tests/unit/ha/test_render_scheduler.py).
+Tested with the scheduler of Pacemaker 2.1 by crm_simulate (tests/unit/ha/test_render_scheduler.py).
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Model:
-    """Everything but the nodes."""
+    """The whole configuration except the nodes."""
 
     properties: tuple[Value, ...]
     defaults: tuple[Value, ...]

@@ -1,7 +1,7 @@
-"""Puts rendered files on the disk.                                                                              Shell.
+"""Writes rendered files to the disk.                                                                            Shell.
 
-All or nothing: when a file is there already and differs, none is written, unless `force` is given.  What has a password
-in it is not for everybody to read.
+All or nothing: if a file exists and differs, none is written, unless `force` is given.  Files with a password are not
+world-readable.
 """
 
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 PRIVATE = (".conf", ".xml", ".sh", ".crmsh", ".yaml")
 """qpidd.conf has the login of the links, the others may have that of a fence device."""
 FOR_CONTAINERS = ("cluster.yaml",)
-"""Read by the user of the image, who is nobody on this machine."""
+"""Read by the image's user, who does not exist on this machine."""
 
 
 class WriteError(Exception):
-    """Nothing, or not everything, was written; the text says why."""
+    """Nothing, or not everything, was written; the text is the reason."""
 
 
 def write(directory: Path, files: Mapping[str, str], force: bool = False) -> dict[str, str]:
@@ -40,7 +40,7 @@ def _state(path: Path, text: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """The text comes under a name of its own first: nobody ever sees half of a file."""
+    """Write under a temporary name first, so that a half-written file is never visible."""
     path.parent.mkdir(parents=True, exist_ok=True)
     work = path.with_name(f".{path.name}.new")
     work.unlink(missing_ok=True)

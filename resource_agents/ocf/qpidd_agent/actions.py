@@ -1,6 +1,6 @@
-"""The actions of the agent, each a function that answers the exit code or raises `Failure`.  Shell.
+"""The actions of the agent: functions that return the exit code or raise `Failure`.  Shell.
 
-None has a time limit of its own: how long an action may wait follows from the time that Pacemaker gives.
+Time limits are derived from the timeout that Pacemaker gives.
 """
 
 import os
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PCMK_ipc_type", "PCMK_ipc_buffer")
-"""Of our environment, for the broker: it may call Pacemaker's tools itself (ha-registry=pacemaker)."""
+"""Variables passed on to the broker, which may call Pacemaker's tools itself (ha-registry=pacemaker)."""
 
 
 PROMOTION = '{"behind": true, "takeover": true}'
-"""`behind`: who holds most has the best score; that another one was taken all the same is Pacemaker's affair.
-`takeover`: a primary that still lives, after a demote that was lost, is told to hand over; else it is in the way."""
+"""`behind`: the broker that holds most has the best score; if Pacemaker chose another one, accept that.
+`takeover`: a primary that still lives, after a demote that was lost, is asked to hand over; otherwise it would block
+the promotion."""
 
 
 # ---- start, stop
 
 
 def start(parameters: Parameters, operation: Operation) -> int:
-    """As backup, always.  Returns when the broker answers."""
+    """Start the broker, always as backup.  Returns when it answers."""
     check(parameters)
     remove_markers(operation)
     forget_demote(operation)
@@ -55,7 +56,7 @@ def start(parameters: Parameters, operation: Operation) -> int:
 
 
 def _launch(parameters: Parameters, operation: Operation) -> None:
-    """`qpidd --daemon` returns when it listens, or with the reason why it does not."""
+    """Start `qpidd --daemon`, which returns when it listens, or with the reason why it does not."""
     import subprocess
 
     user, group, home = account(parameters.user)
@@ -98,7 +99,7 @@ def _settings(parameters: Parameters) -> "list[str]":
 
 
 def _make_data_dir(parameters: Parameters, user: int, group: int) -> None:
-    """The broker's user may not be allowed to make it; one that exists stays as it is."""
+    """Create the data directory, since the broker's user may lack permission; an existing one is not changed."""
     try:
         os.mkdir(parameters.data_dir, mode=0o750)
     except FileExistsError:
@@ -110,7 +111,7 @@ def _make_data_dir(parameters: Parameters, user: int, group: int) -> None:
 
 
 def stop(parameters: Parameters, operation: Operation) -> int:
-    """Of whatever runs on our data directory.  A failure means fencing, so nothing is checked that is not needed."""
+    """Stop the broker that runs on our data directory.  A failure means fencing, so nothing else is checked."""
     remove_markers(operation)
     process = find(parameters)
     if process is not None:
@@ -122,7 +123,7 @@ def stop(parameters: Parameters, operation: Operation) -> int:
 
 
 def _hung(process: Process, operation: Operation) -> "Callable[[], bool]":
-    """Whether it is silent although it should send beats: it does until its very end."""
+    """Returns a function that is true if the broker is silent although it sends beats until its end."""
     from qpidd_agent.ear import Ear
 
     silence = allowed_silence(process, operation)
@@ -138,7 +139,7 @@ def _hung(process: Process, operation: Operation) -> "Callable[[], bool]":
     def hangs() -> bool:
         nonlocal heard, looked
         now = time.monotonic()
-        starved = now - looked > silence / BEATS_IN_SILENCE  # we stood still ourselves, and may not judge
+        starved = now - looked > silence / BEATS_IN_SILENCE  # this process was paused: silence proves nothing
         if ear.hear() or starved:
             heard = now
         looked = now
@@ -155,11 +156,11 @@ def _forget(operation: Operation) -> None:
         pass  # there was none
 
 
-# ---- promote, demote: they do nothing that waits for anything but the broker's own answer
+# ---- promote, demote: they wait for the broker's answer only
 
 
 def promote(parameters: Parameters, operation: Operation) -> int:
-    """The broker decides whether that is safe; its refusal is the reason that people see."""
+    """Promote the broker, which decides whether that is safe; its refusal becomes the exit reason."""
     remove_markers(operation)
     forget_demote(operation)
     process = find(parameters)
@@ -171,13 +172,14 @@ def promote(parameters: Parameters, operation: Operation) -> int:
     except Failure as failure:
         raise Failure(failure.code, f"not promoted: {failure.reason}") from None
     log("info", f"process {process.pid} is promoted")
-    # Not left to the next monitor: promoted with 10 after a total failure, it would be moved to the first ready backup.
+    # Written now, not by the next monitor: with score 10 (after a total failure) the first ready backup would replace
+    # it.
     write_score(operation, ask_standing(parameters, operation).score)
     return OCF_SUCCESS
 
 
 def demote(parameters: Parameters, operation: Operation) -> int:
-    """In place.  A dead broker is no primary: said as success, since anything else makes Pacemaker plan anew."""
+    """Demote in place.  For a dead broker the result is success, since any other one makes Pacemaker plan again."""
     remove_markers(operation)
     note_demote(operation)
     process = find(parameters)
@@ -196,7 +198,7 @@ def demote(parameters: Parameters, operation: Operation) -> int:
 
 
 def _refuse_stopped(process: Process) -> None:
-    """At once: its answer would be waited for in vain, and `stop` knows what to do."""
+    """Fail at once for a process stopped by a signal: it cannot answer, and `stop` handles it."""
     if process.stopped:
         raise Failure(OCF_ERR_GENERIC, f"process {process.pid} is stopped by a signal and takes no request")
 
@@ -205,12 +207,12 @@ def _refuse_stopped(process: Process) -> None:
 
 
 def notify(parameters: Parameters, operation: Operation) -> int:
-    """Nothing to do: brokers tell each other."""
+    """Nothing to do: the brokers inform each other."""
     return OCF_SUCCESS
 
 
 def validate_all(parameters: Parameters, operation: Operation) -> int:
-    """The broker reads its configuration, too: who knows it better?"""
+    """Also runs `qpidd --check-config`, so that the broker validates its own options."""
     check(parameters)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("QPID_", "OCF_"))}
     code, text = run([parameters.binary, "--check", *_settings(parameters)], kept)

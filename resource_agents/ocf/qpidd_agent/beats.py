@@ -1,7 +1,7 @@
-"""Signs of life: how a broker is told to beat, and whether it beats for us.
+"""Signs of life (beats): how a broker is told to send them, and whether it sends them to us.
 
-It sends (sd_notify) to the socket that its environment names, from the moment it is ready, whoever listens there.
-Nobody listens between two monitors, so what was sent then is lost: every beat says all that matters.
+The broker sends beats (sd_notify) to the socket named in its environment as soon as it is ready, even if no process
+listens.  Between two monitors no process listens and beats are lost, so every beat carries the complete state.
 """
 
 from qpidd_agent.ocf import Operation
@@ -9,11 +9,11 @@ from qpidd_agent.parameters import Parameters, seconds
 from qpidd_agent.process import Process
 
 BEATS_IN_SILENCE = 4
-"""As `qpidd` sends them: at a quarter of WATCHDOG_USEC."""
+"""Number of beats in the allowed silence: `qpidd` sends one each quarter of WATCHDOG_USEC."""
 
 
 def environment(parameters: Parameters, operation: Operation) -> "dict[str, str]":
-    """With which a broker is started, so that it beats for us."""
+    """The environment that makes a broker send beats to us."""
     return {
         "NOTIFY_SOCKET": operation.path("notify"),
         "WATCHDOG_USEC": str(int(parameters.silence * 1_000_000)),
@@ -21,9 +21,9 @@ def environment(parameters: Parameters, operation: Operation) -> "dict[str, str]
 
 
 def allowed_silence(process: Process, operation: Operation) -> float:
-    """Seconds; 0 for a broker that does not beat for us: somebody else has started it, its silence says nothing.
+    """Allowed silence in seconds; 0 for a broker that was not started by us and sends us no beats.
 
-    As it was started, whatever the parameter says now.
+    The value with which it was started, even if the parameter has changed since.
     """
     if process.variable("NOTIFY_SOCKET") != operation.path("notify"):
         return 0.0

@@ -1,6 +1,6 @@
-"""Hearing the signs of life: a socket for the beats, a question to the port.  Shell.
+"""Receives the signs of life: a socket for the beats, a query to the port.  Shell.
 
-A module of its own, because importing `socket` takes as long as all the rest, and most calls hear nothing.
+A separate module, because importing `socket` takes as long as all other imports, and most calls do not need it.
 """
 
 import contextlib
@@ -22,21 +22,21 @@ METHOD_FRAME = 1
 
 
 class Ear:
-    """Hears one process only, whoever else writes to the socket."""
+    """Receives beats of one process and ignores those of others."""
 
     def __init__(self, path: str, process: Process) -> None:
-        """Takes the place of whoever listened before."""
+        """Replaces the socket of an earlier listener."""
         self._pid = process.pid
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         self._socket.bind(path)
-        os.chmod(path, 0o666)  # the broker has a user of its own; that it is the broker who writes, the kernel tells us
+        os.chmod(path, 0o666)  # the broker has its own user; the kernel tells us the sender's pid
         self.descriptor = self._socket.fileno()
 
     def hear(self) -> "list[Mapping[str, str]]":
-        """What has come, oldest first."""
+        """The beats received, oldest first."""
         heard: list[Mapping[str, str]] = []
         while True:
             try:
@@ -47,7 +47,7 @@ class Ear:
                 heard.append(parse(data))
 
     def close(self) -> None:
-        """The file stays: the next monitor puts its own there."""
+        """The file is left: the next monitor replaces it."""
         self._socket.close()
 
 
@@ -66,11 +66,11 @@ class Question:
         self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         self.descriptor = self._socket.fileno()
         self._asked = False
-        with contextlib.suppress(OSError):  # in progress, or it says so when it is looked at
+        with contextlib.suppress(OSError):  # in progress; an error shows in `look`
             self._socket.connect((parameters.host, int(parameters.port)))
 
     def look(self) -> "bool | None":
-        """To be called when the descriptor is ready: True, an answer; None, not yet; False, there will be none."""
+        """Call when the descriptor is ready.  True: an answer; None: not yet; False: there will be none."""
         try:
             if not self._asked:
                 self._socket.send(HEADER)

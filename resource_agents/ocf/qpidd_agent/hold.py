@@ -1,6 +1,6 @@
-"""A held monitor: waits on the process, its beats and its port, until there is something to tell.  Shell.
+"""A held monitor: waits on the process, its beats and its port until there is something to report.  Shell.
 
-`monitor.py` says why, `watch.py` decides.
+`monitor.py` has the reasons, `watch.py` the decisions.
 """
 
 import select
@@ -23,7 +23,7 @@ class Hold:
     def __init__(
         self, parameters: Parameters, operation: Operation, process: Process, before: Before, silence: float
     ) -> None:
-        """`silence`: how long a broker that works may be silent, in seconds.  Raises `OSError`."""
+        """`silence`: how long a working broker may be silent, in seconds.  Raises `OSError`."""
         self._parameters = parameters
         self._operation = operation
         self._process = process
@@ -34,11 +34,11 @@ class Hold:
         self._standing = Standing(last=before.last)
         self._silence_told = False
         self._written: str | None = None
-        """The score that we have tried to write; None: not yet.  The next monitor tries again."""
+        """The score that we tried to write; None: not yet.  The next monitor tries again."""
         self._ear = Ear(operation.path("notify"), process)
         self._question: Question | None = None
         self._may_ask = True
-        """Once in each silence."""
+        """The port is queried once in each silence."""
         self._poll = select.poll()
         self._poll.register(process.descriptor, select.POLLIN)
         self._poll.register(self._ear.descriptor, select.POLLIN)
@@ -53,7 +53,7 @@ class Hold:
             self._ear.close()
 
     def _turn(self) -> "int | None":
-        """Sleeps until something comes or is due; the exit code when there is one to tell."""
+        """Sleep until an event or a deadline.  Returns the exit code if the monitor ends."""
         planned = self._watch.sleep(time.monotonic())
         ready = {descriptor for descriptor, _ in self._poll.poll(planned * 1000)}
         now = time.monotonic()
@@ -93,7 +93,8 @@ class Hold:
         return self._found if self._watch.over(now) else None
 
     def _silent_now(self) -> None:
-        """A backup that hangs is no candidate; a primary without a score would be demoted, and that is not wanted."""
+        """Delete the score of a hanging backup, so that it is not promoted; a primary keeps its score, since Pacemaker
+        would demote it."""
         if not self._silence_told:
             self._silence_told = True
             log("warning", f"process {self._process.pid} is silent{', and is the last copy' if self.last else ''}")
@@ -102,7 +103,7 @@ class Hold:
 
     @property
     def last(self) -> bool:
-        """Whether the broker is the only one that holds something, by what it has said last."""
+        """True if, by its last report, the broker is the only one that holds some messages."""
         return self._standing.last
 
     def _end_hung(self) -> int:

@@ -1,4 +1,4 @@
-"""From the words of the command line to an exit code.  Shell."""
+"""Entry point: command line in, exit code out.  Shell."""
 
 import os
 import sys

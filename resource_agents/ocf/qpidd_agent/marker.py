@@ -1,11 +1,11 @@
-"""Notes that one call of the agent leaves to the next, in files that are gone after a boot.  Shell.
+"""Data that one call of the agent leaves for the next, in files that a boot removes.  Shell.
 
-`monitor-INTERVAL`: the monitor of this interval has ended in the ordinary way, when and with what.  Removed while one
-is held, and by whatever makes Pacemaker begin a new series.
+`monitor-INTERVAL`: when and with what result the monitor of this interval last ended normally.  Removed while one is
+held, and by every action after which Pacemaker begins a new series.
 
-`demoted`: when the last demote was.  In the same transition Pacemaker promotes another one, and asks the demoted
-one how it is.  What is told then, a changed score or a death, makes it plan anew before it has promoted, and even
-repair the dead one first (up to 1 s was seen).  So for a while after a demote no bad news is told.
+`demoted`: time of the last demote.  In the same transition Pacemaker promotes another broker and monitors the demoted
+one.  A changed score or a death reported then makes Pacemaker plan again before the promotion, and even recover the
+dead one first (up to 1 s was measured).  So for some time after a demote neither is reported.
 """
 
 import os
@@ -15,27 +15,27 @@ from qpidd_agent.ocf import Operation
 
 MONITOR, DEMOTED = "monitor", "demoted"
 LATE = 1.0
-"""Seconds.  Pacemaker begins a monitor one interval after the end of the one before, a busy node a bit later."""
+"""Seconds.  Pacemaker begins a monitor one interval after the end of the previous one, on a busy node a bit later."""
 
 DEATH_WAITS = 0.3
-"""Seconds after a demote in which a death is not told.  The promotion is asked for 10 to 150 ms after the demote; to
-wait longer would only keep a transition that was aborted for another reason from ending."""
+"""Seconds after a demote in which a death is not reported.  The promotion is requested 10 to 150 ms after the demote;
+waiting longer would only delay the end of a transition that was aborted for another reason."""
 SCORE_WAITS = 1.0
-"""Seconds after a demote in which a changed score is not written; nobody waits for that."""
+"""Seconds after a demote in which a changed score is not written; this delays nothing."""
 
 
 class Before:
-    """What a monitor leaves to the next one."""
+    """The result of a monitor, for the next one."""
 
     def __init__(self, pid: int = 0, found: int = -1, last: bool = False) -> None:
-        """`pid` 0: there was none, or it is too long ago.  `last`: the broker was the only one that held something."""
+        """`pid` 0: there was none, or it is too old.  `last`: the broker was the only one that held some messages."""
         self.pid = pid
         self.found = found
         self.last = last
 
 
 def take_marker(operation: Operation) -> Before:
-    """Gone afterwards."""
+    """Read the marker and remove it."""
     path = _monitor_path(operation)
     try:
         pid, found, last, ended = _read(path).split()
@@ -51,7 +51,7 @@ def set_marker(operation: Operation, now: Before) -> None:
 
 
 def remove_markers(operation: Operation) -> None:
-    """The next monitor, of whatever interval, is a first one."""
+    """Make the next monitor of every interval a first one."""
     prefix = os.path.basename(operation.path(MONITOR))
     try:
         for name in os.listdir(operation.directory):
@@ -73,7 +73,7 @@ def forget_demote(operation: Operation) -> None:
 
 
 def quiet(operation: Operation, period: float) -> float:
-    """For how many seconds more bad news has to wait; `period` seconds are counted from the last demote on."""
+    """Seconds left of `period` seconds after the last demote, in which nothing bad is reported."""
     try:
         since = time.monotonic() - float(_read(operation.path(DEMOTED)))
     except (OSError, ValueError):
@@ -95,4 +95,4 @@ def _write(path: str, text: str) -> None:
         with open(path, "w") as file:
             file.write(text)
     except OSError:
-        pass  # then the next call does without: a monitor that is not held, a plan that is made twice
+        pass  # the next call works without: a monitor is not held, or a plan is made twice

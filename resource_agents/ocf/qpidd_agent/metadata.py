@@ -1,4 +1,4 @@
-"""What `meta-data` prints; valid against the DTD of resource-agents and the RelaxNG schemas of OCF 1.0 and 1.1."""
+"""The output of `meta-data`; valid by the DTD of resource-agents and the RelaxNG schemas of OCF 1.0 and 1.1."""
 
 from qpidd_agent.parameters import DEFAULTS, FALLBACKS
 
@@ -6,21 +6,21 @@ SHORT = "AMQP 0-9-1 broker qpidd, active-passive"
 
 LONG = """
 The message broker qpidd as a promotable clone: one instance is promoted and serves clients (the primary), the
-others are backups that hold a hot copy of all replicated queues. To be used with promotable=true, promoted-max=1,
+others are backups that hold a hot copy of all replicated queues. Use it with promotable=true, promoted-max=1,
 notify=false, and an address (ocf:heartbeat:IPaddr2) colocated with the promoted instance.
 
-Start never promotes: Pacemaker decides who is primary, by a promotion score that each broker computes from what it
-holds. A broker refuses a promotion that could lose confirmed messages; the reason is then shown as exit reason of
-the failed action. Demote works in place, the broker goes on as backup.
+Start never promotes: Pacemaker chooses the primary by a promotion score that each broker computes from what it holds.
+A broker refuses a promotion that could lose confirmed messages; the reason is shown as exit reason of the failed
+action. Demote works in place, and the broker goes on as backup.
 
-Recurring monitors are held: they end when something is wrong, or after half of their timeout. The death of a broker
-is therefore told to Pacemaker at once, whatever the interval; the interval only is the time in which nobody looks.
-Give them a short interval and a timeout of 20 s or so. A primary that hangs for longer than the parameter heartbeat
-is killed.
+Recurring monitors are held: they end when something is wrong, or after half of their timeout. So Pacemaker learns of
+the death of a broker at once, with any interval; the interval is only the time between two monitors, in which the
+broker is not watched. Use a short interval and a timeout of about 20 s. A primary that hangs for longer than the
+parameter heartbeat is killed.
 
-Set on-fail=demote for promote and for the monitor of the promoted role, and leave migration-threshold alone: a broker
-that was stopped has lost its memory, one that was demoted keeps it. A broker that has died is started again at once,
-after another one was promoted.
+Set on-fail=demote for promote and for the monitor of the promoted role, and do not set migration-threshold: a broker
+that is stopped loses the messages in its memory, one that is demoted keeps them. A broker that has died is restarted
+as soon as another one has been promoted.
 """
 
 PARAMETERS = (
@@ -34,43 +34,42 @@ PARAMETERS = (
         "config",
         "string",
         "Configuration file",
-        "Configuration file of the broker (qpidd.conf). It also has the login with which the broker is steered: "
-        "ha-username and ha-password (SASL PLAIN). What is not given as a parameter comes from there.",
+        "Configuration file of the broker (qpidd.conf). It also contains the agent's login to the broker: "
+        "ha-username and ha-password (SASL PLAIN). Parameters that are not given are taken from it.",
     ),
     (
         "port",
         "integer",
         "Port",
-        "The port on which the broker listens. If it is not given, that of the configuration file, "
-        f"else {FALLBACKS['port']}.",
+        f"The port on which the broker listens. Default: that of the configuration file, else {FALLBACKS['port']}.",
     ),
     (
         "data_dir",
         "string",
         "Data directory",
-        "Where the broker keeps its lock, its vote and its event logs. If it is not given, that of the configuration "
+        "The directory of the broker's lock, vote and event logs. Default: that of the configuration "
         f"file, else {FALLBACKS['data-dir']}. Each node needs its own; it must not be shared.",
     ),
     (
         "user",
         "string",
         "User of the process",
-        "The user as whom the broker runs. With ha-registry=pacemaker the user must be a member of the group haclient.",
+        "The user that runs the broker. With ha-registry=pacemaker it must be a member of the group haclient.",
     ),
     (
         "options",
         "string",
         "More options",
-        "Further options for the command line of the broker, such as --log-enable debug+:HA. They win over the file.",
+        "Further options for the command line of the broker, such as --log-enable debug+:HA. They override the file.",
     ),
     (
         "heartbeat",
         "string",
         "Silence after which a primary counts as hung",
-        "The event loop of the broker gives a sign of life four times in this time, to the monitor that is held. A "
-        "primary that gives none for so long, and does not answer on its port either, is killed, so that a backup can "
-        "be promoted. A backup, and a primary that holds the only copy of something, get the whole time of the monitor."
-        " Takes s and ms; a change counts from the next start on.",
+        "The event loop of the broker sends four signs of life in this time to the held monitor. A primary that sends "
+        "none for this time, and does not answer on its port either, is killed, so that a backup can be promoted. A "
+        "backup, and a primary that holds the only copy of some messages, get the whole time of the monitor."
+        " Units are s and ms; a change takes effect at the next start.",
     ),
 )
 

@@ -1,23 +1,23 @@
-"""What is the broker doing?  And the monitor that is held until there is something to tell.  Shell.
+"""Monitors: the state of the broker, and monitors that are held until there is something to report.  Shell.
 
-Three signs that do not depend on each other: the process (and who it belongs to), its lock on the data directory, and
-its answer: a beat, a greeting, the words of `qpid-ha`.
+Three independent signs are used: the process (and its user), its lock on the data directory, and its answer: a beat, a
+greeting, the words of `qpid-ha`.
 
-**Held monitors.**  Pacemaker learns of a failure when a monitor ends.  So a recurring monitor that would say the same
-as the one before does not end: it waits on the process and its beats, for half of its own timeout, and ends when
-something is wrong.  A broker that dies is known at once, one that hangs after `heartbeat`.
+**Held monitors.**  Pacemaker learns of a failure when a monitor ends.  So a recurring monitor whose result has not
+changed does not end: it waits on the process and its beats for half of its timeout, and ends when something is wrong.
+The death of a broker is reported at once, a hang after `heartbeat`.
 
-* The first one after start, promote and demote (they remove the marker) ends at once: Pacemaker waits for it.  So does
-  one with interval 0 (a probe), the one after it (Pacemaker has lost its history and begins anew), and one that comes
-  late (the series was interrupted).  All of a clone with notifications do: those would have to wait for a held monitor.
-* Pacemaker ends a held monitor by SIGKILL when it has other plans.  Nothing is left but the file of a socket; the
-  marker was removed when the hold began, so that a new series begins with one that ends at once.
-* A hung broker is killed: dead, it can be neither promoted nor primary, and nothing has to wait for it any more.
-* When a promoted broker dies its score is deleted, and nothing else is said for a while.  That alone makes Pacemaker
-  demote here and promote elsewhere, in one transition.  A failure told at the same moment would be a second reason to
-  plan, and the promotion would have to wait until all that the first plan has begun is done (70 to 150 ms were seen).
-  The demote ends this monitor; the next one says that the broker is dead, when that cannot hinder the promotion any
-  more (`marker.py`).
+* The first monitor after start, promote and demote (they remove the marker) ends at once, because Pacemaker waits for
+  it.  So does one with interval 0 (a probe), the one after a probe (Pacemaker has lost its history and starts again),
+  and a late one (the series was interrupted).  With notifications in the clone all end at once: notifications would
+  have to wait for a held monitor.
+* Pacemaker ends a held monitor by SIGKILL when it has other plans.  Only the file of a socket is left; the marker was
+  removed when the hold began, so that a new series begins with a monitor that ends at once.
+* A hung broker is killed: then it can be neither promoted nor primary, and no action waits for it.
+* When a promoted broker dies its score is deleted, and nothing else is reported for some time.  That alone makes
+  Pacemaker demote here and promote elsewhere, in one transition.  A failure reported at the same moment would make it
+  plan a second time, and the promotion would wait until the first plan has ended (70 to 150 ms were measured).  The
+  demote ends this monitor; the next one reports the death, when that cannot delay the promotion any more (`marker.py`).
 """
 
 import select
@@ -42,7 +42,7 @@ from qpidd_agent.tool import ask_standing, write_score
 
 
 def monitor(parameters: Parameters, operation: Operation) -> int:
-    """The exit code; a reason is told when it is a failure."""
+    """Returns the exit code; a failure also reports a reason."""
     process = find(parameters)
     before = take_marker(operation)
     if not operation.interval:
@@ -60,7 +60,7 @@ def monitor(parameters: Parameters, operation: Operation) -> int:
 
 
 def look(parameters: Parameters, operation: Operation, process: Process, before: int) -> int:
-    """Asks; writes the score.  `before`: what the monitor before has found."""
+    """Query the broker and write its score.  `before`: the result of the previous monitor."""
     try:
         if process.stopped:
             raise Failure(OCF_ERR_GENERIC, f"process {process.pid} is stopped by a signal and does not answer")
@@ -77,7 +77,7 @@ def look(parameters: Parameters, operation: Operation, process: Process, before:
 
 
 def gone(parameters: Parameters, operation: Operation, promoted: bool, reason: str = "") -> int:
-    """It does not run: nothing to tell to a probe, a failure else.  `promoted`: when it was seen last."""
+    """The broker does not run: a normal result for a probe, otherwise a failure.  `promoted`: its last known role."""
     if operation.interval:
         reason = reason or crashed(parameters) or f"no broker runs on {parameters.data_dir}"
         log("error", reason)
@@ -89,7 +89,7 @@ def gone(parameters: Parameters, operation: Operation, promoted: bool, reason: s
 
 
 def check_user(parameters: Parameters, process: Process) -> None:
-    """Raises `Failure`: one that runs as somebody else has files that ours cannot read; Pacemaker starts it anew."""
+    """Raises `Failure` for a broker of another user, whose files ours cannot read; Pacemaker restarts it."""
     wanted = account(parameters.user)[0]
     found = process.user
     if found not in (wanted, -1):
@@ -110,10 +110,10 @@ def may_hold(operation: Operation) -> bool:
 
 
 def hold(parameters: Parameters, operation: Operation, process: Process, before: Before) -> Before:
-    """Ends when what was found before is no longer true, or after half of the time that Pacemaker gives."""
+    """Hold the monitor until its previous result is no longer true, or for half of the timeout."""
     silence = allowed_silence(process, operation)
     if not silence:
-        # Somebody else has started it.  Its death is noticed at once all the same, the rest by asking now and then.
+        # Not started by this agent, so it sends no beats: its death is detected at once, the rest by queries.
         if process.wait(min(parameters.silence, operation.half)):
             return Before(process.pid, gone(parameters, operation, before.found == OCF_RUNNING_PROMOTED))
         return Before(process.pid, look(parameters, operation, process, before.found))

@@ -1,4 +1,4 @@
-"""What every OCF agent needs: exit codes, the operation that Pacemaker wants, logging.  Shell."""
+"""The basics of an OCF agent: exit codes, the requested operation, logging.  Shell."""
 
 import os
 import sys
@@ -30,24 +30,24 @@ class Failure(Exception):
 
 
 class Operation:
-    """What is to be done, for which resource, in what time."""
+    """The requested action, its resource and its timeout."""
 
     def __init__(self, action: str, environment: "Mapping[str, str]") -> None:
         self.action = action
         self.instance = environment.get("OCF_RESOURCE_INSTANCE", "") or "qpidd"
-        """As Pacemaker names it; with :0 and so on only in clones whose instances differ."""
+        """The resource as Pacemaker names it; with :0 and so on only in globally unique clones."""
         self.directory = environment.get("HA_RSCTMP", "") or "/run/resource-agents"
-        """For files that are to be gone after a boot."""
+        """Directory for files that a boot removes."""
         self.interval = _milliseconds(environment, "interval")
-        """Seconds between two monitors; 0 in all that is not recurring."""
+        """Seconds between two monitors; 0 for other actions and for probes."""
         self.timeout = _milliseconds(environment, "timeout")
-        """Seconds until Pacemaker kills us; 0 when it has not said."""
+        """Seconds until Pacemaker kills us; 0 if not known."""
         self.notified = environment.get("OCF_RESKEY_CRM_meta_notify", "").lower() in ("true", "yes", "on", "1")
-        """The clone wants notifications: they have to wait for a monitor that runs."""
+        """True if the clone has notifications: they would wait for a running monitor."""
 
     @property
     def half(self) -> float:
-        """Seconds: what we may use up and still have time to act; 0 when there is no limit."""
+        """Half of the timeout in seconds, which leaves time to act; 0 if there is no limit."""
         return self.timeout / 2
 
     def path(self, suffix: str) -> str:
@@ -60,11 +60,12 @@ def _milliseconds(environment: "Mapping[str, str]", name: str) -> float:
 
 
 LEVELS = {"debug": 7, "info": 6, "notice": 5, "warning": 4, "error": 3}
-"""With their numbers in the system log."""
+"""Levels and their numbers in the system log."""
 
 
 def log(level: str, text: str) -> None:
-    """Where `ocf_log` writes: HA_LOGFILE and the system log, as Pacemaker tells; without, or at a terminal, stderr."""
+    """Log as `ocf_log` does: to HA_LOGFILE and the system log, as set by Pacemaker; else, or at a terminal, to
+    stderr."""
     if level == "debug" and _variable("debug") in ("", "0"):
         return
     name, instance = "qpidd", os.environ.get("OCF_RESOURCE_INSTANCE", "")
@@ -81,12 +82,12 @@ def log(level: str, text: str) -> None:
 
 
 def _variable(name: str) -> str:
-    """Pacemaker sets both spellings, ocf-tester and old stacks one of them."""
+    """The variable in either spelling: Pacemaker sets both, ocf-tester and old stacks only one."""
     return os.environ.get(f"HA_{name.upper()}", "") or os.environ.get(f"HA_{name}", "")
 
 
 def _now() -> str:
-    """With milliseconds, as Pacemaker's own lines, unless a format is asked for."""
+    """The time with milliseconds, as in Pacemaker's log, unless a format is set."""
     now = time.time()
     wanted = os.environ.get("HA_DATEFMT", "")
     return time.strftime(wanted or f"%b %d %T.{int(now % 1 * 1000):03d} ", time.localtime(now))
@@ -112,7 +113,7 @@ def _to_syslog(facility: str, tag: str, level: str, text: str) -> None:
 
 
 def exit_reason(reason: str, *, logged: bool = False) -> None:
-    """For people, shown by crm_mon beside the failed action; `logged`: it is in the log already."""
+    """The reason that crm_mon shows with the failed action; `logged`: it is in the log already."""
     prefix = os.environ.get("OCF_EXIT_REASON_PREFIX", "ocf-exit-reason:")
     sys.stderr.write(f"{prefix}{' '.join(reason.split())}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The parameters of the resource, and what the broker's configuration file says where they are silent."""
+"""The parameters of the resource, with the broker's configuration file for those that are not given."""
 
 import os
 
@@ -17,7 +17,7 @@ DEFAULTS = {
     "options": "",
     "heartbeat": "1s",
 }
-"""Empty: as the configuration file says, else what `FALLBACKS` say."""
+"""Defaults; empty: taken from the configuration file, else from `FALLBACKS`."""
 
 FALLBACKS = {"port": "5672", "data-dir": "/var/lib/qpidd"}
 WILDCARDS = ("", "0.0.0.0", "::", "*", "all")
@@ -25,7 +25,7 @@ UNITS = (("ms", 0.001), ("us", 0.000001), ("sec", 1.0), ("s", 1.0), ("min", 60.0
 
 
 class Parameters:
-    """Read, not checked: `stop` must work whatever they say."""
+    """Parameters as read, without checks: `stop` must work even if they are wrong."""
 
     def __init__(self, environment: "Mapping[str, str]") -> None:
         self.given = {name: environment.get(f"OCF_RESKEY_{name}", "") for name in DEFAULTS}
@@ -42,7 +42,7 @@ class Parameters:
         self.host = "127.0.0.1" if interface in WILDCARDS else interface.strip("[]")
         user = file.get("ha-username", "")
         self.login = (user, file.get("ha-password", "")) if user else ("guest", "guest")
-        """Of who may steer the broker; by SASL PLAIN."""
+        """User and password for the agent's requests to the broker (SASL PLAIN)."""
 
     @property
     def lock(self) -> str:
@@ -55,12 +55,12 @@ class Parameters:
 
     @property
     def config_file(self) -> str:
-        """Empty: there is none, and none was asked for."""
+        """The configuration file; empty if there is none and none was given."""
         return self.config if self.given["config"] or os.path.exists(self.config) else ""
 
 
 def _read(file: str) -> "dict[str, str]":
-    """`name=value` lines, the first value of what is repeated.  The broker reports what is wrong with the file."""
+    """Parse `name=value` lines; the first value counts.  Faults of the file are left to the broker to report."""
     values: dict[str, str] = {}
     try:
         with open(file, encoding="utf-8") as lines:
@@ -74,7 +74,7 @@ def _read(file: str) -> "dict[str, str]":
 
 
 def seconds(text: str) -> float:
-    """A duration with or without unit; 0 when it is none."""
+    """Seconds of a duration with or without unit; 0 if it is not a duration."""
     factor = 1.0
     for unit, value in UNITS:
         if text.endswith(unit):
@@ -88,7 +88,7 @@ def seconds(text: str) -> float:
 
 
 def check(parameters: Parameters) -> None:
-    """Raises `Failure`: 6 for what is wrong on every node, 5 for what is missing on this one."""
+    """Raises `Failure`: code 6 for faults on every node, 5 for what is missing on this one."""
     port = parameters.port
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise Failure(OCF_ERR_CONFIGURED, f"parameter port: found {port!r}, wanted 1 to 65535")
@@ -132,5 +132,5 @@ def account(user: str) -> "tuple[int, int, str]":
 
 
 def refused(reason: str) -> Failure:
-    """The broker does not take its configuration file or options: wrong on this node, maybe right on others."""
+    """The failure for a refused configuration file or refused options: this node only, others may differ."""
     return Failure(OCF_ERR_ARGS, reason)

@@ -1,8 +1,8 @@
 """The broker's process.  Shell.
 
-Whoever runs on a data directory holds `DATA_DIR/lock` locked (`flock`), and the file contains its pid; the kernel drops
-the lock with the process.  A clean end removes the file, a crash leaves it behind.  A second line is the reason why a
-running broker has refused to stop.
+A broker holds a lock (`flock`) on `DATA_DIR/lock`, which contains its pid; the kernel drops the lock with the process.
+A clean end removes the file, a crash leaves it behind.  A second line is the reason why a running broker refused to
+stop.
 """
 
 import fcntl
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SIGKILL, SIGTERM = 9, 15
 LOOK = 0.02
-"""Seconds between two looks at a broker that is about to end: whether it has refused."""
+"""Seconds between two checks whether a stopping broker has refused."""
 
 
 class Process:
-    """A broker that runs.  The descriptor stays its own, whoever gets the pid afterwards."""
+    """A running broker.  Its pidfd stays valid even if the pid is reused."""
 
     def __init__(self, pid: int, lock: str) -> None:
         """Raises `ProcessLookupError`."""
@@ -33,14 +33,14 @@ class Process:
         self._before = _changed(lock)
 
     def wait(self, timeout: "float | None") -> bool:
-        """Whether it has ended; `timeout` in seconds, None: until it has."""
+        """Wait for its end.  Returns True if it has ended; `timeout` in seconds, None: no limit."""
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
         return bool(poll.poll(None if timeout is None else timeout * 1000))
 
     @property
     def stopped(self) -> bool:
-        """SIGSTOP, or a debugger: it hangs for certain, and takes no signal but SIGKILL."""
+        """True if stopped by SIGSTOP or a debugger: it hangs, and only SIGKILL has an effect."""
         return self._stat() in ("T", "t")
 
     def _stat(self) -> str:
@@ -52,7 +52,7 @@ class Process:
 
     @property
     def user(self) -> int:
-        """Effective user id; -1 when it has ended."""
+        """Effective user id; -1 if it has ended."""
         try:
             with open(f"/proc/{self.pid}/status") as file:
                 return next((int(line.split()[2]) for line in file if line.startswith("Uid:")), -1)
@@ -60,7 +60,7 @@ class Process:
             return -1
 
     def variable(self, name: str) -> str:
-        """Of the environment that it was started with; empty when it has none, or we may not look."""
+        """A variable of its initial environment; empty if it is not set or cannot be read."""
         try:
             with open(f"/proc/{self.pid}/environ", "rb") as file:
                 entries = file.read().decode(errors="replace").split("\0")
@@ -70,11 +70,11 @@ class Process:
 
     @property
     def refusal(self) -> str:
-        """Why it will not stop, if it has said so since this object was made."""
+        """Why it refuses to stop, if it did so since this object was created."""
         return _lines(self._lock)[1] if _changed(self._lock) != self._before and len(_lines(self._lock)) > 1 else ""
 
     def signal(self, number: int) -> None:
-        """Raises `Failure` if we may not; that it has ended is no error."""
+        """Send a signal.  Raises `Failure` without permission; no effect if the process has ended."""
         import signal
 
         try:
@@ -85,7 +85,7 @@ class Process:
             raise Failure(OCF_ERR_PERM, f"may not signal process {self.pid} of user id {self.user}") from None
 
     def kill(self, why: str) -> None:
-        """For certain; a process in the middle of a disk operation ends only with that."""
+        """Send SIGKILL and wait for the end; a process in a disk operation ends only after it."""
         log("warning", f"SIGKILL for process {self.pid}: {why}")
         self.signal(SIGKILL)
         self.wait(None)
@@ -93,7 +93,7 @@ class Process:
 
 def find(parameters: Parameters) -> "Process | None":
     """The broker that runs on our data directory."""
-    for _ in range(3):  # it may end, and another one begin, between two of our looks
+    for _ in range(3):  # it may end, and another one start, between two reads
         pid = _holder(parameters.lock)
         if not pid:
             return None
@@ -108,13 +108,13 @@ def find(parameters: Parameters) -> "Process | None":
 
 
 def crashed(parameters: Parameters) -> str:
-    """What a broker has left behind that did not end by itself; empty when there is nothing."""
+    """Text about a broker that crashed and left its lock file; empty if there is none."""
     lines = _lines(parameters.lock)
     return f"process {lines[0]} has died and left {parameters.lock} behind" if lines else ""
 
 
 def _holder(lock: str) -> int:
-    """Pid of who holds it; 0 when nobody does."""
+    """Pid of the holder of the lock; 0 if it is free."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def _changed(path: str) -> int:
 
 
 def end(process: Process, patience: float, hangs: "Callable[[], bool]") -> None:
-    """Asks it to end, twice if it refuses; SIGKILL when it `hangs`, or after `patience` seconds (0: never)."""
+    """Send SIGTERM, twice if it refuses; SIGKILL if it `hangs`, or after `patience` seconds (0: never)."""
     since = time.monotonic()
     process.signal(SIGTERM)
     insisted = False

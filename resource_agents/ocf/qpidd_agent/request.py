@@ -1,8 +1,8 @@
 """One management request to our own broker, as `qpid-ha` sends it, without a second interpreter.  Shell.
 
-A promotion waits for this: `qpid-ha` would cost as much processor time as all the rest of a fail-over.  So this is the
-least of AMQP 0-9-1 that serves one request, in two round trips: the broker's connection.start, then everything else at
-once.  Limits are the smallest that every peer has to take, so nothing needs to be negotiated.
+Promotions wait for this, and `qpid-ha` would cost as much processor time as the rest of a fail-over.  So this is the
+minimum of AMQP 0-9-1 for one request, in two round trips: the broker's connection.start, then everything else at once.
+It uses the smallest limits that every peer must accept, so nothing is negotiated.
 """
 
 import os
@@ -18,13 +18,13 @@ FRAME_MAX = 4096
 
 
 class Refused(Exception):
-    """The broker will not do it; its own text."""
+    """The broker refuses the request or the connection; the text is the broker's."""
 
 
 def ask(host: str, port: int, user: str, password: str, method: str, arguments: str, timeout: float) -> bytes:
-    """The answer as JSON.  `timeout` in seconds for all of it, 0: none.
+    """Send a request and return the answer as JSON.  `timeout` in seconds for the whole exchange, 0: none.
 
-    Raises `OSError` when there is no answer, `Refused` when the broker ends the conversation.
+    Raises `OSError` if there is no answer, `Refused` if the broker closes the connection.
     """
     deadline = time.monotonic() + timeout if timeout else None
     connection = socket.create_connection((host, port), timeout or None)
@@ -39,7 +39,7 @@ def ask(host: str, port: int, user: str, password: str, method: str, arguments: 
 
 
 class Frames:
-    """What the broker sends."""
+    """Reads the broker's frames."""
 
     def __init__(self, connection: socket.socket, deadline: "float | None") -> None:
         self._connection = connection
@@ -47,7 +47,7 @@ class Frames:
         self._input = bytearray()
 
     def method(self, wanted: "tuple[int, int]") -> None:
-        """Skips what is before it."""
+        """Skip frames until the wanted method."""
         while True:
             kind, payload = self._frame()
             found = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
@@ -87,9 +87,9 @@ class Frames:
 
 
 def _conversation(user: str, password: str, method: str, arguments: str) -> bytes:
-    """From connection.start-ok to the request."""
+    """All frames from connection.start-ok to the request."""
     response = b"\0" + user.encode() + b"\0" + password.encode()
-    # The first lets us in on a backup, too; with the second a wrong login is told, and not just cut off.
+    # The first property admits us on a backup, too; with the second a wrong login gets an answer before the close.
     capability = _short(b"authentication_failure_close") + b"t\x01"
     properties = _short(b"qpid.ha-admin") + b"I\x00\x00\x00\x01" + _short(b"capabilities") + b"F" + _long(capability)
     body = arguments.encode()
@@ -127,5 +127,5 @@ def _long(text: bytes) -> bytes:
 
 
 def describe(error: OSError, address: str) -> str:
-    """As `qpid-ha` says it."""
+    """The error in the words of `qpid-ha`."""
     return f"{type(error).__name__}: {address}: {os.strerror(error.errno) if error.errno else error}"

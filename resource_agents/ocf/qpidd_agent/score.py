@@ -1,6 +1,7 @@
-"""What the broker says of itself, and what Pacemaker is to make of it.  Pure.
+"""Translates the broker's state and score for Pacemaker.  Pure.
 
-The score is the broker's own: only it knows who holds more.  Pacemaker promotes the highest one, and nobody without.
+The broker computes the score, since only the brokers know which one holds more.  Pacemaker promotes the broker with the
+highest score, and none without a score.
 """
 
 from qpidd_agent.ocf import OCF_ERR_GENERIC, OCF_RUNNING_PROMOTED, OCF_SUCCESS
@@ -17,11 +18,11 @@ CODES = {
     **dict.fromkeys(BACKUP, OCF_SUCCESS),
     STANDALONE: OCF_SUCCESS,
 }
-"""The words of `qpid-ha status`, and what a monitor answers to each."""
+"""Words of `qpid-ha status` -> exit code of a monitor."""
 
 NEVER = "-INFINITY"
 BY_STATE = {"active": "100", "recovering": "100", "ready": "100", "joining": "5", "catchup": NEVER, STANDALONE: ""}
-"""For a broker that gives no score.  Whether a joining one may be promoted it decides itself when it is told to."""
+"""Scores for a broker that reports none.  A joining one decides itself, at the promotion, whether it is safe."""
 
 
 def code(state: str) -> int:
@@ -33,7 +34,7 @@ def promoted(state: str) -> bool:
 
 
 def score(state: str, given: "str | None") -> str:
-    """What to write; empty: nothing, and what was written goes.  `given` is the broker's, None: it has said nothing."""
+    """The score to write; empty: delete it.  `given` is the broker's own, None: it has reported none."""
     if given is None:
         return BY_STATE.get(state, "")
     if not given:
@@ -42,13 +43,13 @@ def score(state: str, given: "str | None") -> str:
 
 
 def parse(datagram: bytes) -> "dict[str, str]":
-    """The variables of a message in the words of sd_notify."""
+    """The variables of an sd_notify message."""
     pairs = (line.partition("=") for line in datagram.decode(errors="replace").splitlines())
     return {name: value for name, equals, value in pairs if equals}
 
 
 class Standing:
-    """A broker's state, score, and whether its end would lose what no other has."""
+    """A broker's state, score, and whether it is the only one that holds some messages."""
 
     def __init__(self, state: str = "", given: "str | None" = None, last: bool = False) -> None:
         self.state = state
@@ -56,7 +57,7 @@ class Standing:
         self.last = last
 
     def told(self, values: "Mapping[str, str]") -> "Standing":
-        """After a message; what it does not name is as it was."""
+        """The standing after a message; values that it does not name are unchanged."""
         return Standing(
             values.get("X_QPID_STATE", self.state),
             values.get("X_QPID_SCORE", self.given),

@@ -1,4 +1,4 @@
-"""What the agent asks of others: the broker's standing, orders to it, and Pacemaker to note the score.  Shell."""
+"""Requests to the broker (its standing, orders), and the command that writes the score in Pacemaker.  Shell."""
 
 import os
 
@@ -14,7 +14,7 @@ SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def run(command: "Sequence[str]", environment: "Mapping[str, str] | None" = None) -> "tuple[int, str]":
-    """Exit code and what it has printed, errors included.  Raises `Failure` when it cannot be started."""
+    """Run a command.  Returns its exit code and output, with errors.  Raises `Failure` if it cannot be started."""
     import subprocess
 
     try:
@@ -32,19 +32,19 @@ def run(command: "Sequence[str]", environment: "Mapping[str, str] | None" = None
 
 
 def request(parameters: Parameters, operation: Operation, method: str) -> "Mapping[str, object]":
-    """The result from our own broker.  Raises `Failure` with its refusal, or with why there is no answer."""
+    """The result from our own broker.  Raises `Failure` with its refusal, or the reason why there is no answer."""
     return _result(_ask(parameters, operation, method, "{}"))
 
 
 def order(parameters: Parameters, operation: Operation, method: str, arguments: str = "{}") -> None:
-    """As `request`; of a success nothing more is wanted, and everybody waits for it: it is not even parsed."""
+    """As `request`, without a result: for speed a successful answer is not parsed."""
     answer = _ask(parameters, operation, method, arguments)
     if not answer.startswith(b'{"ok":true'):
         _result(answer)
 
 
 def _ask(parameters: Parameters, operation: Operation, method: str, arguments: str) -> bytes:
-    """An answer that comes too late for Pacemaker is none: half of its time is the limit."""
+    """Send one request; the timeout is half of Pacemaker's, so that there is time to report a missing answer."""
     import qpidd_agent.request as amqp
 
     user, password = parameters.login
@@ -77,23 +77,24 @@ def ask_standing(parameters: Parameters, operation: Operation) -> Standing:
 
 
 def _given(found: "Mapping[str, object]") -> "str | None":
-    """None: this broker gives no scores; empty: it is not to be promoted."""
+    """The reported score.  None: this broker reports no scores; empty: it must not be promoted."""
     if "score" not in found:
         return None
     return "" if found["score"] is None else str(found["score"])
 
 
 def score_command(operation: Operation, score: str) -> "list[str]":
-    """What `crm_attribute --promotion` does, which asks the CIB first and so takes twice as long.
+    """The command that does what `crm_attribute --promotion` does in half the time, since it does not ask the CIB
+    first.
 
-    The name of the attribute is that of the resource, as Pacemaker names it to us; the node is the one we are on.
+    The attribute has the resource's name as given by Pacemaker; the node is this one.
     """
     change = [f"--update={score}"] if score else ["--delete"]  # in one word, since a score may begin with a dash
     return ["attrd_updater", "--quiet", f"--name=master-{operation.instance}", *change]
 
 
 def write_score(operation: Operation, score: str) -> bool:
-    """Empty: delete it.  That it cannot be written costs a promotion, not the broker: only a warning."""
+    """Write the score; empty: delete it.  A failure is only a warning: it delays a promotion, the broker works."""
     path = os.environ.get("PATH", "")
     environment = {**os.environ, "PATH": f"{path}:{SBIN}" if path else SBIN}
     try:
