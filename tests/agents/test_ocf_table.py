@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -239,13 +238,13 @@ def test_a_stop_is_told_twice_to_the_last_primary(agent: Agent) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a broker is started as another user")
-def test_the_broker_gets_its_user_and_its_environment(agent: Agent, tmp_path: Path) -> None:
+def test_the_broker_gets_its_user_and_its_environment(agent: Agent) -> None:
     """A false broker writes down who it is and what it was given."""
     report = agent.data_dir / "report"
     line = f"case $* in *--daemon*) id -un >{report}; id -gn >>{report}; pwd >>{report}; env >>{report};; esac; exit 1"
     write_program(agent.directory / "bin" / "qpidd", line)
     for folder in (agent.directory, *agent.directory.parents):
-        if folder.is_relative_to(tmp_path.parents[1]):
+        if not folder.stat().st_mode & 0o001:
             folder.chmod(0o755)  # so that nobody gets to it
     agent.parameters["user"] = "nobody"
     agent("start")

@@ -5,7 +5,6 @@ A command whose output is shown is repeated until it says that: a page has no pl
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -143,6 +142,6 @@ def test_one_machine(reader: Reader) -> None:
             reader.types(command)
     finally:
         subprocess.run(
-            [shutil.which("qpid-cluster") or str(Path(sys.executable).parent / "qpid-cluster"), "down"],
+            [str(Path(sys.executable).parent / "qpid-cluster"), "down"],
             cwd=reader.folder, check=False, capture_output=True, timeout=60,
         )  # fmt: skip

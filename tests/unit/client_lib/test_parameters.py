@@ -138,7 +138,8 @@ def test_what_is_wrong_with_a_certificate(authority: Authority, tmp_path: Path) 
 
     foreign = Options(ssl_trustfile=Authority(tmp_path, "foreign").file)
     assert said(foreign, old) == (
-        "certificate verify failed: unable to get local issuer certificate: it is not signed by an authority in ssl_trustfile"
+        "certificate verify failed: unable to get local issuer certificate: "
+        "it is not signed by an authority in ssl_trustfile"
     )
     assert said(trusting, old) == "certificate verify failed: certificate has expired"
     mismatch = "certificate is not valid for 'localhost'. (ssl_server_name, ssl_skip_hostname_check)"
