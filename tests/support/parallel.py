@@ -18,7 +18,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK: Final = "spark session"
 TOGETHER: Final = ("docker", "faults", "packaging", "pacemaker")
-"""Folders whose tests share fixtures of the package or the session; and one cluster of Pacemaker at a time is enough."""
+"""Folders whose tests share fixtures of the package or session; and one cluster of Pacemaker at a time is enough."""
 FIRST: Final = (SPARK, "faults", "pacemaker", "rgmanager", "packaging", "agents", "acceptance", "integration")
 """Groups and folders that take long.  Tests with the Spark session are busy, most of the others wait."""
 _WANTS_SPARK: Final = re.compile(r"^ *def \w+\([^)]*\b(spark|spark_session|engine)\b", re.MULTILINE)
