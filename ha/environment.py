@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]
+Depose = Callable[[tuple[int, str], str, str], None]
+"""(ballot, reason, address): a higher ballot was seen; the broker steps down and goes to that address."""
 Reply = Callable[[Json], None]
 """Gets the result of a management request, once: {"ok": true, "result": ...} or {"ok": false, "error": text}."""
 

@@ -309,9 +309,6 @@ class Node:
         else:
             role.start()
 
-    def unfreeze(self) -> None:
-        self.role.unfreeze()
-
     # ---- what others see ------------------------------------------------------------------------------------------
 
     def stall(self) -> Json | None:

@@ -103,10 +103,6 @@ class Role(ABC):
         """Our engine sealed a batch; called on a primary only."""
         return
 
-    def unfreeze(self) -> None:
-        """A survey has found no rival."""
-        return
-
     def members(self) -> list[Json]:
         return []
 

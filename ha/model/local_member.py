@@ -31,7 +31,7 @@ from ha.settings import NodeSettings
 from qpidd_py.core import Engine
 
 
-class Standing(Protocol):
+class RoleFacts(Protocol):
     """What a view reports of the role (`ha.role.Role`)."""
 
     @property
@@ -101,7 +101,7 @@ class LocalMember:
         """True if this process once held everything; then it may hold messages that no other broker has."""
         return self.whole or bool(self.acknowledged or self.led)
 
-    def view(self, role: Standing) -> View:
+    def view(self, role: RoleFacts) -> View:
         """Our answer to `ha.ask`."""
         return View(
             self.id,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ha.environment import Json, Link
+from ha.environment import Depose, Json, Link
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of, text
@@ -36,9 +36,6 @@ from ha.promotion.claims import Claim
 from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
-
-Depose = Callable[[tuple[int, str], str, str], None]
-"""(ballot, reason, address): a higher ballot was seen; the broker steps down and follows that address."""
 
 
 class Primary(Role):
@@ -88,8 +85,11 @@ class Primary(Role):
             self.env.log("notice", f"recovering backups: {names}")
 
     def _hold_inherited(self) -> None:
-        """What is safe follows from the others' positions; without others it is known when the set is in force."""
-        self.engine.hold_inherited(min((peer.acked for peer in self.roster.counting), default=self.engine.safe))
+        """Nothing is known of a member of the set before that is not expected: its host refuses, and it may live.  Its
+        leader alone has all that it sent."""
+        acked = {peer.id: peer.acked for peer in self.roster.counting}
+        unknown = self._claim.base.ids - acked.keys() - {self.local.id, self._claim.base.leader}
+        self.engine.hold_inherited(0 if unknown else min(acked.values(), default=0))
 
     def stop(self) -> None:
         self.frozen = self.stopped = True

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ha.environment import Exchanged, StateNotStored
+from ha.environment import Depose, Exchanged, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 
@@ -71,7 +71,7 @@ def _nothing(in_sync: InSync) -> None:
 class Recorder:
     """The changes of one primary."""
 
-    def __init__(self, local: LocalMember, depose: Callable[[tuple[int, str], str, str], None]) -> None:
+    def __init__(self, local: LocalMember, depose: Depose) -> None:
         """`depose` is called for a higher ballot, with the ballot, the reason, and the address of its leader."""
         self._local = local
         self._depose = depose

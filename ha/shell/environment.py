@@ -23,11 +23,11 @@ from ha.salvage.files import SalvageFiles
 from ha.settings import split_address
 from ha.shell.asker import Asker
 from ha.shell.connector import Connector
+from ha.shell.consistent import consistently
 from ha.shell.events import EventLog
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Reactor
-from qpidd_py.errors import InvariantError
 
 log = logging.getLogger("ha")
 
@@ -91,15 +91,8 @@ class ClusterEnvironment:
             self._loop.call_soon(self._run, call)
 
     def _run(self, call: Callable[[], None]) -> None:
-        if self._stopped:
-            return
-        try:
-            call()
-        except InvariantError:
-            raise
-        except Exception as error:
-            # A broker with a broken HA core must not confirm any more: the loop's handler ends the process.
-            raise InvariantError(f"in the HA core: {error!r}") from error
+        if not self._stopped:
+            consistently(call, "the HA core")
 
     # ---- other brokers --------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import Any
 from ha.environment import Answer, Json, Link, Reply
 from ha.model.protocol import REPLICA, need
 from ha.shell.connector import Connector
+from ha.shell.consistent import consistently
 from ha.shell.core_link import IncomingLink, LinkOwner
 from ha.shell.environment import LEVELS
 from ha.single_queue.follower import Replica, Source, Step
@@ -27,7 +28,7 @@ from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.session import Session
 from qpidd_py.config import LinkSettings
 from qpidd_py.core import Queue
-from qpidd_py.errors import InvariantError, LinkError
+from qpidd_py.errors import LinkError
 from qpidd_py.plugins import PluginHost
 
 log = logging.getLogger("ha")
@@ -66,15 +67,8 @@ class LoopPort:
         log.log(LEVELS[level], "%s", text)
 
     def _run(self, call: Callable[[], None]) -> None:
-        if self._stopped:
-            return
-        try:
-            call()
-        except InvariantError:
-            raise
-        except Exception as error:
-            # The queues may be inconsistent: the loop's handler ends the process.
-            raise InvariantError(f"in the replication of queues: {error!r}") from error
+        if not self._stopped:
+            consistently(call, "the replication of queues")
 
 
 class QueueReplication:

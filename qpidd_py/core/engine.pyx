@@ -34,9 +34,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
-    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record,
-    lengths_of, route_of)
+    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE,
+    OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record, lengths_of, route_of)
 from qpidd_py.core.queue cimport (
     ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, name_entry,
     ranges_add, ranges_decode, ranges_encode, ring_after, ring_at)

@@ -103,6 +103,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "shell/cluster_hooks",
         "shell/connection_guard",
         "shell/connector",
+        "shell/consistent",
         "shell/core_link",
         "shell/environment",
         "shell/standalone",
