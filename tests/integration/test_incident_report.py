@@ -112,7 +112,7 @@ def test_the_fail_over_is_found(run):
     assert (out / "report.html").stat().st_size > 10_000
 
 
-@pytest.mark.slow  # compares to 5 ms: next to other tests the application itself is that late
+@pytest.mark.alone  # 5 ms: next to other tests the library writes, and the application is called, later than that
 def test_the_outage_is_what_the_application_measured(run):
     application, _, _, killed, _, out = run
     incident = json.loads((out / "incident-1.json").read_text())
