@@ -6,6 +6,9 @@ fields of the line are those of the first, `attrs.last` is the last id, `attrs.c
 when the last happened.
 
 * Exact: a run stands for the ids first ... last, each once, and for no other.
+* Even: a reader takes the times between the first and the last in equal steps, and is wrong by EVEN at most.  From the
+  first message, each later one leaves open the slopes whose line passes it by no more than EVEN; the run goes on only
+  to a message that lies on one of the slopes that all before it have left open ("swinging door").
 * Ordered: runs are written in the order in which they began.  When a run ends, those that began earlier are written
   with it, and before a line of another kind all runs are written, so the order of lines (`seq`) never contradicts
   the times in them.  A confirm is never written before the publish or the disconnect that it followed.
@@ -13,12 +16,15 @@ when the last happened.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 RUN_MAX = 1000
 """Messages of one line."""
+EVEN = 1000
+"""How far, in microseconds, the time of a message may be from the one that a reader of its run computes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,16 +75,34 @@ class Run:
     wall: int
     mono: int
     last_mono: int
+    low: float = 0.0
+    high: float = float("inf")
+    """The slopes that are open, in microseconds for each message."""
+
+    def goes_on(self, mono: int) -> bool:
+        """Takes the next message and returns True, if it happened when the run lets it."""
+        span, steps = mono - self.mono, self.last + 1 - self.first
+        if steps >= RUN_MAX or not self.low * steps <= span <= self.high * steps:
+            return False
+        self.low = max(self.low, (span - EVEN) / steps)
+        self.high = min(self.high, (span + EVEN) / steps)
+        self.last, self.last_mono = self.first + steps, mono
+        return True
 
     def follow(self, ids: Sequence[str | None], start: int, mono: int) -> int:
-        """Takes the ids from ids[start] that continue the run; returns the index of the first that does not.  As
-        `Runs.add`, fast."""
-        prefix, number, limit = f"{self.prefix}:", self.last + 1, self.first + RUN_MAX
-        index = start
-        while index < len(ids) and number < limit and ids[index] == prefix + str(number):
+        """Takes the ids from ids[start] that continue the run, all of them at `mono`; returns the index of the first
+        that does not.  As `Runs.add`, fast."""
+        prefix, index = f"{self.prefix}:", start
+        if index == len(ids) or ids[index] != prefix + str(self.last + 1) or not self.goes_on(mono):
+            return index
+        # Those that follow are on smaller slopes, and leave open more of the small ones than the first.
+        furthest = int((mono - self.mono) / self.low) if self.low > 0 else sys.maxsize
+        limit = self.first + min(furthest, RUN_MAX - 1)
+        index, number = index + 1, self.last + 1
+        while index < len(ids) and number <= limit and ids[index] == prefix + str(number):
             index, number = index + 1, number + 1
-        if index > start:
-            self.last, self.last_mono = number - 1, mono
+        self.last = number - 1
+        self.high = min(self.high, (mono - self.mono + EVEN) / (self.last - self.first))
         return index
 
     def fields(self) -> dict[str, Any]:
@@ -106,11 +130,7 @@ class Runs:
         run = self._recent.get(kind)
         if run is None or run.queue != queue or run.flags != flags or run.where is not where:
             return False
-        number = run.last + 1
-        if message_id != f"{run.prefix}:{number}" or number - run.first >= RUN_MAX:
-            return False
-        run.last, run.last_mono = number, mono
-        return True
+        return message_id == f"{run.prefix}:{run.last + 1}" and run.goes_on(mono)
 
     def add(
         self, kind: str, queue: str, prefix: str, number: int, flags: int, mono: int, wall: int, where: Where = NOWHERE
@@ -120,8 +140,7 @@ class Runs:
         run = self._open.get(key)
         if run is None:
             ended = []
-        elif number == run.last + 1 and number - run.first < RUN_MAX:
-            run.last, run.last_mono = number, mono
+        elif number == run.last + 1 and run.goes_on(mono):
             self._recent[kind] = run
             return run, []
         else:

@@ -1,8 +1,8 @@
 """A client's run: one line for many messages (pure).
 
 `msg_id` is the first, `attrs.last` the last; the row's times are those of the first message, `attrs.last_ts_mono` is
-when the last one happened.  Parsers add `producer`, `pub_first`, `pub_last`.  In between times are not known: they are
-spread evenly, at most RUN_MAX_US apart from the truth because writers end a run after that time.
+when the last one happened.  Parsers add `producer`, `pub_first`, `pub_last`.  In between the
+messages are taken to be equally far apart; a writer goes on with a run only while that is at most 1 ms from the truth.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Final
 
 from spark_jobs.schema import Event
 
-RUN_MAX_US: Final = 100_000
-"""How long a writer goes on with a run."""
 _OF_RUNS: Final = ("last", "count", "last_ts_mono")
 
 

@@ -15,7 +15,7 @@ intervals are half-open.
   connecting is down from its first attempt.  A client that publishes is down while the broker asks it to pause.
 
 Down times of a client that touch are one.  Those shorter than `shortest` are what every client has all the time and are
-left out; the times inside a run are not known better than `solve.runs.RUN_MAX_US`.  A client that never comes back is
+left out; the times inside a run are known to 1 ms.  A client that never comes back is
 down until `end` (censored), at the earliest its last row.
 
 The sweep over all of them: any client down, all down (of those that exist at the time), client-seconds.

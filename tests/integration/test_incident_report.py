@@ -152,7 +152,7 @@ def test_the_outage_is_what_the_application_measured(run):
     seen = min(pairwise(sorted(application.settled.values())), key=lambda gap: abs(gap[1] - end))
     called, first = min((called, id) for id, called in application.called.items() if seen[0] < application.settled[id])
     error = 5_000  # the target of the analysis
-    assert called - error <= begin <= max(application.wire.left(first), seen[0]) + error
+    assert min(called, killed) - error <= begin <= max(application.wire.left(first), seen[0]) + error
     assert application.wire.first_ack(begin + error) - error <= end <= seen[1] + error
 
 

@@ -5,8 +5,10 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import accumulate, groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 import ha.shell.events
 from client_lib import event_runs, event_sink, events
-from client_lib.event_runs import Runs, split_id
+from client_lib.event_runs import Run, Runs, split_id
 from client_lib.events import ALWAYS, FIELDS, KINDS, EventLog, Where
 
 LONG, TEXT, FLAG = int, str, bool
@@ -59,6 +61,15 @@ def expand(event: Mapping[str, Any]) -> list[str]:
 
 def kinds(place: Path) -> list[tuple[str, str | None]]:
     return [(event["kind"], event.get("msg_id")) for event in lines(place)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def clock() -> Iterator[None]:
+    """One that stands still: a pause of the machine would end a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        still = SimpleNamespace(time_ns=lambda: 1_800_000_000_000_000_000, monotonic_ns=lambda: 7_000_000_000)
+        patch.setattr(events, "time", still)
+        yield
 
 
 # ---- columns and kinds
@@ -182,6 +193,45 @@ def test_runs_name_every_message_exactly_and_in_the_order_of_their_beginning(cal
     assert sorted(found) == sorted(calls)
     assert [run.mono for run in done] == sorted(run.mono for run in done)
     assert runs.take() == []
+
+
+@given(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 5000), st.integers(0, 100_000)), max_size=60))
+def test_equal_steps_are_wrong_by_a_millisecond_at_most(gaps: list[int]) -> None:
+    """A gap of nothing is a chunk's."""
+    times = list(accumulate([0, *gaps]))
+    one, other = Runs(), Runs()
+    done = [run for n, at in enumerate(times) for run in one.add("publish", "q", "p", n, False, at, at)[1]] + one.take()
+    chunked = _in_chunks(other, times)
+    for runs in (done, chunked):
+        assert [n for run in runs for n in range(run.first, run.last + 1)] == list(range(len(times)))
+        for run in runs:
+            steps = max(1, run.last - run.first)
+            for n in range(run.first, run.last + 1):
+                said = run.mono + (run.last_mono - run.mono) * (n - run.first) / steps
+                assert abs(said - times[n]) <= event_runs.EVEN + 1e-6
+    assert [(run.first, run.last) for run in done] == [(run.first, run.last) for run in chunked]
+
+
+def _in_chunks(runs: Runs, times: list[int]) -> list[Run]:
+    done: list[Run] = []
+    for at, numbers in groupby(range(len(times)), times.__getitem__):
+        ids = [f"p:{n}" for n in numbers]
+        index = 0
+        while index < len(ids):
+            run, ended = runs.add("publish", "q", "p", int(ids[index][2:]), False, at, at)
+            done += ended
+            index = run.follow(ids, index + 1, at)
+    return done + runs.take()
+
+
+def test_a_pause_ends_a_run() -> None:
+    """300 messages each millisecond, nothing for 20 ms, and more: a reader sees the gap where it was."""
+    runs, done = Runs(), []
+    for n, at in enumerate([*range(0, 300_000, 1000), *range(320_000, 620_000, 1000)]):
+        done += runs.add("publish", "q", "p", n, False, at, at)[1]
+    assert [(run.first, run.last, run.mono, run.last_mono) for run in [*done, *runs.take()]] == [
+        (0, 299, 0, 299_000), (300, 599, 320_000, 619_000),
+    ]  # fmt: skip
 
 
 def test_a_run_is_bounded() -> None:
