@@ -4,6 +4,9 @@
     removed   it counts until the smaller set is in force (`recorder.py`), and then until every remaining member has
               acknowledged the operation that carries the smaller set
 
+A change of the set is data (`changes.py`).  When its turn comes `next_set` computes its set.  When that set is on
+record and on our own disk, `in_force` carries it out, from the log to the state of the role.
+
 Invariants:  members of the in-sync set - self  is a subset of  counting;   `may_confirm` => the set in force is on
 record, and large enough.
 """
@@ -19,10 +22,11 @@ from ha.model.membership import InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import epoch_of
 from ha.model.pulse import Pulse
+from ha.primary.changes import Change, Drop, Enlist, First, Rename
 from ha.primary.lag import Lags
 from ha.primary.peer import Peer, Phase
 from ha.promotion.claims import Claim
-from ha.registry.recorder import Change, Recorder
+from ha.registry.recorder import Recorder
 
 
 class Leader(Protocol):
@@ -56,7 +60,7 @@ class Roster:
         self._leaving: list[Peer] = []
         self._going: set[str] = set()
         self._begun = False
-        self.record = Recorder(self._local, primary.depose)
+        self.record: Recorder[Change] = Recorder(self._local, primary.depose, self)
         self.counting: list[Peer] = []
         self.expected: dict[str, Member] = {member.id: member for member in expected}
         """Whole members of the previous set that have not come back yet."""
@@ -91,24 +95,51 @@ class Roster:
             self.counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
         self.record.holders = claim.holders
         # It is persisted already, and others may hear of it: every member was whole in the previous set.
-        self.record.want(Change("the first set of a new primary", lambda in_sync: in_sync, self._first))
+        self.record.want(First())
 
-    def _first(self, in_sync: InSync) -> None:
-        self._begun = True
-        self.steady = self._enforce(in_sync)
-        self._settle()
+    # ---- one change, from what is wanted to what is in force ------------------------------------------------------
 
-    def _enforce(self, in_sync: InSync, added: str = "") -> int:
-        """Log `in_sync`, which is stored already.  Returns the position from which on it counts."""
+    def next_set(self, change: Change, in_sync: InSync) -> InSync | None:
+        """The set that the change makes of the one in force; None: it is no longer wanted."""
+        match change:
+            case First():
+                return in_sync
+            case Enlist(peer):
+                return self._larger(peer, in_sync)
+            case Drop():
+                return self._smaller(in_sync)
+            case Rename(brokers, removed):
+                return self._other(in_sync, brokers, removed)
+
+    def in_force(self, change: Change, in_sync: InSync) -> None:
+        """The set is on record and stored: log it, count by it, then see what is safe and what our state is."""
+        self._begun = self._begun or isinstance(change, First)
+        if isinstance(change, Enlist):
+            self._place(change.peer)  # before anything is confirmed by the larger set
         self.may_confirm = self._begun and self._local.safety.may_confirm(in_sync)
-        position = self._local.engine.log_membership(Membership(in_sync, added).encode())
-        self._local.engine.flush()
-        return position
-
-    def _settle(self) -> None:
+        position = self._log(in_sync, change)
+        match change:
+            case First():
+                self.steady = position
+            case Enlist(peer):
+                self._listed(peer, in_sync)
+            case Drop():
+                self._removed(position, in_sync)
+            case Rename():
+                self.steady = position
+                self._removed(position, in_sync)
         self.release()
         self._primary.update_safe()
         self._primary.check_active()
+        if isinstance(change, Rename):
+            self._renamed(in_sync)
+
+    def _log(self, in_sync: InSync, change: Change) -> int:
+        """Returns the position from which on the set counts."""
+        added = change.peer.id if isinstance(change, Enlist) else ""
+        position = self._local.engine.log_membership(Membership(in_sync, added).encode())
+        self._local.engine.flush()
+        return position
 
     # ---- a backup returns or arrives ------------------------------------------------------------------------------
 
@@ -125,13 +156,7 @@ class Roster:
     def enlist(self, peer: Peer) -> None:
         """Make a peer that holds everything we hold a member of the set."""
         peer.target, peer.whole = 0, True
-        change = Change(
-            f"backup {peer.member} is listed",
-            lambda in_sync: self._larger(peer, in_sync),
-            lambda in_sync: self._listed(peer, in_sync),
-            stalls=False,
-        )
-        self.record.want(change)
+        self.record.want(Enlist(peer))
 
     def _larger(self, peer: Peer, in_sync: InSync) -> InSync | None:
         gone = peer.link is None or peer.phase is not Phase.COMPLETE
@@ -140,18 +165,18 @@ class Roster:
         gone = gone or peer.acked < peer.removal
         return None if gone or not self._local.is_broker(peer.member.address) else in_sync.grow(peer.member)
 
-    def _listed(self, peer: Peer, in_sync: InSync) -> None:
+    def _place(self, peer: Peer) -> None:
         peer.removal = 0
         if not any(other is peer for other in self.counting):
             self.counting = [other for other in self.counting if other.id != peer.id or other.removal]
             self.counting.append(peer)
-        self._enforce(in_sync, peer.id)
+
+    def _listed(self, peer: Peer, in_sync: InSync) -> None:
         self._local.env.log("notice", f"backup {peer.member} is ready")
         attrs = {"version": in_sync.version}
         self._local.env.event("membership", peer=str(peer.member), result="ready", attrs=attrs)
         self.expected.pop(peer.id, None)
         self._primary.listed(peer)
-        self._settle()
 
     # ---- a backup is lost -----------------------------------------------------------------------------------------
 
@@ -161,7 +186,7 @@ class Roster:
         self._leaving += peers
         if not begun:
             names = ", ".join(str(peer.member) for peer in self._leaving)
-            self.record.want(Change(f"{names} is dropped", self._smaller, self._removed))
+            self.record.want(Drop(names))
 
     def _smaller(self, in_sync: InSync) -> InSync | None:
         """The set without the lost peers; those that are back before the change begins stay."""
@@ -169,21 +194,16 @@ class Roster:
         self._leaving = []
         return in_sync.shrink(self._going) if self._going else None
 
-    def _removed(self, in_sync: InSync) -> int:
+    def _removed(self, position: int, in_sync: InSync) -> None:
         """A change under way is completed even if the backup is back: it is listed again when it is complete."""
-        position = self._enforce(in_sync)
         for peer in [peer for peer in self.counting if peer.id in self._going and not peer.removal]:
             peer.removal = position
             self.expected.pop(peer.id, None)
             self._local.env.log("notice", f"{peer.member} is no longer in-sync; set version {in_sync.version}")
             attrs = {"version": in_sync.version}
-            self._local.env.event(
-                "membership", peer=str(peer.member), result="removed", last_pos=position, attrs=attrs
-            )
+            self._local.env.event("membership", peer=str(peer.member), result="removed", last_pos=position, attrs=attrs)
             if peer.phase is Phase.COMPLETE:
                 peer.target = position
-        self._settle()
-        return position
 
     def release(self) -> None:
         """Forget removed peers whose removal every remaining member has acknowledged.
@@ -204,20 +224,14 @@ class Roster:
     def change_brokers(self, brokers: tuple[str, ...], removed: str, done: Callable[[], None]) -> None:
         """`done` is called when the new list is safe, or when our role ends before that."""
         self.changing = done
-        change = Change(
-            f"{removed} leaves the cluster" if removed else f"{brokers[-1]} enters the cluster",
-            lambda in_sync: self._renamed(in_sync, brokers, removed),
-            self._changed,
-        )
-        self.record.want(change)
+        self.record.want(Rename(brokers, removed))
 
-    def _renamed(self, in_sync: InSync, brokers: tuple[str, ...], removed: str) -> InSync:
+    def _other(self, in_sync: InSync, brokers: tuple[str, ...], removed: str) -> InSync:
         changed = in_sync.change_brokers(brokers, removed)
         self._going = set(in_sync.ids - changed.ids)
         return changed
 
-    def _changed(self, in_sync: InSync) -> None:
-        self.steady = self._removed(in_sync)
+    def _renamed(self, in_sync: InSync) -> None:
         attrs = {"version": in_sync.version, "brokers": ",".join(in_sync.brokers)}
         self._local.env.event("membership", result="brokers", last_pos=self.steady, attrs=attrs)
         self._done_changing()

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from ha.environment import Depose, Exchanged, StateNotStored
 from ha.model.local_member import LocalMember
@@ -45,17 +45,42 @@ LAST_DELAY: Final = 1.0
 """Seconds before an exchange that has failed is repeated: the first time, and at most."""
 
 
-@dataclass(eq=False)
-class Change:
-    """One step of the in-sync set."""
+class Change(Protocol):
+    """One step of the in-sync set, as data."""
 
-    what: str
-    """Description for people: "b is dropped"."""
-    make: Callable[[InSync], InSync | None]
-    """Computes the next set from the one in force; None: no longer wanted.  Called when the change begins."""
-    in_force: Callable[[InSync], object]
-    stalls: bool = True
-    """True if confirms wait for this change."""
+    @property
+    def what(self) -> str:
+        """Description for people: "b is dropped"."""
+        ...
+
+    @property
+    def stalls(self) -> bool:
+        """True if confirms wait for this change."""
+        ...
+
+
+C = TypeVar("C", bound=Change)
+K = TypeVar("K", bound=Change, contravariant=True)
+
+
+class Owner(Protocol[K]):
+    """Computes the sets, and counts by the one in force: the roster."""
+
+    def next_set(self, change: K, in_sync: InSync) -> InSync | None:
+        """The set that the change makes of the one in force; None: no longer wanted.  Called when the change begins."""
+        ...
+
+    def in_force(self, change: K, in_sync: InSync) -> None:
+        """The set of the change is on record and on our own disk."""
+        ...
+
+
+@dataclass(frozen=True)
+class Again:
+    """The set in force, for a registry that has forgotten it."""
+
+    what: ClassVar = "the in-sync set is recorded again"
+    stalls: ClassVar = False
 
 
 def overtaken(states: Iterable[HaState], ballot: tuple[int, str]) -> HaState | None:
@@ -64,20 +89,17 @@ def overtaken(states: Iterable[HaState], ballot: tuple[int, str]) -> HaState | N
     return highest if highest is not None and highest.ballot > ballot else None
 
 
-def _nothing(in_sync: InSync) -> None:
-    """No action: the set is in force already."""
-
-
-class Recorder:
+class Recorder(Generic[C]):
     """The changes of one primary."""
 
-    def __init__(self, local: LocalMember, depose: Depose) -> None:
+    def __init__(self, local: LocalMember, depose: Depose, owner: Owner[C]) -> None:
         """`depose` is called for a higher ballot, with the ballot, the reason, and the address of its leader."""
         self._local = local
         self._depose = depose
-        self._queue: deque[Change] = deque()
+        self._owner = owner
+        self._queue: deque[C | Again] = deque()
         self._busy = False
-        self._change: Change | None = None
+        self._change: C | Again | None = None
         self._in_sync = InSync()
         self.holders: tuple[Member, ...] = ()
         """Brokers that may hold all that was confirmed: members of the set in force; at first those of the claim."""
@@ -106,7 +128,7 @@ class Recorder:
     def idle(self) -> bool:
         return not self._busy
 
-    def want(self, change: Change) -> None:
+    def want(self, change: C | Again) -> None:
         """Begin `change` as soon as those before it are in force."""
         if not self._stopped:
             self._queue.append(change)
@@ -121,11 +143,12 @@ class Recorder:
     def _next(self) -> None:
         while self._queue and not self._busy:
             change = self._queue.popleft()
-            in_sync = change.make(self._local.persisted.in_sync)
-            if in_sync is None:
+            in_sync = self._local.persisted.in_sync
+            wanted = in_sync if isinstance(change, Again) else self._owner.next_set(change, in_sync)
+            if wanted is None:
                 continue
             self._busy = True  # changes wanted while this one comes into force are queued behind it
-            self._change, self._in_sync, self._delay = change, in_sync, FIRST_DELAY
+            self._change, self._in_sync, self._delay = change, wanted, FIRST_DELAY
             if self._local.settings.registry:
                 self._exchange()
             else:
@@ -161,7 +184,8 @@ class Recorder:
         self.holders = self._in_sync.members
         change, self._change = self._change, None
         assert change is not None
-        change.in_force(self._in_sync)
+        if not isinstance(change, Again):
+            self._owner.in_force(change, self._in_sync)
         self._busy = False
 
     def _store_and_go_on(self) -> None:
@@ -180,7 +204,7 @@ class Recorder:
             # Older content was restored: a promotion could now take an older set for the newest.
             self._local.env.log("error", "the registry has forgotten our in-sync set; it is written again")
         if forgotten or (found is not None and found.replaced):
-            self.want(Change("the in-sync set is recorded again", lambda in_sync: in_sync, _nothing, stalls=False))
+            self.want(Again())
 
     def _answered(self, end: Exchanged) -> bool:
         """True if the registry knows no higher ballot, so that we may go on as primary."""

@@ -21,12 +21,13 @@ from ha.model.position import make, sequence_of
 from ha.model.pulse import Pulse
 from ha.node import Node
 from ha.primary.catchup import Plan
+from ha.primary.changes import Change, Drop, Enlist, First
 from ha.primary.peer import Peer, Phase
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion.claims import Claim, ClaimRequest
 from ha.promotion.promoter import Promoter, Wish
-from ha.registry.recorder import Change, Recorder
+from ha.registry.recorder import Recorder
 from ha.settings import NodeSettings
 from tests.model.state import (
     EMPTY,
@@ -293,20 +294,20 @@ class Host:
         return peer
 
     def _load_recorder(self, roster: Roster, lead: Lead, peers: dict[str, Peer]) -> None:
-        recorder: Recorder = roster.record
+        recorder = roster.record
         recorder.holders = tuple(member(id) for id in lead.holders)
         if lead.change is not None:
             kind, whom, code = lead.change
             recorder._busy, recorder._change, recorder._in_sync = (
                 True,
-                _change(roster, kind, whom, peers),
+                _change(kind, whom, peers),
                 in_sync(code),
             )
             if kind == "drop":
                 gone = in_sync(saved_code(self.node.local.persisted)[2]).ids - in_sync(code).ids
                 roster._going = set(gone)
         for kind, whom in lead.queue:
-            recorder._queue.append(_change(roster, kind, whom, peers))
+            recorder._queue.append(_change(kind, whom, peers))
             if kind == "drop":
                 roster._leaving += [peer for peer in roster.counting if peer.id in whom and not peer.removal]
 
@@ -399,28 +400,24 @@ def _peer_state(peer: Any, counts: bool, listing: int, role: Any, sent: dict[str
     )
 
 
-def _change(roster: Roster, kind: str, whom: str, peers: dict[str, Peer]) -> Change:
-    """The change of the set that this code stands for, as `Roster` makes it."""
+def _change(kind: str, whom: str, peers: dict[str, Peer]) -> Change:
+    """The change of the set that this code stands for."""
     if kind == "first":
-        return Change("the first set of a new primary", lambda in_sync: in_sync, roster._first)
-    if kind == "drop":
-        return Change(f"{', '.join(whom)} is dropped", roster._smaller, roster._removed)
-    peer = peers[whom]
-    make, in_force = (lambda found: roster._larger(peer, found)), (lambda found: roster._listed(peer, found))
-    return Change(f"backup {peer.member} is listed", make, in_force, stalls=False)
+        return First()
+    return Drop(", ".join(whom)) if kind == "drop" else Enlist(peers[whom])
 
 
-def _kind(change: Change, numbers: dict[int, int]) -> tuple[str, str]:
-    """The code of a change, by its words; `numbers`: of the backups whose listing waits."""
-    what = change.what
-    if what.startswith("the first set"):
-        return "first", ""
-    if what.endswith("is listed"):
-        return "list", next(str(numbers[id(peer)]) for peer in _listed_by(change))
-    return "drop", what.removesuffix(" is dropped").replace(", ", "")
+def _kind(change: Any, numbers: dict[int, int]) -> tuple[str, str]:
+    """The code of a change; `numbers`: of the backups whose listing waits."""
+    match change:
+        case First():
+            return "first", ""
+        case Enlist(peer):
+            return "list", str(numbers[id(peer)])
+    return "drop", change.names.replace(", ", "")
 
 
-def _queued(recorder: Recorder, roster: Roster, numbers: dict[int, int]) -> list[tuple[str, str]]:
+def _queued(recorder: Recorder[Change], roster: Roster, numbers: dict[int, int]) -> list[tuple[str, str]]:
     found = []
     for change in recorder._queue:
         kind, whom = _kind(change, numbers)
@@ -428,12 +425,7 @@ def _queued(recorder: Recorder, roster: Roster, numbers: dict[int, int]) -> list
     return found
 
 
-def _listing(recorder: Recorder) -> list[Peer]:
+def _listing(recorder: Recorder[Change]) -> list[Peer]:
     """Backups whose listing waits for the registry; they may have lost their link meanwhile."""
     changes = [*([recorder._change] if recorder._change else []), *recorder._queue]
-    return [peer for change in changes for peer in _listed_by(change)]
-
-
-def _listed_by(change: Change) -> list[Peer]:
-    cells = getattr(change.in_force, "__closure__", None) or ()
-    return [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, Peer)]
+    return [change.peer for change in changes if isinstance(change, Enlist)]

@@ -118,7 +118,7 @@ def confirm_before_record() -> AbstractContextManager[None]:
         change, self._change = self._change, None
         self._local.env.exchange(replace(self._local.persisted, in_sync=self._in_sync), 1.0, lambda end: None)
         self._local.persist(in_sync=self._in_sync)
-        change.in_force(self._in_sync)
+        self._owner.in_force(change, self._in_sync)
         self._busy = False
         self._next()
 

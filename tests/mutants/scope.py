@@ -37,6 +37,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "primary/arrivals",
         "primary/brokers",
         "primary/catchup",
+        "primary/changes",
         "primary/failing",
         "primary/losses",
         "primary/meetings",

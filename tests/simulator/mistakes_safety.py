@@ -10,7 +10,7 @@ from typing import Any
 from ha import settings
 from ha.backup.backup import Backup
 from ha.environment import Exchanged
-from ha.model.membership import HaState, InSync
+from ha.model.membership import HaState
 from ha.model.safety import Safety
 from ha.model.view import Survey, View
 from ha.node import Node
@@ -21,7 +21,7 @@ from ha.primary.relocation import Relocation
 from ha.primary.roster import Roster
 from ha.promotion import promoter
 from ha.promotion.claims import Claim
-from ha.registry.recorder import Recorder
+from ha.registry.recorder import Again, Recorder
 from tests.simulator.registry import Registry
 
 
@@ -80,13 +80,11 @@ def forget_removed() -> AbstractContextManager[None]:
 def list_without_counting() -> Iterator[None]:
     """The set grows, and confirms do not wait for the new member."""
 
-    def listed(self: Roster, peer: Peer, in_sync: InSync) -> None:
-        old(self, peer, in_sync)
-        self.counting = [other for other in self.counting if other is not peer]
-        self._primary.update_safe()
+    def place(self: Roster, peer: Peer) -> None:
+        peer.removal = 0
+        self.counting = [other for other in self.counting if other.id != peer.id or other.removal]
 
-    old = Roster._listed
-    with patched(Roster, _listed=listed), patched(Primary, _check_invariants=lambda self: None):
+    with patched(Roster, _place=place), patched(Primary, _check_invariants=lambda self: None):
         yield
 
 
@@ -147,7 +145,8 @@ def confirm_before_record() -> AbstractContextManager[None]:
         state = HaState(self._local.id, *self._local.persisted.ballot, self._in_sync)
         self._local.env.exchange(state, self._local.settings.registry_timeout, self._watched)
         self._local.persist(in_sync=self._in_sync)
-        change.in_force(self._in_sync)
+        if not isinstance(change, Again):
+            self._owner.in_force(change, self._in_sync)
         self._busy = False
         self._next()
 

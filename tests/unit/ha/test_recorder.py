@@ -10,7 +10,8 @@ import pytest
 
 from ha.environment import Exchanged, StateNotStored
 from ha.model.membership import HaState, InSync, Member
-from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Change, Recorder, overtaken
+from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Recorder, overtaken
+from tests.unit.ha.own_changes import Change, Owner
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")
 SET = InSync(2, "id-a", 3, (A, B, C))
@@ -29,7 +30,7 @@ class Node:
         self.asked: list[tuple[HaState | None, float, Callable[[Exchanged], None]]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.env = SimpleNamespace(now=lambda: self.time, log=self._log, exchange=self._exchange, after=self._after)
-        self.recorder = Recorder(cast(Any, self), self.depose)
+        self.recorder = Recorder(cast(Any, self), self.depose, Owner())
 
     def _log(self, level: str, text: str) -> None:
         self.lines.append(f"{level}: {text}")
@@ -100,7 +101,6 @@ def test_a_rival_has_a_higher_ballot(states: tuple[HaState, ...], expected: HaSt
 def test_a_new_recorder_is_idle_and_has_nothing_to_say() -> None:
     found = Node().recorder
     assert (found.idle, found.stalling, found.error, found.not_stored, found.reached) == (True, "", "", "", 5.0)
-    assert Change("x", lambda in_sync: in_sync, lambda in_sync: None).stalls
 
 
 def test_a_set_is_on_record_then_on_our_disk_then_in_force() -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ha.environment import Exchanged, StateNotStored
 from ha.model.membership import HaState, InSync, Member
 from ha.promotion.claims import Claim, contradicted
-from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Change, Recorder
+from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Recorder
 from ha.settings import NodeSettings
+from tests.unit.ha.own_changes import Change, Owner
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")
 SET = InSync(1, A.id, 3, (A, B, C))
@@ -62,7 +63,7 @@ class Actor:
         self.lines: list[str] = []
         self.delays: list[float] = []
         self.disk_error = ""
-        self.recorder = Recorder(self, self.depose)  # type: ignore[arg-type]
+        self.recorder = Recorder(cast(Any, self), self.depose, Owner())
 
     def now(self) -> float:
         return 0.0

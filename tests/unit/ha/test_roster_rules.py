@@ -13,11 +13,11 @@ from ha.model.operations import Membership
 from ha.model.position import make
 from ha.model.pulse import Pulse
 from ha.model.safety import Safety
+from ha.primary.changes import Change, Drop
 from ha.primary.lag import Lags
 from ha.primary.peer import Peer, Phase
 from ha.primary.roster import Roster
 from ha.promotion.claims import Claim
-from ha.registry.recorder import Change
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 BROKERS = ("a:1", "b:1", "c:1")
@@ -45,8 +45,9 @@ class Engine:
 class Record:
     """Keeps what is wanted until `run`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, roster: Roster) -> None:
         self._node = node
+        self._roster = roster
         self.wanted: list[Change] = []
         self.stopped = False
 
@@ -56,10 +57,10 @@ class Record:
     def run(self) -> bool:
         """The oldest comes into force, if it is still wanted."""
         change = self.wanted.pop(0)
-        in_sync = change.make(self._node.persisted.in_sync)
+        in_sync = self._roster.next_set(change, self._node.persisted.in_sync)
         if in_sync is not None:
             self._node.persisted = self._node.persisted.advance(in_sync=in_sync)
-            change.in_force(in_sync)
+            self._roster.in_force(change, in_sync)
         return in_sync is not None
 
     def stop(self) -> None:
@@ -116,7 +117,7 @@ class World:
         self.primary = Primary(self.node)
         self.roster = Roster(cast(Any, SimpleNamespace(local=self._real(), depose=None)), expected)
         self.roster._primary, self.roster._local = cast(Any, self.primary), cast(Any, self.node)
-        self.record = Record(self.node)
+        self.record = Record(self.node, self.roster)
         self.roster.record = cast(Any, self.record)
 
     def _real(self) -> Any:
@@ -172,7 +173,7 @@ def test_before_the_first_set_is_in_force_nothing_is_confirmed_and_nobody_has_re
 
 def test_a_set_that_is_enforced_before_the_first_one_confirms_nothing() -> None:
     world = World(members=(A, B))
-    world.roster._enforce(world.in_sync)
+    world.roster.in_force(Drop(""), world.in_sync)
     assert not world.roster.may_confirm
 
 
