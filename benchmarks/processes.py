@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import signal
@@ -10,6 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import psutil
 
 
 class BenchmarkError(Exception):
@@ -27,20 +30,12 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 def tree_cpu_seconds(root: int) -> float:
     """User and kernel time of a process and of its descendants, living or waited for."""
-    parents: dict[int, int] = {}
-    times: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        pid = int(path.parent.name)
-        parents[pid] = int(fields[1])
-        times[pid] = sum(map(int, fields[11:15]))
-    members = {root}
-    while more := {pid for pid, parent in parents.items() if parent in members} - members:
-        members |= more
-    return sum(times.get(pid, 0) for pid in members) / os.sysconf("SC_CLK_TCK")
+    top = psutil.Process(root)
+    total = 0.0
+    for process in [top, *top.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            total += sum(process.cpu_times()[:4])
+    return total
 
 
 def machine_cpu_seconds() -> float:
@@ -51,13 +46,8 @@ def machine_cpu_seconds() -> float:
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """VmRSS of these processes, summed."""
-    total = 0
-    for pid in pids:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                total += int(line.split()[1]) * 1024
-    return total
+    """Memory of these processes, summed."""
+    return sum(psutil.Process(pid).memory_info().rss for pid in pids)
 
 
 def fresh_memory_cost() -> float:
@@ -103,10 +93,9 @@ def speaks_amqp(port: int) -> bool:
 
 def is_alive(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
         return False
-    return state not in "ZX"
 
 
 def stop_process(process: subprocess.Popen[bytes], timeout: float = 10) -> None:

@@ -128,7 +128,7 @@ class NodeRequests(RequestTable):
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
             if isinstance(node.role, Backup) and asker.id != local.id:
                 node.role.asked_by(asker.id)
-        return node.view().to_json()
+        return {**node.view().to_json(), "score": node.candidacy.score}
 
     def _claim(self, arguments: Json, user: str) -> Json:
         return self._node.claimed(ClaimRequest.from_json(arguments))

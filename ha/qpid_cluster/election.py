@@ -13,12 +13,11 @@ For a *switch-over* the living primary drains its log to the named backup and st
 answered, or is gone, there is no election.  A switch-over that was requested from the broker directly shows in the
 broker's answers: it has stepped down and names its successor, which gets HANDOVER seconds to be promoted.
 
-The election ends at once if an asked broker is primary already.  Order of candidates: ready ones, others that hold
-everything up to their position (a deposed primary), joining ones, those that were catching up; among equals the newest
-position, then the order of the cluster file.  Every candidate is tried, since the brokers themselves refuse a promotion
-that could lose messages.  If the best is neither ready nor whole (a fresh cluster, or a total failure), the election
-waits until all wanted brokers have answered or gather_timeout has passed, since the broker with the newest data may be
-the slowest to start.
+The election ends at once if an asked broker is primary already.  Candidates are the backups, those with the
+highest promotion score first (`ha.promotion.score`); among equals the newest position, then the order of the cluster
+file.  Each is tried, since the brokers themselves refuse a promotion that could lose messages.  If none is known to
+hold everything (a fresh cluster, or a total failure), the election waits until all wanted brokers have answered or
+gather_timeout has passed, since the broker with the newest data may be the slowest to start.
 
 `Supervisor` (supervisor.py) watches the nodes and calls `_evaluate` after every new fact; effects are described there.
 """
@@ -208,8 +207,8 @@ class Electing:
         if not election.candidates:
             return self._rest(election, self._no_candidate(views), now)
         missing, best = self._missing(), views[election.candidates[0]]
-        if best.state != "ready" and not best.whole and missing and not self._gathered(election, now):
-            return self._rest(election, f"nobody is ready; waiting for {', '.join(missing)}", now)
+        if not best.worth and missing and not self._gathered(election, now):
+            return self._rest(election, f"no broker is known to hold everything; waiting for {', '.join(missing)}", now)
         return self._next_candidate("", now)
 
     def _no_candidate(self, views: Mapping[str, View]) -> str:

@@ -178,15 +178,19 @@ def table(status: dict[str, Any]) -> str:
     lines = [f"cluster {status['cluster']}: primary {status['primary'] or 'none'}"]
     if status["election"]:
         lines.append(f"  looking for a primary: {status['election']['excuse'] or status['election']['reason']}")
-    lines.append(f"{'NODE':<12} {'ADDRESS':<21} {'PROCESS':<8} {'PID':>7} {'STATE':<10} {'POSITION':>14}")
+    lines.append(f"{'NODE':<12} {'ADDRESS':<18} {'PROCESS':<8} {'PID':>7} {'MiB':>5} {'STATE':<10} {'POSITION':>14}")
     for node in status["nodes"]:
         position = node["position"]
         shown = "-" if position is None else f"{position >> 48}.{position & (1 << 48) - 1}"
         lines.append(
-            f"{node['name']:<12} {node['address']:<21} {node['process']:<8} {node['pid'] or '-':>7} "
-            f"{node['state'] or '-':<10} {shown:>14}"
+            f"{node['name']:<12} {node['address']:<18} {node['process']:<8} {node['pid'] or '-':>7} "
+            f"{mebibytes(node['memory']):>5} {node['state'] or '-':<10} {shown:>14}"
         )
     return "\n".join(lines)
+
+
+def mebibytes(octets: int | None) -> str:
+    return "-" if octets is None else str(octets >> 20)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 
 _PR_SET_PDEATHSIG = 1
@@ -54,6 +56,14 @@ def write_config(spec: ClusterSpec, node: NodeSpec) -> None:
     path = config_path(spec, node)
     path.touch(mode=0o600)
     path.write_text(config_text(spec, node), encoding="utf-8")
+
+
+def resident_octets(pid: int) -> int | None:
+    """Memory of a process; None if it has just ended."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
 
 
 class Processes:

@@ -28,7 +28,7 @@ from typing import Any, TextIO
 from ha.qpid_cluster.admin_link import AdminLink, Reply
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.events import SupervisorEvents
-from ha.qpid_cluster.processes import Processes, broker_command, write_config
+from ha.qpid_cluster.processes import Processes, broker_command, resident_octets, write_config
 from ha.qpid_cluster.supervision import (
     Ask,
     Effect,
@@ -298,6 +298,7 @@ class ClusterShell:
             "address": self.spec.node(node.name).address,
             "process": "paused" if node.paused else node.process.value,
             "pid": node.pid or None,
+            "memory": resident_octets(node.pid) if node.pid else None,
             "state": view.state if view else None,
             "epoch": view.epoch if view else None,
             "position": view.position if view else None,

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-PRIMARY_STATES = ("recovering", "active")
+from ha.promotion.score import COPY
+
 BACKUP_STATES = ("joining", "catchup", "ready")
+PRIMARY_STATES = ("recovering", "active")
 REST_FIRST = 0.05  # seconds between two rounds of an election; doubles
 REST_LIMIT = 2.0
 
@@ -30,28 +32,34 @@ class View:
     state: str
     epoch: int = 0
     position: int = 0  # epoch in the upper 16 bits, sequence in the lower 48
-    whole: bool = False  # holds everything up to its position
     version: int = 0  # of the in-sync set
     members: tuple[str, ...] = ()  # names of the in-sync set
     successor: str = ""  # address of the primary that a joining broker is going to follow
+    score: int | None = None  # for promotion, see `ha.promotion.score`; None: it must not be promoted now
 
     @classmethod
     def from_answer(cls, answer: Mapping[str, Any]) -> "View":
+        score = answer.get("score")
         in_sync, state = answer.get("in_sync") or {}, str(answer.get("state", "unknown"))
         members = in_sync.get("members") or () if isinstance(in_sync, dict) else ()
         return cls(
             state=state,
             epoch=int(answer.get("epoch") or 0),
             position=int(answer.get("position") or 0),
-            whole=bool(answer.get("whole")),
             version=int(in_sync.get("version") or 0) if isinstance(in_sync, dict) else 0,
             members=tuple(str(m.get("name", m)) if isinstance(m, dict) else str(m) for m in members),
             successor=str(answer.get("primary") or "") if state == "joining" else "",
+            score=score if isinstance(score, int) else None,
         )
 
     @property
     def is_primary(self) -> bool:
         return self.state in PRIMARY_STATES
+
+    @property
+    def worth(self) -> int:
+        """The score of a broker that is known to hold every confirmed message; 0 if it is not known (yet)."""
+        return self.score if self.score is not None and self.score > COPY else 0
 
 
 # Effects, which the shell executes.
@@ -172,12 +180,8 @@ class SwitchOver:
 
 def rank(views: Mapping[str, View], preferred: str = "") -> list[str]:
     """Candidates for promotion, best first; see `election.py`.  `preferred` is first among its equals."""
-
-    def worse(name: str) -> tuple[bool, bool, bool, bool, int]:
-        view = views[name]
-        return (view.state != "ready", not view.whole, view.state != "joining", name != preferred, -view.position)
-
-    return sorted((name for name, view in views.items() if view.state in BACKUP_STATES), key=worse)
+    backups = [name for name, view in views.items() if view.state in BACKUP_STATES]
+    return sorted(backups, key=lambda name: (-views[name].worth, name != preferred, -views[name].position))
 
 
 def rest(rounds: int) -> float:

@@ -28,7 +28,8 @@ class FakeBroker:
     def ask(self):
         name, epoch = self.primary()
         state = "joining" if not epoch else "active" if name == self.name else "ready"
-        return {"state": state, "name": self.name, "epoch": epoch, "position": epoch << 48, "in_sync": None}
+        view = {"state": state, "name": self.name, "epoch": epoch, "position": epoch << 48, "in_sync": None}
+        return {**view, "score": 10 if state == "joining" else 100}
 
     def promote(self):
         if (self.shared / f"refuse-{self.name}").exists():

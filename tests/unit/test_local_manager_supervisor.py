@@ -14,6 +14,15 @@ WATCH = Watch(hang_timeout=1.0, ping_interval=0.1, restart_delay=1.0, gather_tim
 EPOCH = 1 << 48
 
 
+SCORES = {"ready": 100, "joining": 10}
+
+
+def view(state, epoch=0, position=0, whole=False, successor=""):
+    """What such a broker usually answers when no primary lives."""
+    score = 90 if whole and state != "ready" else SCORES.get(state)
+    return View(state, epoch, position, successor=successor, score=score)
+
+
 class Lab:
     """A supervisor with brokers that answer when told to; keeps the effects of each step."""
 
@@ -23,7 +32,7 @@ class Lab:
         self.asked = {}
         self.promotions = {}
         self.notes = []
-        self.views = {name: View("joining") for name in names}
+        self.views = {name: view("joining") for name in names}
         self.do(self.core.begin(self.now))
 
     def do(self, effects):
@@ -54,7 +63,7 @@ class Lab:
         self.do(self.core.promoted(name, self.promotions.pop(name), error, self.now))
         if error is None:
             epoch = max(view.epoch for view in self.views.values()) + 1
-            self.views[name] = View("active", epoch, epoch * EPOCH)
+            self.views[name] = view("active", epoch, epoch * EPOCH)
 
     def tick(self, seconds, step=0.02, live=()):
         until = self.now + seconds
@@ -73,8 +82,8 @@ class Lab:
         self.answer("a", "b", "c")
         self.answer("a", "b", "c")
         self.accept("a")
-        self.views["b"] = View("ready", 1, EPOCH + 20)
-        self.views["c"] = View("ready", 1, EPOCH + 10)
+        self.views["b"] = view("ready", 1, EPOCH + 20)
+        self.views["c"] = view("ready", 1, EPOCH + 10)
         self.tick(0.3, live="abc")
         return self
 
@@ -193,7 +202,7 @@ def test_the_deposed_primary_that_wakes_does_not_become_primary_again():
     lab.tick(0.2, live="bc")
     lab.tick(0.2, live="abc")  # a still says active with its old epoch
     assert lab.core.primary == "b"
-    lab.views["a"] = View("joining", 2)
+    lab.views["a"] = view("joining", 2)
     lab.tick(0.2, live="abc")
     assert lab.core.primary == "b"
     assert lab.core.nodes["a"].process is Process.UP
@@ -233,7 +242,7 @@ def test_a_lost_admin_connection_alone_decides_nothing():
 
 def test_a_primary_that_deposed_itself_is_replaced():
     lab = Lab().up()
-    lab.views["a"] = View("joining", 1, EPOCH)
+    lab.views["a"] = view("joining", 1, EPOCH)
     lab.tick(0.2, live="abc")
     assert "b" in lab.promotions
     assert "no longer primary" in lab.texts("election")[-1]
@@ -241,7 +250,7 @@ def test_a_primary_that_deposed_itself_is_replaced():
 
 def test_a_promotion_by_hand_is_adopted():
     lab = Lab().up()
-    lab.views["b"] = View("active", 2, 2 * EPOCH)
+    lab.views["b"] = view("active", 2, 2 * EPOCH)
     lab.tick(0.2, live="abc")
     assert lab.core.primary == "b"
     assert not lab.promotions
@@ -306,7 +315,7 @@ def test_commands_that_make_no_sense_are_refused_with_a_reason():
         lab.core.start("a", lab.now)
     with pytest.raises(Refused, match="primary already"):
         lab.core.promote("a", lab.now)
-    lab.views["c"] = View("catchup", 1, EPOCH)
+    lab.views["c"] = view("catchup", 1, EPOCH)
     lab.tick(0.2, live="abc")
     with pytest.raises(Refused, match="c is catchup, not ready; a stays primary"):
         lab.core.promote("c", lab.now)
@@ -322,7 +331,7 @@ def switching(lab, target="c"):
     effects = lab.do(lab.core.promote(target, lab.now))
     (relocate,) = [effect for effect in effects if isinstance(effect, Relocate)]
     assert (relocate.node, relocate.target) == ("a", target)
-    lab.views["a"] = View("joining", 1, EPOCH + 30, whole=True)
+    lab.views["a"] = view("joining", 1, EPOCH + 30, whole=True)
     return relocate.serial
 
 
@@ -335,7 +344,7 @@ def test_switch_over_is_asked_of_the_primary_and_elects_nobody():
     assert (lab.core.primary, lab.core.switch_over, lab.core.preferred) == ("c", None, "")
     assert "c is promoted, " in lab.texts("promoted")[-1]
     assert "a planned switch-over from a" in lab.texts("promoted")[-1]
-    lab.views["c"] = View("active", 2, 2 * EPOCH)
+    lab.views["c"] = view("active", 2, 2 * EPOCH)
     lab.tick(1.2, live="abc")
     assert lab.core.primary == "c"
     assert not lab.promotions
@@ -383,7 +392,7 @@ def test_a_switch_over_that_a_primary_ignores_ends_too():
 
 def test_a_primary_that_steps_down_for_a_successor_gets_a_moment():
     lab = Lab().up()
-    lab.views["a"] = View("joining", 1, EPOCH + 30, whole=True, successor="127.0.0.1:5802")
+    lab.views["a"] = view("joining", 1, EPOCH + 30, whole=True, successor="127.0.0.1:5802")
     lab.tick(0.5, live="abc")
     assert not lab.promotions
     lab.tick(1.0, live="abc")
@@ -420,12 +429,19 @@ def test_close_stops_all_and_elects_nobody():
 
 
 def test_rank():
-    views = {"a": View("joining", 0, 9), "b": View("ready", 1, 5), "c": View("ready", 1, 7), "d": View("catchup", 1, 8)}
+    views = {
+        "a": View("joining", 0, 9, score=10),
+        "b": View("ready", 1, 5, score=100),
+        "c": View("ready", 1, 7, score=100),
+        "d": View("catchup", 1, 8),
+    }
     assert rank(views) == ["c", "b", "a", "d"]
     assert rank(views, preferred="b") == ["b", "c", "a", "d"]
-    assert rank({"x": View("joining", 0, 1), "y": View("joining", 0, 2)}) == ["y", "x"]
-    assert rank({"x": View("joining", 0, 9), "y": View("joining", 0, 2, whole=True)}) == ["y", "x"]
-    assert rank({"x": View("standalone"), "y": View("unknown")}) == []
+    assert rank(views, preferred="d") == ["c", "b", "d", "a"]
+    assert rank({"x": View("joining", 0, 9, score=10), "y": View("joining", 0, 2, score=90)}) == ["y", "x"]
+    # None is known to hold everything: whether a broker has surveyed the others already says nothing.
+    assert rank({"x": View("joining", 0, 1, score=10), "y": View("joining", 0, 2)}) == ["y", "x"]
+    assert rank({"x": View("standalone"), "y": View("unknown"), "z": View("active", score=100)}) == []
 
 
 def test_rest_is_bounded():
@@ -435,8 +451,9 @@ def test_rest_is_bounded():
 
 def test_view_takes_what_it_understands():
     in_sync = {"version": 2, "members": [{"name": "a"}, "b"]}
-    answer = {"state": "ready", "epoch": 3, "position": 7, "whole": True, "in_sync": in_sync}
-    assert View.from_answer(answer) == View("ready", 3, 7, True, 2, ("a", "b"))
+    answer = {"state": "ready", "epoch": 3, "position": 7, "whole": True, "in_sync": in_sync, "score": 90}
+    assert View.from_answer(answer) == View("ready", 3, 7, 2, ("a", "b"), score=90)
+    assert View.from_answer({"state": "ready", "score": "no"}).score is None
     assert View.from_answer({}) == View("unknown")
 
 
@@ -467,7 +484,7 @@ def test_any_history_ends_with_a_primary_once_everybody_is_well(events):
             lab.asked.pop(name, None)
             lab.do(lab.core.disconnected(name, lab.now))
         elif kind == "answer":
-            lab.views[name] = View(state, lab.views[name].epoch)
+            lab.views[name] = view(state, lab.views[name].epoch)
             lab.answer(name)
         elif kind == "tick":
             lab.tick(0.3)
@@ -484,7 +501,7 @@ def test_any_history_ends_with_a_primary_once_everybody_is_well(events):
             if node.process is not Process.DOWN and not node.connected:
                 lab.connect(name)
             if lab.views[name].state != "active":
-                lab.views[name] = View("ready", lab.views[name].epoch, 5)
+                lab.views[name] = view("ready", lab.views[name].epoch, 5)
         lab.tick(0.1, live="abc")
         for name in list(lab.promotions):
             if lab.core.nodes[name].process is Process.UP:

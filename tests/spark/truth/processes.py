@@ -296,7 +296,7 @@ def never() -> Story:
     _killed(world)
     world.broker("node2", 0.030, "promote_request", result="refused", reason="node3 does not answer")
     for second in range(1, 30):
-        world.manager(float(second), "no_primary", reason="nobody is ready; waiting for node1")
+        world.manager(float(second), "no_primary", reason="no broker is known to hold everything; waiting for node1")
     return Story(
         "20 it never recovers",
         world.files(),
