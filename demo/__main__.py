@@ -15,11 +15,11 @@ from pathlib import Path
 from demo import morning_after
 from demo.cluster import Clients, Cluster, DemoError
 from demo.events import read
-from demo.history import History
 from demo.morning_after import ReportFailed
 from demo.report import summary, table
 from demo.scenario import Fault, Narrator, Scenario, start_load
 from ha.qpid_cluster.control import ControlError
+from testkit.library_events import LibraryHistory
 
 LIMITS = ("--max-lost", "0", "--max-unaccounted", "0", "--max-unexpected", "0", "--no-dual-primary")
 MARK = "progress"  # a directory with this file in it is an old run of ours and may be replaced
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     narrator.say("reading the event logs")
     brokers = [event for node in sorted(directory.glob("node*/events")) for event in read(node)]
-    found = summary(faults, History().add(read(directory / "events")), styles, seconds, brokers)
+    found = summary(faults, LibraryHistory().add(read(directory / "events")), styles, seconds, brokers)
     (directory / "result.json").write_text(json.dumps(found, indent=2) + "\n")
     if arguments.json:
         print(json.dumps(found, indent=2))

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from demo.history import History, Verdict, outage
 from demo.scenario import Fault
+from testkit.library_events import LibraryHistory, outage
 
 
 def summary(
     faults: Sequence[Fault],
-    history: History,
+    history: LibraryHistory,
     styles: Mapping[str, str],
     seconds: float,
     brokers: Sequence[Mapping[str, Any]] = (),
@@ -18,13 +18,13 @@ def summary(
     """Everything that the table shows; times in ms unless a name says otherwise.  `brokers`: their events."""
     verdict = history.verdict()
     return {
-        "messages": {**asdict(verdict), "valid": verdict.valid},
+        "messages": {**asdict(verdict), "resent": history.resent, "valid": verdict.valid},
         "seconds": round(seconds, 1),
         "faults": [{**_fault(fault, history, styles), "copying": _copying(fault, brokers)} for fault in faults],
     }
 
 
-def _fault(fault: Fault, history: History, styles: Mapping[str, str]) -> dict[str, Any]:
+def _fault(fault: Fault, history: LibraryHistory, styles: Mapping[str, str]) -> dict[str, Any]:
     found = {client: outage(history.progress[client], fault.moment, fault.end) for client in styles}
     return {
         "action": fault.action,
@@ -54,7 +54,8 @@ def _ms(microseconds: int) -> float:
 def table(found: Mapping[str, Any], styles: Mapping[str, str]) -> str:
     """The report as text."""
     m = found["messages"]
-    counted = {"published": "attempts", **{name: name for name in ("confirmed", "delivered", "lost", "duplicated")}}
+    counted = {"published": "attempted", "confirmed": "confirmed", "delivered": "received"}
+    counted |= {"lost": "lost", "duplicated": "duplicated"}
     lines = [
         "",
         "messages " + "".join(f"{name:>12}" for name in counted),
@@ -87,11 +88,11 @@ def _range(outages: Mapping[str, float | None], styles: Mapping[str, str], style
 
 
 def verdict_line(messages: Mapping[str, Any]) -> str:
-    verdict = Verdict(**{name: value for name, value in messages.items() if name != "valid"})
-    if verdict.valid:
-        return f"{verdict.confirmed} messages were confirmed and every one of them was delivered."
-    if verdict.lost:
-        return f"LOST: {verdict.lost} confirmed messages, among them {' '.join(verdict.lost_ids)}"
-    if verdict.unaccounted:
-        return f"UNACCOUNTED: {verdict.unaccounted} confirmed messages; a queue was not drained to its end"
-    return f"UNEXPECTED: {verdict.unexpected} messages were delivered but never sent: {verdict.unexpected_ids}"
+    confirmed, ids = messages["confirmed"], messages["ids"]
+    if messages["valid"]:
+        return f"{confirmed} messages were confirmed and every one of them was delivered."
+    if messages["lost"]:
+        return f"LOST: {messages['lost']} confirmed messages, among them {' '.join(ids['missing'])}"
+    if messages["unaccounted"]:
+        return f"UNACCOUNTED: {messages['unaccounted']} confirmed messages; a queue was not drained to its end"
+    return f"UNEXPECTED: {messages['unexpected']} messages were delivered but never sent: {ids.get('unexpected')}"

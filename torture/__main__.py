@@ -17,10 +17,11 @@ from typing import Any, Final
 
 from demo.events import read as read_events
 from ha.salvage.lines import decode_record, is_end
-from torture import evidence, record, second_judge
+from testkit import record
+from testkit.judge import History
+from torture import evidence, second_judge
 from torture.brokers import url
 from torture.campaign import Campaign, Outcome
-from torture.checker import History
 from torture.faults import KINDS
 from torture.lab import MODES, Lab, Plan
 from torture.loaders import Loaders, LoadFailed

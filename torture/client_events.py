@@ -1,4 +1,4 @@
-"""A client's history (`record.py`) as the events that `failover-report` reads (`spark_jobs/schema.py`).
+"""A client's history (`testkit/record.py`) as the events that `failover-report` reads (`spark_jobs/schema.py`).
 
     invoke, again    publish, resend            fact connected, disconnected    the same
     ok, nack         confirm, nack              end                             log_end
@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from torture import record
+from testkit import record
 
 Event = Mapping[str, Any]
 _KINDS: Final = {"ok": "confirm", "nack": "nack", "ack": "ack"}

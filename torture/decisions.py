@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from testkit.record import body_of
 from torture.plain import RETRY, Pace, PlainClient, Producer
-from torture.record import body_of
 
 if TYPE_CHECKING:
     from torture.load import Context

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from client_lib import Connection, Empty, InDoubt, Message, MessagingError, Session, Timeout
-from torture.record import body_of
+from testkit.record import body_of
 
 if TYPE_CHECKING:
     from torture.load import Context

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from demo.progress import Slot
-from torture import decisions, library, plain, queues
-from torture.record import Recorder
+from testkit import queues
+from testkit.record import Recorder
+from torture import decisions, library, plain
 
 
 class Client(Protocol):

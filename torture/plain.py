@@ -13,8 +13,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
-from torture.queues import declare, rule_of
-from torture.record import body_of
+from testkit.queues import declare, rule_of
+from testkit.record import body_of
 
 if TYPE_CHECKING:
     from torture.load import Context

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict
 from typing import Any
 
+from testkit.judge import History, longest_pause, quantile
 from torture.brokers import Exit
 from torture.campaign import Outcome
-from torture.checker import History, longest_pause, quantile
 from torture.lab import Plan
 
 WIDTH = 80

@@ -2,7 +2,7 @@
 
 Three witnesses, none of whom has to be believed alone:
 
-* the *application*: its calls and callbacks (invoke, ok, receive, ack ...: see `torture.record`);
+* the *application*: its calls and callbacks (invoke, ok, receive, ack ...: see `testkit.record`);
 * the *library*: its event log (publish, resend, confirm, disconnected ...), runs unfolded;
 * the *audit*: queues into which the broker has put a copy of all that it took, read at the end by bare pika.
 
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from torture.checker import History
+from testkit.judge import History
 
 Event = Mapping[str, Any]
 NAMED: Final = 5

@@ -14,10 +14,10 @@ from typing import Any, Final
 import pika
 
 from client_lib import TransactionAborted, TransactionUnknown
+from testkit.record import body_of
 from tests.faults.judge import Copy, Evidence, Report, judge
 from tests.faults.styles import Place, Received, Style, Threaded
 from tests.support.wait import wait_for
-from torture.record import body_of
 
 CAPACITY: Final = 200
 PREFETCH: Final = 50

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from testkit.judge import longest_pause, quantile
 from tests.faults.judge import Report
 from tests.faults.load import Group, Load
 from tests.faults.other_styles import Asyncio, PikaStyle
@@ -28,7 +29,6 @@ from tests.faults.scene import QpiddScene, addresses, qpidd_scene
 from tests.faults.styles import Style, Threaded, Transacted
 from tests.support.fault_proxy import Entrance, FaultProxy, Way
 from tests.support.wait import wait_for
-from torture.checker import longest_pause, quantile
 
 GROUPS: Final = (
     Group("single", drop_duplicates=True),

@@ -1,6 +1,6 @@
 """Fail-over with real processes under load: whatever dies or hangs, no confirmed message is lost.
 
-The clients are those of the demo, each a process of its own; the count is Jepsen's (demo/history.py).
+The clients are those of the demo, each a process of its own; the count is Jepsen's (testkit/judge.py).
 """
 
 from functools import partial
@@ -9,8 +9,8 @@ import pytest
 
 from demo.cluster import Clients, Cluster, wait_for
 from demo.events import read
-from demo.history import History
 from ha.qpid_cluster.main import settled
+from testkit.library_events import LibraryHistory
 
 
 class Lab:
@@ -64,7 +64,7 @@ class Lab:
             wait_for("the drain to begin", lambda: all(
                 self.clients.board.read(c.slot).done for c in self.clients.of("consumer")), 20)  # fmt: skip
         self.clients.stop("consumer", 60)
-        found = History().add(read(self.directory / "events")).verdict()
+        found = LibraryHistory().add(read(self.directory / "events")).verdict()
         assert found.valid, found
         assert found.confirmed > 0
         return found

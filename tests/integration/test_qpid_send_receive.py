@@ -13,8 +13,8 @@ import pytest
 from client_lib.events import ALWAYS, FIELDS, KINDS
 from demo.cluster import Cluster
 from demo.events import read
-from demo.history import History
 from ha.qpid_cluster.main import settled
+from testkit.library_events import LibraryHistory
 from tests.support.process import BrokerProcess
 from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
@@ -369,8 +369,8 @@ def check_events(log: Path, total: int) -> None:
         )
     assert [event["kind"] for event in written].count("log_end") == 2
     assert {event["boot_id"] for event in written} == {Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
-    verdict = History(drained={"x"}).add(read(log.parent)).verdict()
-    assert (verdict.attempts, verdict.confirmed, verdict.delivered) == (total, total, total)
+    verdict = LibraryHistory(drained={"x"}).add(read(log.parent)).verdict()
+    assert (verdict.attempted, verdict.confirmed, verdict.received) == (total, total, total)
     assert (verdict.unexpected, verdict.unmarked) == (0, 0)
 
 

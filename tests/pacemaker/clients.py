@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from testkit.record import read
 from torture.load import BUSY
 from torture.loaders import Loaders, Place
-from torture.record import read
 
 LIST, VIRTUAL = "list", "vip"
 RATE: Final = 120.0

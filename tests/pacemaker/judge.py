@@ -13,11 +13,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
+from testkit.judge import History, Verdict, longest_pause
 from tests.pacemaker.clients import by_way, way_of
 from tests.pacemaker.phases import BROKER, VIP, Phases, phases, promoted_spans, throttled
 from tests.pacemaker.primaries import Event, Overlap, Sample, overlaps, primary_spans, verdict
 from tests.pacemaker.timeline import Entry
-from torture.checker import History, Verdict, longest_pause
 
 BEFORE: Final = 1.0
 """Seconds before an event that its confirms are looked for."""

@@ -76,7 +76,7 @@ class Epochs:
 
 
 def by_clients(events: Iterable[Event], nodes: Mapping[str, str], epochs: Epochs) -> list[Advance]:
-    """The intervals that the clients' histories prove (`torture.record`).  `nodes`: address → name."""
+    """The intervals that the clients' histories prove (`testkit.record`).  `nodes`: address → name."""
     histories: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         histories[str(event["client"])].append(event)

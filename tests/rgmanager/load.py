@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from demo.progress import Board, Slot, create
+from testkit.judge import History, Verdict, longest_pause
+from testkit.record import Recorder, read
 from tests.support.wait import wait_for
 from torture import library, plain
-from torture.checker import History, Verdict, longest_pause
 from torture.load import Client, Context
-from torture.record import Recorder, read
 
 PRODUCERS: Final = ("library1", "plain1")
 CLIENTS: Final = (*PRODUCERS, "library2", "plain2")

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from testkit.judge import Verdict
 from tests.rgmanager.cluster import PRIMARY, TIMEOUT, Cluster, qpidd_service
 from tests.rgmanager.load import Load
 from tests.rgmanager.manager import DISABLED, FAILED, STARTED
 from tests.rgmanager.node import Node
 from tests.support.slow import mostly_slow
 from tests.support.wait import wait_for
-from torture.checker import Verdict
 
 Figures = dict[str, float]
 LIMIT = 8.0

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-import demo.history
-import torture.checker
+import testkit.judge
 from spark_jobs.solve.messages_small import EXPLAINED_BY, Judge, Summary, as_dict, judge
 from spark_jobs.solve.runs import expand, expanded
+from testkit.library_events import LibraryHistory
 
 Row = dict[str, Any]
 
@@ -284,14 +284,17 @@ def parts(summary: Summary, *names: str) -> tuple[int, ...]:
 SAME = ("attempts", "confirmed", "ok", "lost", "unaccounted", "unexpected", "duplicated", "unmarked", "recovered")
 
 
+NAMES = {"attempts": "attempted", "ok": "received"}
+
+
 @given(histories())
 def test_the_demos_judge_says_the_same(rows: list[Row]) -> None:
     events = [{**entry, "msg_id": f"{entry.get('producer')}:{entry.get('pub_first')}", "ts_mono": 0} for entry in rows]
-    theirs = demo.history.History().add(events).verdict()
+    theirs = LibraryHistory().add(events).verdict()
     known = {entry["client_id"] for entry in rows if entry["kind"] == "deliver"}
     if known != {"c1", "c2"}:  # whom it does not know it does not ask
         return
-    expected = tuple(getattr(theirs, {"ok": "delivered"}.get(name, name)) for name in SAME)
+    expected = tuple(getattr(theirs, NAMES.get(name, name)) for name in SAME)
     assert parts(judge(rows), *SAME) == expected
 
 
@@ -305,9 +308,8 @@ def test_the_torture_judge_says_the_same(rows: list[Row], drained: bool) -> None
         }
         for entry in rows if entry["kind"] in kinds
     ]  # fmt: skip
-    theirs = torture.checker.History().add(events).verdict(drained)
-    names = {"attempts": "attempted", "ok": "received"}
-    expected = tuple(getattr(theirs, names.get(name, name)) for name in SAME)
+    theirs = testkit.judge.History().add(events).verdict(drained)
+    expected = tuple(getattr(theirs, NAMES.get(name, name)) for name in SAME)
     assert parts(judge(rows, drained), *SAME) == expected
 
 

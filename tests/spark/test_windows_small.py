@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import client_lib.events
-from demo.history import outage as longest_pause
 from spark_jobs.parse import client_json
 from spark_jobs.parse.context import Context
 from spark_jobs.solve.windows_small import Outage, Union, Windows, merged, sweep
+from testkit.library_events import outage as longest_pause
 
 Row = dict[str, Any]
 MS = 1000

@@ -1,8 +1,8 @@
 """The table at the end of the demo: what stands in it, and that it fits a terminal."""
 
-from demo.history import History
 from demo.report import summary, table
 from demo.scenario import Fault
+from testkit.library_events import LibraryHistory
 
 STYLES = {"p1": "library", "p2": "plain", "c1": "library", "c2": "plain"}
 
@@ -26,7 +26,7 @@ def history(lost=False):
                 events += [{"kind": kind, "client_id": consumer, "msg_id": name, "ts_mono": moment}
                            for kind in ("deliver", "ack")]  # fmt: skip
     events += [{"kind": "drain_end", "client_id": name, "result": "ok", "ts_mono": 1} for name in ("c1", "c2")]
-    return History().add(events)
+    return LibraryHistory().add(events)
 
 
 def test_the_table_fits_80_columns_and_says_what_happened():

@@ -9,9 +9,10 @@ from spark_jobs import schema
 from spark_jobs.parse import client_json
 from spark_jobs.parse.context import Context
 from spark_jobs.solve.messages_small import judge
-from torture import client_events, record
-from torture.checker import History
-from torture.record import Recorder
+from testkit import record
+from testkit.judge import History
+from testkit.record import Recorder
+from torture import client_events
 
 
 def test_each_line_is_an_event(tmp_path):

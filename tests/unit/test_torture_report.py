@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from testkit.judge import History
 from torture.brokers import Exit
 from torture.campaign import Outcome, Round
-from torture.checker import History
 from torture.faults import KINDS, Fault
 from torture.lab import MODES, Plan
 from torture.report import failures, summary, table

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from torture.checker import History, Verdict, longest_pause, quantile
-from torture.record import Recorder, body_of, id_of, read
+from testkit.judge import History, Verdict, longest_pause, quantile
+from testkit.record import Recorder, body_of, id_of, read
 
 
 def event(kind, id, client="c", t=1, **more):

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from torture.rules import RuledQueue
+from testkit.rules import RuledQueue
 
 Event = Mapping[str, Any]
 NAMED: Final = 20

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from testkit.judge import NAMED, History, Verdict
+from testkit.queues import LIMIT, RULES
+from testkit.record import body_of
+from testkit.rules import BUFFERS
 from torture import decisions
-from torture.checker import NAMED, History, Verdict
-from torture.queues import LIMIT, RULES
-from torture.record import body_of
-from torture.rules import BUFFERS
 
 Event = dict[str, Any]
 

@@ -2,17 +2,18 @@
 
 from client_lib.events import EventLog
 from demo.events import expand, read
-from demo.history import History, Verdict, outage
+from testkit.judge import Verdict
+from testkit.library_events import LibraryHistory, outage
 
 
 def history(attempts=(), confirmed=(), dequeued=(), drained=True):
     events = [{"kind": "publish", "msg_id": m, "client_id": "p", "ts_mono": 1} for m in attempts]
     events += [{"kind": "confirm", "msg_id": m, "client_id": "p", "ts_mono": 2} for m in confirmed]
-    events += [{"kind": "deliver", "msg_id": m, "client_id": "c", "ts_mono": 3} for m in (*dequeued, "none")]
+    events += [{"kind": "deliver", "msg_id": m, "client_id": "c", "ts_mono": 3} for m in dequeued]
     events += [{"kind": "ack", "msg_id": m, "client_id": "c", "ts_mono": 3} for m in dequeued]
     if drained:
         events.append({"kind": "drain_end", "client_id": "c", "result": "ok", "ts_mono": 4})
-    return History().add(events)
+    return LibraryHistory().add(events)
 
 
 def test_jepsen_empty():
@@ -23,7 +24,7 @@ def test_jepsen_empty():
 def test_jepsen_sane():
     """Two attempts, one confirmed, both dequeued: the unconfirmed one is recovered."""
     found = history(attempts="12", confirmed="2", dequeued="12").verdict()
-    assert (found.attempts, found.confirmed, found.delivered, found.recovered, found.lost) == (2, 1, 2, 1, 0)
+    assert (found.attempted, found.confirmed, found.received, found.recovered, found.lost) == (2, 1, 2, 1, 0)
     assert found.valid
 
 
@@ -32,8 +33,8 @@ def test_jepsen_pathological():
     found = history(
         attempts=["hung", "enqueued", "dup"], confirmed=["enqueued", "dup"], dequeued=["dup", "wtf", "dup"]
     ).verdict()
-    assert (found.lost, found.unexpected, found.duplicated, found.delivered, found.attempts) == (1, 1, 1, 1, 3)
-    assert (found.lost_ids, found.unexpected_ids) == (("enqueued",), ("wtf",))
+    assert (found.lost, found.unexpected, found.duplicated, found.received, found.attempted) == (1, 1, 1, 1, 3)
+    assert found.ids == {"missing": ("enqueued",), "unexpected": ("wtf",), "unmarked": ("dup",)}
     assert not found.valid
 
 
@@ -49,7 +50,7 @@ def test_a_re_send_is_no_attempt_and_marks_its_duplicate():
     found.add([{"kind": "publish", "msg_id": "1", "client_id": "p", "resend": True, "ts_mono": 9}])
     found.add([{"kind": "confirm", "msg_id": "1", "client_id": "p", "ts_mono": 9}])
     verdict = found.verdict()
-    assert (verdict.attempts, verdict.confirmed, verdict.resent) == (1, 1, 1)
+    assert (verdict.attempted, verdict.confirmed, found.resent) == (1, 1, 1)
     assert (verdict.duplicated, verdict.unmarked) == (1, 0)
 
 

@@ -29,8 +29,8 @@ from itertools import groupby
 from math import inf
 from typing import Any, Final
 
+from testkit.record import body_of
 from torture.network import RECEIVE_BUFFER, SEND_BUFFER
-from torture.record import body_of
 
 BUFFERS: Final = SEND_BUFFER + RECEIVE_BUFFER + 64 * 1024
 """Octets: the broker's kernel, the client's kernel, and what pika has read when it raises."""
