@@ -20,8 +20,8 @@ from benchmarks.processes import tree_cpu_seconds
 from benchmarks.spark_brokers import Clock
 from benchmarks.spark_data import LENGTH, Truth
 from spark_jobs import pipeline
+from spark_jobs.clocks import job as clock
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import clock
 from spark_jobs.workspace import Workspace
 
 REFERENCE: Final = "n1"

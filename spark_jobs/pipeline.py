@@ -22,14 +22,19 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final
 
+from spark_jobs.clocks import job as clock
+from spark_jobs.clocks.estimate import MAX_DRIFT_PPM
 from spark_jobs.engine import groups
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import clock, facts, gaps, incidents, ingest, messages, order, pairs, windows
+from spark_jobs.gaps import job as gaps
+from spark_jobs.ingest import job as ingest
+from spark_jobs.jobs import facts, incidents, order, pairs
 from spark_jobs.jobs.options import Options
+from spark_jobs.messages import job as messages
+from spark_jobs.outages import job as windows
+from spark_jobs.outages.reference import SHORTEST
 from spark_jobs.progress import QUIET, Progress
-from spark_jobs.solve.clocks import MAX_DRIFT_PPM
 from spark_jobs.solve.reconstruct import TABLES
-from spark_jobs.solve.windows_small import SHORTEST
 from spark_jobs.sql.facts import FEW
 from spark_jobs.workspace import Workspace
 

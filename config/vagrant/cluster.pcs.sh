@@ -42,7 +42,7 @@ run property set \
 # resource-stickiness: Nothing moves without need. Not more: which broker is promoted is decided by promotion scores
 # that differ by 1 or 10, and the primary has none above a ready backup's; Pacemaker leaves it where it is when they
 # are equal.
-# failure-timeout: A fence device or an address that failed is tried again without anybody's help.
+# failure-timeout: A fence device or an address that failed is tried again by itself.
 run resource defaults update resource-stickiness=1 failure-timeout=60s 2>/dev/null
 
 # The broker, on every node.
@@ -52,8 +52,8 @@ run resource defaults update resource-stickiness=1 failure-timeout=60s 2>/dev/nu
 # migration-threshold: The default, on purpose. With 1 a broker that loses its role or refuses a promotion would be
 # stopped, and its copy of the messages with it. on-fail=demote below does what the threshold is usually set for: it
 # promotes another one before the failed one is started again.
-# start: start returns when the broker answers, as backup (0.5 s as a rule). The times allowed are generous: whoever
-# runs out of one is killed, with everything in its memory. A failed stop fences the node, where there is fencing.
+# start: start returns when the broker answers, as backup (0.5 s as a rule). The times allowed are generous: a broker
+# that exceeds one is killed, with everything in its memory. A failed stop fences the node, where there is fencing.
 # promote: A broker that refuses (others hold more, or too few answer) goes on as backup, and another one is tried.
 # The default, `restart`, would empty its memory.
 # demote: In place: the broker goes on as backup and keeps what it has.

@@ -1,4 +1,4 @@
-"""`failover-report fleet`: many incidents together.  Shell around `jobs.fleet`."""
+"""`failover-report fleet`: many incidents together.  Shell around `fleet.job`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_jobs.cli import common, engines, output, values
 from spark_jobs.cli.errors import OK
 
 if TYPE_CHECKING:
-    from spark_jobs.solve.fleet import FleetSettings
+    from spark_jobs.fleet.summary import FleetSettings
 
 HELP: Final = "the incidents of many reports together"
 DESCRIPTION: Final = """\
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     common.check_inputs(options.inputs)
     with engines.opened(options) as engine, common.progress(options.progress) as progress:
-        from spark_jobs.jobs import fleet as job  # not before it is known that the engine's packages are here
+        from spark_jobs.fleet import job  # not before it is known that the engine's packages are here
         from spark_jobs.workspace import Workspace
 
         kept = Workspace(options.work) if options.work else None
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def settings(options: argparse.Namespace) -> FleetSettings:
-    from spark_jobs.solve.fleet import FleetSettings
+    from spark_jobs.fleet.summary import FleetSettings
 
     return FleetSettings(
         since=options.since, until=options.until, split=options.split, near_ms=options.near / 1000, seed=options.seed

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from spark_jobs.clocks.estimate import Clocks
 from spark_jobs.schema import Event
-from spark_jobs.solve.clocks import Clocks
 from spark_jobs.solve.runs import expand, span
 from spark_jobs.solve.signs import sequence
 from spark_jobs.solve.survivors import Undone

@@ -1,4 +1,4 @@
-"""`failover-report watch`: reports what is new since the last call; for cron.  Shell around `jobs.watch`."""
+"""`failover-report watch`: reports what is new since the last call; for cron.  Shell around `watch.job`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     common.check_inputs(options.inputs)
     out = common.folder(options.output)
     with engines.opened(options) as engine, common.progress(options.progress) as progress:
-        from spark_jobs.jobs import watch as job  # not before it is known that the engine's packages are here
+        from spark_jobs.watch import job  # not before it is known that the engine's packages are here
 
         workspace = common.workspace(options, engine)
         checkpoint = options.checkpoint or f"{workspace.place}/checkpoint"

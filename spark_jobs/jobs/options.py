@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_jobs.solve.windows_small import SHORTEST
+from spark_jobs.outages.reference import SHORTEST
 
 
 @dataclass(frozen=True)

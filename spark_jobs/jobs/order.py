@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from spark_jobs import schema
+from spark_jobs.clocks import job as clock
+from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.engine import groups
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import clock, facts
+from spark_jobs.jobs import facts
 from spark_jobs.jobs.options import Options
 from spark_jobs.parse.collapse import per_node
-from spark_jobs.solve import clock_pairs, order
+from spark_jobs.solve import order
 from spark_jobs.sql.facts import FEW
 from spark_jobs.workspace import Workspace
 

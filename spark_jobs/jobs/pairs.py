@@ -1,4 +1,4 @@
-"""The job `pairs`: facts → pairs, which `solve.clock_pairs.from_rows` reads."""
+"""The job `pairs`: facts → pairs, which `clocks.pairs.from_rows` reads."""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.jobs.options import Options
+from spark_jobs.messages import query as messages
 from spark_jobs.solve.evidence import FOREVER
 from spark_jobs.solve.survivors import undone as solve_undone
-from spark_jobs.sql import messages, survivors
+from spark_jobs.sql import survivors
 from spark_jobs.workspace import Workspace
 
 SPANS = "incident string, cluster string, ts_begin bigint, ts_end bigint"

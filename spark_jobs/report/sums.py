@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from spark_jobs.solve.messages_small import Summary
+from spark_jobs.messages.reference import Summary
 
 Row = dict[str, Any]
 COUNTED: Final = ("messages", *(field.name for field in fields(Summary)))

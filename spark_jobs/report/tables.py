@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_jobs.engine.base import ROWS_MAX, Engine, checked
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.sql import messages
+from spark_jobs.messages import query as messages
 from spark_jobs.workspace import TABLES, Workspace
 
 Row = dict[str, Any]

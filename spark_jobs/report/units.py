@@ -101,7 +101,7 @@ def offset(us: int | None, unsure: int | None) -> str:
 
 
 def _dated(us: int) -> bool:
-    """Of the calendar, not the bound of something without one (`solve.clocks.NEVER`, `FOREVER`)."""
+    """Of the calendar, not the bound of something without one (`clocks.estimate.NEVER`, `FOREVER`)."""
     return 0 <= us < LAST
 
 

@@ -1,6 +1,6 @@
 """Completeness of the logs as evidence of a loss: whether a missing log could show that a message was taken (pure).
 
-`messages_small` has the rule; `jobs.messages` asks the same of counts that SQL made.
+`messages.reference` has the rule; `messages.job` asks the same of counts that SQL made.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from spark_jobs.solve.messages_small import Counts
+    from spark_jobs.messages.reference import Counts
 
 EARLY: Final = "confirmed before the log of a broker begins"
 FOREVER: Final = 2**62

@@ -19,9 +19,9 @@ from heapq import heapify, heappop, heappush
 from itertools import groupby, pairwise
 from typing import Any
 
+from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks
+from spark_jobs.clocks.pairs import Link, place
 from spark_jobs.schema import MESSAGE_KINDS, Event
-from spark_jobs.solve.clock_pairs import Link, place
-from spark_jobs.solve.clocks import FOREVER, NEVER, Clocks
 
 
 @dataclass(frozen=True)

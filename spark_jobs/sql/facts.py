@@ -126,7 +126,7 @@ select cluster, node, boot_id, min_mono as ts_mono, min_mono + level as ts_wall,
 
 def samples_of_positions() -> str:
     """What a backup's sample and the primary's last one *behind* it say about their clocks, as
-    `solve.clock_pairs._samples` does, of crowded clusters and of terms with one sender."""
+    `clocks.pairs._samples` does, of crowded clusters and of terms with one sender."""
     keys = "partition by cluster, term"
     return f"""
 select cluster, sender, receiver, 'repl_sample' as kind, sent, ts_wall - sent as delay, slack

@@ -1,17 +1,17 @@
-"""What big logs say about the difference of two nodes' clocks, as SQL (pure text); see `solve.clock_pairs`.
+"""What big logs say about the difference of two nodes' clocks, as SQL (pure text); see `clocks.pairs`.
 
 "Sent by A when A's clock showed `sent`, received by B `delay` µs later by B's clock": of each ordered pair of nodes,
 kind and BUCKET the one with the least delay + slack is kept.  `slack`: the receiver's stamp is cut to its resolution.
 
 The broker's samples of positions (rows of replication without a peer, at most one a second) are few and stay with
-`solve.clock_pairs`, as do Pacemaker's lines.
+`clocks.pairs`, as do Pacemaker's lines.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.solve.clock_pairs import BUCKET, READING_DIGITS
+from spark_jobs.clocks.pairs import BUCKET, READING_DIGITS
 from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import quoted
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.solve.messages_small import EXPLAINED_BY
+from spark_jobs.messages.reference import EXPLAINED_BY
 from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.survivors import NONE
 

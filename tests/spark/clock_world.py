@@ -8,7 +8,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from spark_jobs.solve.clock_pairs import Observation, thinned
+from spark_jobs.clocks.pairs import Observation, thinned
 
 BEGIN = 1_795_226_000_000_000
 SECOND = 1_000_000

@@ -12,8 +12,8 @@ from typing import Any
 from spark_jobs import schema
 from spark_jobs.bundle import Bundle
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs.ingest_tables import Cover
-from spark_jobs.jobs.ingest_texts import covered
+from spark_jobs.ingest.tables import Cover
+from spark_jobs.ingest.texts import covered
 from spark_jobs.parse import detect
 from spark_jobs.parse.almanac import almanac
 from spark_jobs.parse.context import Context, Tally

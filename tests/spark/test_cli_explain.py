@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.cli.life import holdings, moments, of_queue, position, verdict_words
+from spark_jobs.clocks.estimate import Clocks, Segment
 from spark_jobs.engine.base import Engine
 from spark_jobs.schema import COLUMNS, Event
-from spark_jobs.solve.clocks import Clocks, Segment
 from spark_jobs.workspace import Workspace
 from tests.spark.cli_documents import T0, Program, incident, phase, written
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.solve.clock_band import Band, lower_hull
-from spark_jobs.solve.clock_pairs import Observation
-from spark_jobs.solve.clocks import FOREVER, NEVER, Clocks, solve
+from spark_jobs.clocks.band import Band, lower_hull
+from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks, solve
+from spark_jobs.clocks.pairs import Observation
 from tests.spark.clock_world import BEGIN, HOUR, SECOND, Clock, World, messages, plain_clocks
 
 

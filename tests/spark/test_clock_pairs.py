@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from spark_jobs.solve.clock_pairs import (
+from spark_jobs.clocks.estimate import solve
+from spark_jobs.clocks.pairs import (
     ATTRIBUTE_SPREAD,
     BUCKET,
     RING_SPREAD,
@@ -15,7 +16,6 @@ from spark_jobs.solve.clock_pairs import (
     stamp_error,
     thinned,
 )
-from spark_jobs.solve.clocks import solve
 from tests.spark.clock_world import BEGIN, HOUR, SECOND
 from tests.spark.parse_lab import lab_events
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.solve.clock_pairs import Observation
-from spark_jobs.solve.clock_steps import steps_of
-from spark_jobs.solve.clocks import solve
+from spark_jobs.clocks.estimate import solve
+from spark_jobs.clocks.pairs import Observation
+from spark_jobs.clocks.steps import steps_of
 from tests.spark.clock_world import BEGIN, HOUR, SECOND, Clock, World, messages
 from tests.spark.test_clock_bounds import misses
 
@@ -160,7 +160,7 @@ def test_two_machines_of_one_name_make_no_breaks():
 
 def test_clocks_that_differ_on_one_kernel_are_compared_by_its_monotonic_clock():
     """Containers of one machine (or a faked wall clock) need no messages."""
-    from spark_jobs.solve.clock_pairs import observations
+    from spark_jobs.clocks.pairs import observations
 
     world = World({"a": Clock(), "b": Clock(offset=-1_500_000)}, [])
     rows = readings(world, "a") + readings(world, "b")

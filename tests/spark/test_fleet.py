@@ -12,10 +12,10 @@ import pytest
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.jobs import fleet as job
-from spark_jobs.jobs.fleet_inputs import FleetError
-from spark_jobs.solve.fleet import FleetSettings, WrongSettings, summary
-from spark_jobs.solve.fleet_record import COLUMNS, NoDocument, merged, record
+from spark_jobs.fleet import job
+from spark_jobs.fleet.inputs import FleetError
+from spark_jobs.fleet.record import COLUMNS, NoDocument, merged, record
+from spark_jobs.fleet.summary import FleetSettings, WrongSettings, summary
 from spark_jobs.workspace import Workspace
 from tests.spark.fleet_documents import DAY, START, made, never_recovered, of_story, write
 from tests.spark.truth import nodes, processes

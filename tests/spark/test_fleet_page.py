@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.fleet.record import record
+from spark_jobs.fleet.summary import FleetSettings, summary
 from spark_jobs.report import fleet as page
 from spark_jobs.report.fleet_words import sentences, tables
-from spark_jobs.solve.fleet import FleetSettings, summary
-from spark_jobs.solve.fleet_record import record
 from tests.spark.fleet_documents import made, never_recovered
 
 VOID = {"meta", "br", "hr", "col"}

@@ -11,8 +11,8 @@ import pytest
 from spark_jobs.cli.main import main
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.jobs import fleet as job
-from spark_jobs.solve.fleet import FleetSettings
+from spark_jobs.fleet import job
+from spark_jobs.fleet.summary import FleetSettings
 from tests.spark import pipeline_runs as runs
 from tests.spark.truth import messages, nodes, processes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs import pipeline
+from spark_jobs.clocks.estimate import Clocks, solve
+from spark_jobs.clocks.pairs import Observation
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.solve import gaps
-from spark_jobs.solve.clock_pairs import Observation
-from spark_jobs.solve.clocks import Clocks, solve
+from spark_jobs.gaps import findings as gaps
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import write
 from tests.spark.truth import files, messages, nodes, processes

@@ -16,8 +16,8 @@ import pytest
 
 from spark_jobs.bundle import BundleError
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import ingest
-from spark_jobs.jobs.ingest import Ingested, IngestError, Settings
+from spark_jobs.ingest import job as ingest
+from spark_jobs.ingest.job import Ingested, IngestError, Settings
 from spark_jobs.workspace import Workspace
 from tests.spark.ingest_world import odd_file, table
 from tests.support.slow import mostly_slow

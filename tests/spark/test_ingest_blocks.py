@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from spark_jobs.jobs.ingest_segments import pieces
-from spark_jobs.jobs.ingest_tables import Resume
+from spark_jobs.ingest.segments import pieces
+from spark_jobs.ingest.tables import Resume
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from spark_jobs.parse.json_blocks import LINE_MAX, Reader
@@ -108,7 +108,7 @@ def test_most_lines_are_read_fast():
 def test_pieces_are_the_file(seed, monkeypatch):
     """Whatever the reads give: the octets, the numbers of the lines, and where whole lines end."""
     chance = random.Random(seed)
-    monkeypatch.setattr("spark_jobs.jobs.ingest_segments.BLOCK", chance.choice([1, 7, 50, 1 << 20]))
+    monkeypatch.setattr("spark_jobs.ingest.segments.BLOCK", chance.choice([1, 7, 50, 1 << 20]))
     data = b"\n".join(b"x" * chance.choice([0, 1, 5, 60]) for _ in range(chance.randrange(12)))
     begin = data.rfind(b"\n", 0, chance.randrange(len(data) + 1)) + 1
     resume = Resume(begin, {"lines": data.count(b"\n", 0, begin)})
@@ -121,7 +121,7 @@ def test_pieces_are_the_file(seed, monkeypatch):
 
 
 def test_a_line_without_end_does_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("spark_jobs.jobs.ingest_segments.BLOCK", 1 << 16)
+    monkeypatch.setattr("spark_jobs.ingest.segments.BLOCK", 1 << 16)
     data = b"a\n" + b"x" * (3 * LINE_MAX) + b"\nb\n"
     found = list(pieces(io.BytesIO(data), Resume(), lambda *_: None))
     assert sum(len(piece.data) for piece in found) < LINE_MAX + (1 << 17)

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from spark_jobs.jobs.ingest_plan import Found, head_of, inside, labels, plan
-from spark_jobs.jobs.ingest_tables import State
+from spark_jobs.ingest.plan import Found, head_of, inside, labels, plan
+from spark_jobs.ingest.tables import State
 
 
 @pytest.mark.parametrize(

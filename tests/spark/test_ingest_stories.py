@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import ingest
+from spark_jobs.ingest import job as ingest
 from spark_jobs.parse.context import Tally
 from spark_jobs.workspace import Workspace
 from tests.spark.ingest_world import in_order, parsed, story_files, table, written

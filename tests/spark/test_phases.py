@@ -4,8 +4,10 @@ from functools import cache
 
 import pytest
 
+from spark_jobs.clocks import estimate as clocks
+from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.parse.collapse import per_node
-from spark_jobs.solve import budget, clock_pairs, clocks, order
+from spark_jobs.solve import budget, order
 from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.phases import total

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.solve import clock_pairs, evidence, primaries
+from spark_jobs.solve import evidence, primaries
 from tests.spark import pipeline_runs as runs
 from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.messages import Ledger

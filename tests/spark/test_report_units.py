@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.clocks.estimate import FOREVER, NEVER
 from spark_jobs.report import canvas, lane, units
 from spark_jobs.report.axis import Axis
 from spark_jobs.report.elements import gap
 from spark_jobs.report.units import SECOND
-from spark_jobs.solve.clocks import FOREVER, NEVER
 
 
 @pytest.mark.parametrize(

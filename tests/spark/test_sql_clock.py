@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.clocks import estimate as clocks
+from spark_jobs.clocks import job as clock
+from spark_jobs.clocks import pairs as clock_pairs
+from spark_jobs.clocks.estimate import Clocks, Segment
+from spark_jobs.clocks.query import STRAIGHT, pieces
+from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import clock, facts, pairs
+from spark_jobs.jobs import facts, pairs
 from spark_jobs.jobs.options import Options
-from spark_jobs.solve import clock_pairs, clocks
-from spark_jobs.solve.clock_steps import Break
-from spark_jobs.solve.clocks import Clocks, Segment
-from spark_jobs.sql.clock import STRAIGHT, pieces
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import write
 from tests.spark.truth import processes, scenes, watches

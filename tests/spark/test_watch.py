@@ -14,9 +14,11 @@ from spark_jobs import pipeline
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.jobs import ingest, watch, watch_memory
+from spark_jobs.ingest import job as ingest
 from spark_jobs.jobs.part import Part, merge
 from spark_jobs.progress import QUIET
+from spark_jobs.watch import job as watch
+from spark_jobs.watch import memory as watch_memory
 from spark_jobs.workspace import Workspace
 from tests.spark.truth import nodes, processes
 from tests.spark.watch_world import SETTINGS, Fleet

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.jobs import watch_stream
+from spark_jobs.watch import stream as watch_stream
 
 YEAR = 365 * 86_400
 

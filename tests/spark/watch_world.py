@@ -10,9 +10,9 @@ from pathlib import Path
 from spark_jobs import pipeline
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.jobs import watch
-from spark_jobs.jobs.watch import Watched
 from spark_jobs.report import files as report
+from spark_jobs.watch import job as watch
+from spark_jobs.watch.job import Watched
 from spark_jobs.workspace import Workspace
 from tests.spark.truth.reading import MODIFIED
 from tests.spark.truth.story import Story

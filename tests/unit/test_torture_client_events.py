@@ -6,9 +6,9 @@ import random
 import pytest
 
 from spark_jobs import schema
+from spark_jobs.messages.reference import judge
 from spark_jobs.parse import client_json
 from spark_jobs.parse.context import Context
-from spark_jobs.solve.messages_small import judge
 from testkit import record
 from testkit.judge import History
 from testkit.record import Recorder

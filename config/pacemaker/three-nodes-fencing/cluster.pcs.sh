@@ -22,9 +22,9 @@ if [ -z "$file" ]; then
 fi
 run() { pcs -f "$file" "$@"; }
 
-# stonith-enabled: Nobody is promoted, and no address moves, before a lost node is surely off.
+# stonith-enabled: No broker is promoted, and no address moves, until a lost node is off.
 # stonith-action: A lost node comes back by itself. The fail-over waits until the device reports the whole cycle;
-# with `off` it waits for half of it, but somebody has to switch the node on again.
+# with `off` it waits for half of it, but an administrator has to switch the node on again.
 # concurrent-fencing: Two lost nodes are switched off at the same time, not one after the other.
 # no-quorum-policy: The side without a majority demotes its broker and takes the address away, but lets the brokers
 # run: messages live in memory, and with `stop` (the default) a switch that fails would empty all brokers at once.
@@ -46,7 +46,7 @@ run property set \
 # resource-stickiness: Nothing moves without need. Not more: which broker is promoted is decided by promotion scores
 # that differ by 1 or 10, and the primary has none above a ready backup's; Pacemaker leaves it where it is when they
 # are equal.
-# failure-timeout: A fence device or an address that failed is tried again without anybody's help.
+# failure-timeout: A fence device or an address that failed is tried again by itself.
 run resource defaults update resource-stickiness=1 failure-timeout=60s 2>/dev/null
 
 # Switches node1 off.
@@ -74,8 +74,8 @@ run stonith create --no-default-ops fence-node3 fence_ipmilan lanplus=1 username
 # migration-threshold: The default, on purpose. With 1 a broker that loses its role or refuses a promotion would be
 # stopped, and its copy of the messages with it. on-fail=demote below does what the threshold is usually set for: it
 # promotes another one before the failed one is started again.
-# start: start returns when the broker answers, as backup (0.5 s as a rule). The times allowed are generous: whoever
-# runs out of one is killed, with everything in its memory. A failed stop fences the node, where there is fencing.
+# start: start returns when the broker answers, as backup (0.5 s as a rule). The times allowed are generous: a broker
+# that exceeds one is killed, with everything in its memory. A failed stop fences the node, where there is fencing.
 # promote: A broker that refuses (others hold more, or too few answer) goes on as backup, and another one is tried.
 # The default, `restart`, would empty its memory.
 # demote: In place: the broker goes on as backup and keeps what it has.

@@ -19,18 +19,18 @@ _WHY = {
     "ha-cluster-name": "In event logs, and in the name of the attribute that is the registry in Pacemaker.",
     "ha-brokers-url": "All members by their own addresses, never by the virtual one: a promotion asks them all.",
     "ha-public-url": "What clients may be told: the address that moves with the primary.",
-    "ha-safety": "Who guards promotion; see below.",
+    "ha-safety": "What guards promotion; see below.",
     "ha-registry": "Votes and in-sync sets are kept as attributes of the cluster's nodes, before confirms depend on\n"
-    "them: whoever is promoted, by whatever mistake, knows what it must hold.",
+    "them: a broker that is promoted by mistake knows what it must hold.",
     "ha-replicate": "What is replicated when a queue does not say so itself.",
-    "ha-username": "Login of the links between brokers, and of the agent. Nobody else may promote or change members.",
+    "ha-username": "Login of the links between brokers, and of the agent. No other user may promote or change members.",
     "link-heartbeat-interval": "Seconds. A link between brokers is dead after two of these without an octet.",
 }
 _SAFETY = {
-    "quorum": "quorum: nothing is confirmed, and nobody is promoted, without a majority of the members. Safe under\n"
-    "any partition and any mistake of the cluster manager, with or without fencing.",
+    "quorum": "quorum: nothing is confirmed, and no broker is promoted, without a majority of the members. Safe\n"
+    "under any partition and any mistake of the cluster manager, with or without fencing.",
     "manager": "manager: the cluster manager sees to it that a lost primary is dead before it promotes another one.",
-    "availability": "availability: nobody. A lost backup is forgotten at once; what only it knew may be lost.",
+    "availability": "availability: nothing. A lost backup is forgotten at once; what only it knew may be lost.",
 }
 _USERS = """\
 Clients log in as guest/guest until a file says who may: NAME: HASH, a line for each; the same on all nodes.

@@ -23,7 +23,7 @@ _COMPOSE = Template("""\
 #     docker compose exec $first qpid-ha promote --cluster-manager
 #     docker compose exec $first qpid-ha status --all
 #
-# Nobody promotes but you; see README.md.
+# Only you promote; see README.md.
 
 x-broker: &broker
   image: $image
@@ -192,5 +192,5 @@ def _cluster_file(spec: ClusterSpec) -> str:
         "supervisor": {name.replace("_", "-"): period(value) for name, value in asdict(spec.watch).items()},
         "command": ["/usr/bin/qpidd"],
     }
-    head = "# Written by qpid-cluster render, for compose.yaml beside it.\n"
+    head = "# Written by qpid-cluster render, for compose.yaml in the same folder.\n"
     return head + yaml.safe_dump(content, sort_keys=False)

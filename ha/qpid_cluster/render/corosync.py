@@ -17,8 +17,8 @@ totem {
     # token; shorter ones make links flap.
     transport: knet
 
-    # Encryption and authentication. Without it whoever reaches UDP port 5405 can join and command the cluster. Make one
-    # key with `corosync-keygen` (it writes /etc/corosync/authkey, owner root, mode 0400), copy it to all nodes, then:
+    # Encryption and authentication. Without it any host that reaches UDP port 5405 can join and command the cluster.
+    # Make one key with `corosync-keygen` (/etc/corosync/authkey, owner root, mode 0400), copy it to all nodes, then:
     # crypto_cipher: aes256
     # crypto_hash: sha256
 
@@ -64,7 +64,7 @@ _TWO_NODES = """
     wait_for_all: 1
 """
 _MORE_NODES = """
-    # A majority goes on; after a power failure, too, whoever has not come back (wait_for_all: 0 is the default).
+    # A majority goes on, also after a power failure from which a node has not come back (wait_for_all: 0, the default).
 """
 
 

@@ -70,8 +70,8 @@ COLOCATION_WHY = (
 )
 NO_ORDER_WHY = (
     "An optional order of demotion and stop would make sure that clients get a clean close in a planned move. Without "
-    "it the demotion, the quicker one, nearly always wins; whoever it misses notices when it sends next, or by its "
-    "heartbeat. If you have clients that only consume, with a long heartbeat: `pcs constraint order demote "
+    "it the demotion, which is quicker, nearly always comes first; a client that it misses notices when it sends next, "
+    "or by its heartbeat. If you have clients that only consume, with a long heartbeat: `pcs constraint order demote "
     "qpidd-clone then stop vip kind=Optional symmetrical=false`."
 )
 
@@ -124,7 +124,7 @@ def _fencing_properties(spec: ClusterSpec, fencing: Fencing | None) -> tuple[Val
     if fencing is None:
         return (Value("stonith-enabled", "false", _no_fencing(spec)),)
     found = [
-        Value("stonith-enabled", "true", "Nobody is promoted, and no address moves, before a lost node is surely off."),
+        Value("stonith-enabled", "true", "No broker is promoted, and no address moves, until a lost node is off."),
         Value("stonith-action", fencing.action, _ACTION_WHY[fencing.action]),
         Value(
             "concurrent-fencing", "true", "Two lost nodes are switched off at the same time, not one after the other."
@@ -137,8 +137,8 @@ def _fencing_properties(spec: ClusterSpec, fencing: Fencing | None) -> tuple[Val
 
 _ACTION_WHY = {
     "reboot": "A lost node comes back by itself. The fail-over waits until the device reports the whole cycle; with "
-    "`off` it waits for half of it, but somebody has to switch the node on again.",
-    "off": "The fail-over waits only until the node is off; somebody has to switch it on again.",
+    "`off` it waits for half of it, but an administrator has to switch the node on again.",
+    "off": "The fail-over waits only until the node is off; an administrator has to switch it on again.",
 }
 _DELAY_WHY = (
     "When the two nodes lose each other both shoot. The one that runs the primary is shot at so much later, and "
@@ -168,7 +168,7 @@ _DEFAULTS = (
         "differ by 1 or 10, and the primary has none above a ready backup's; Pacemaker leaves it where it is when"
         " they are equal.",
     ),
-    Value("failure-timeout", "60s", "A fence device or an address that failed is tried again without anybody's help."),
+    Value("failure-timeout", "60s", "A fence device or an address that failed is tried again by itself."),
 )
 
 
@@ -203,7 +203,7 @@ _BROKER_OPERATIONS = (
         "start",
         "60s",
         why="start returns when the broker answers, as backup (0.5 s as a rule). The times allowed are generous: "
-        "whoever runs out of one is killed, with everything in its memory. A failed stop fences the node, "
+        "a broker that exceeds one is killed, with everything in its memory. A failed stop fences the node, "
         "where there is fencing.",
     ),
     Operation("stop", "60s"),

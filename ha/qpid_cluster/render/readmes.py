@@ -43,7 +43,7 @@ $fence_test
 | planned switch-over | `crm_resource --move --resource qpidd-clone --promoted --node NODE`, then `crm_resource --clear --resource qpidd-clone`; not `qpid-ha relocate`, which Pacemaker takes for a failure |
 | maintenance of a node | `crm_standby --update on --node NODE` (its broker stops and forgets its messages), `crm_standby --delete --node NODE` |
 | forget failures | `crm_resource --cleanup --resource qpidd` |
-| why is nobody promoted | `crm_mon -1A` (scores), `qpid-ha status --all -v` |
+| why is no broker promoted | `crm_mon -1A` (scores), `qpid-ha status --all -v` |
 
 One node at a time: a broker that was stopped comes back empty and copies everything. Wait for `ready` before the next one.
 
@@ -82,13 +82,13 @@ Written by `qpid-cluster render`: $nodes. rgmanager and cman belong to RHEL 6 an
 | stop a backup's node | `clusvcadm -d NODE-qpidd-service` |
 | stop the primary's node | `clusvcadm -d NODE-qpidd-service` *and* `clusvcadm -r qpidd-primary-service`; either alone leaves the process running |
 
-Why the settings are as they are stands beside them.
+The reason for each setting is in a comment next to it.
 """)
 
 SYSTEMD = Template("""\
 # Cluster $cluster under systemd, promoted by hand
 
-Written by `qpid-cluster render`: $nodes. systemd starts the brokers again; nobody promotes but you. $safety
+Written by `qpid-cluster render`: $nodes. systemd starts the brokers again; only you promote. $safety
 
 | file | goes to |
 |---|---|
@@ -109,7 +109,7 @@ Clients connect to a list of all addresses: `$url`. No address moves with the pr
 """)
 
 SYSTEMD_SAFETY = {
-    "quorum": "Safety: quorum. Nobody is promoted without a majority of the brokers, so a promotion by mistake loses nothing.",
+    "quorum": "Safety: quorum. No broker is promoted without a majority of the brokers, so a promotion by mistake loses nothing.",
     "manager": "Safety: manager. That is you: before you promote, make sure that the former primary is dead, or reachable.",
     "availability": "Safety: availability. A promotion by mistake loses messages.",
 }
@@ -135,11 +135,11 @@ Clients on this machine use `$published`, those in the network `qpid` `$url`.
 A volume for each broker keeps its vote; `docker compose down --volumes` makes it forget it, which is only right for all of them at once. $safety
 
 `one-container/compose.yaml`: all brokers in one container with `qpid-cluster` as manager, which promotes by itself; it reads
-`cluster.yaml` beside it and uses the host's network. (`cd one-container` first: Compose takes the directory's name for the project's.)
+`cluster.yaml` in the same folder and uses the host's network. (`cd one-container` first: Compose takes the directory's name for the project's.)
 """)
 
 COMPOSE_SAFETY = {
-    "quorum": "Safety is `quorum`: nobody is promoted without a majority, and a promotion by mistake loses nothing.",
+    "quorum": "Safety is `quorum`: no broker is promoted without a majority, and a promotion by mistake loses nothing.",
     "manager": "Safety is `manager`, and that is you: before you promote, make sure that the former primary is dead, or reachable.",
     "availability": "Safety is `availability`: a promotion by mistake loses messages.",
 }

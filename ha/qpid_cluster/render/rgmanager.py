@@ -95,7 +95,7 @@ def _node(node: NodeSpec, number: int, fencing: Fencing | None) -> str:
     head = f'    <clusternode name="{node.name}" nodeid="{number}" votes="1"'
     if fencing is None:
         return f"{head}/>\n"
-    # A device of all nodes finds out from `nodename`, which fenced adds, whom to switch off.
+    # A device of all nodes learns from `nodename`, which fenced adds, which node to switch off.
     device = f'<device name="{_device_name(node)}" action="{fencing.action}"/>'
     method = f'<fence>\n        <method name="power">{device}</method>\n      </fence>'
     return f"{head}>\n      {method}\n    </clusternode>\n"

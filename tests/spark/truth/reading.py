@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from spark_jobs.clocks import estimate as clocks
+from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.parse import detect
 from spark_jobs.parse.almanac import almanac
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.parse.context import Context
 from spark_jobs.parse.survey import survey
 from spark_jobs.schema import MESSAGE_KINDS, Event
-from spark_jobs.solve import clock_pairs, clocks, order, reconstruct
+from spark_jobs.solve import order, reconstruct
 from tests.spark.truth.world import Files
 
 _TEXTS = ("pacemaker", "corosync", "syslog")

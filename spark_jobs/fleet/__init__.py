@@ -1,0 +1,1 @@
+"""Many incidents together: records, margins, survival, comparison, the job."""

@@ -1,0 +1,133 @@
+"""Where the incidents of a fleet are: documents (`incident-N.json`) and workspaces in folders, local or by URL.
+
+The incidents in the folder of a report are read from its documents, or from the workspace if there are none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from spark_jobs.engine.base import Engine, Row
+from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.fleet.record import NoDocument, record
+
+PATTERN: Final = "incident-*.json"
+DEPTHS: Final = ("", "/*", "/*/*", "/*/*/*")
+"""Of a workspace below a URL that is given: object stores have no folders to walk through."""
+
+
+class FleetError(ValueError):
+    """Nothing can be read where incidents were looked for."""
+
+
+@dataclass
+class Found:
+    """`documents`, `workspaces`: paths; `urls`: what Spark looks through for documents itself; `reports`: how many
+    there are: one may have no incident."""
+
+    documents: list[str] = field(default_factory=list)
+    workspaces: list[str] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)
+    reports: int = 0
+
+
+@dataclass(frozen=True)
+class Refused:
+    """`place`: the file."""
+
+    place: str
+    why: str
+
+
+def look(engine: Engine, places: Iterable[str]) -> Found:
+    """Raises FileNotFoundError, FleetError."""
+    found = Found()
+    for place in places:
+        if "://" in place:
+            _look_by_url(engine, place.rstrip("/"), found)
+        elif os.path.isdir(place):
+            _look_below(place, found)
+        elif os.path.exists(place):
+            found.documents.append(place)
+        else:
+            raise FileNotFoundError(f"{place}: no such file or folder, wanted folders or documents of reports")
+    return found
+
+
+def _look_below(place: str, found: Found) -> None:
+    for folder, below, files in os.walk(place):
+        below.sort()
+        documents = sorted(str(path) for path in Path(folder).glob(PATTERN)) if files else []
+        found.documents += documents
+        found.reports += "report.json" in files
+        if documents and "work" in below:
+            below.remove("work")
+        if "about" in below:
+            found.workspaces.append(folder)
+            below.clear()
+
+
+def _look_by_url(engine: Engine, place: str, found: Found) -> None:
+    if not isinstance(engine, SparkEngine):
+        raise FleetError(f"{place}: a URL, wanted a path (URLs are read with --engine spark)")
+    if place.endswith(".json"):
+        found.urls.append(place)
+        return
+    jvm: Any = engine.session.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path
+    system = path(place).getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration())
+    if not system.exists(path(place)):
+        raise FileNotFoundError(f"{place}: no such folder, wanted folders or documents of reports")
+    documents = {str(status.getPath().getParent()) for depth in DEPTHS for status in _glob(system, path, place, depth)}
+    for depth in DEPTHS:
+        for status in system.globStatus(path(f"{place}{depth}/about")) or ():
+            folder = str(status.getPath().getParent())
+            if not documents & {folder, folder.rpartition("/")[0]}:
+                found.workspaces.append(folder)
+    found.urls += sorted(documents)
+
+
+def _glob(system: Any, path: Any, place: str, depth: str) -> Any:
+    return system.globStatus(path(f"{place}{depth}/{PATTERN}")) or ()
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def read(place: str) -> Row | Refused:
+    """The row of a local document."""
+    try:
+        with open(place, "rb") as file:
+            return parsed(place, file.read())
+    except OSError as error:
+        return Refused(place, error.strerror or type(error).__name__)
+
+
+def parsed(place: str, octets: bytes) -> Row | Refused:
+    try:
+        document = json.loads(octets)
+        return record(document if isinstance(document, dict) else {})
+    except NoDocument as error:
+        return Refused(place, str(error))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        return Refused(place, f"no JSON: {error}")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Refused(place, f"not as a document is: {type(error).__name__}: {error}")
+
+
+def by_spark(engine: SparkEngine, urls: list[str]) -> Iterator[Row | Refused]:
+    """The rows of documents that Spark's tasks read."""
+    places = ",".join(url if url.endswith(".json") else f"{url}/{PATTERN}" for url in urls)
+    for text, place, why in engine.session.sparkContext.binaryFiles(places).map(_record).collect():
+        yield Refused(place, why) if text is None else json.loads(text)
+
+
+def _record(file: tuple[str, bytes]) -> tuple[str | None, str, str]:
+    """In a task: (JSON of the row, place, why there is none)."""
+    made = parsed(*file)
+    return (None, made.place, made.why) if isinstance(made, Refused) else (json.dumps(made), file[0], "")

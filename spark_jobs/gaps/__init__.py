@@ -1,0 +1,1 @@
+"""Where evidence is missing: the query, the findings, the job."""

@@ -1,0 +1,1 @@
+"""From files to rows: the plan, the tasks, the tables."""

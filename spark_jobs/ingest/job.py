@@ -1,0 +1,225 @@
+"""The job `ingest`: files of any number of inputs → events_raw, files, faults, notes.
+
+Theory.  A row's key is (file, line_no).  The table `catalog` records the state of each file, so a second run reads only
+what is new: lines behind the last whole one of a segment, and all text logs of a cluster if one of them has
+changed, because they date each other.  events_raw is a folder of Parquet files, and the catalog says which count:
+
+    rows of whole lines of segments      written once, never touched again
+    rows of one text log, or of a        a file of their own (of tasks: one for a run), which a later run may replace: a
+    segment's unfinished last line       line that was torn may be whole then
+
+The catalog is written at once; files that it does not name (a run was cut off) are removed by the next run.  So every
+run may be repeated, and two runs at once on one workspace are a mistake.
+
+Where the work is done: paths are read by this process' threads, whatever the engine (on a cluster the driver then sends
+finished Parquet, nothing event-sized goes through its memory); URLs (s3a://, hdfs://, file://) are read by Spark's
+tasks.  events_raw is not partitioned: one incident is one cluster and one day, and in a fleet the files that each run
+adds hold few clusters and times each, so Parquet's statistics find them; folders for (cluster, date) would cut runs
+into thousands of tiny files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from spark_jobs import schema
+from spark_jobs.engine.base import Engine
+from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.ingest import given as ingest_given
+from spark_jobs.ingest import local as ingest_local
+from spark_jobs.ingest.given import IngestError
+from spark_jobs.ingest.local import Outcome
+from spark_jobs.ingest.plan import UNREAD, Found, labels
+from spark_jobs.ingest.tables import Catalog
+from spark_jobs.workspace import Workspace
+
+__all__ = ["IngestError", "Ingested", "Settings", "run"]
+EVENTS: Final = "events_raw"
+_OURS: Final = re.compile(r"r\d{5}-")
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`cluster`: of all rows that name none.  `zones`: node, or `*`, → zone of its local times.  `now` in µs, only for
+    years that no file tells.  `threads`: None is one for each core.  `scratch`: folder for what is unpacked.  `only`:
+    which files are read now; what is known of the others stays."""
+
+    cluster: str = ""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    now: int | None = None
+    threads: int | None = None
+    scratch: str | None = None
+    only: Callable[[Found], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """`files`, `lines`, `events`: of all that was read into the workspace; `added`: events that this run brought (less
+    than none if a text log is covered now); `changed`: events_raw is not what it was; `refused`: (name, why)."""
+
+    files: int
+    lines: int
+    events: int
+    added: int
+    changed: bool
+    refused: list[tuple[str, str]]
+
+
+def run(
+    engine: Engine,
+    workspace: Workspace,
+    inputs: Sequence[str],
+    settings: Settings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Ingested:
+    """`progress`: octets of input that were read, of how many.
+
+    Raises IngestError, BundleError (an input that cannot be read), ZoneError, WrongVersion."""
+    settings = settings or Settings()
+    if not inputs:
+        raise IngestError("no input, wanted at least one folder, tarball, file or URL")
+    workspace.begin(engine)
+    catalog = Catalog.load(engine, workspace)
+    _sweep(engine, workspace, catalog)
+    before = _events(catalog)
+    given, paths, urls = ingest_given.sorted_out(engine, inputs)
+    changed = ingest_given.add(engine, catalog, given)
+    if paths:
+        changed |= _paths(engine, workspace, catalog, paths, settings, progress)
+    if urls:
+        changed |= _urls(engine, workspace, catalog, urls, settings, progress)
+    return _done(engine, workspace, catalog, before, changed)
+
+
+def _done(engine: Engine, workspace: Workspace, catalog: Catalog, before: int, changed: bool) -> Ingested:
+    if not catalog.parts:  # so that there is a table
+        engine.keep(workspace.path(EVENTS), schema.ddl(), [])
+        catalog.parts = engine.parts(workspace.path(EVENTS))
+    catalog.save(engine, workspace)
+    _sweep(engine, workspace, catalog)
+    workspace.load(engine, EVENTS)
+    states = catalog.files.values()
+    read = [state for state in states if state.state not in UNREAD]
+    refused = [(state.name, state.why or "") for state in states if state.state in ("refused", "damaged")]
+    after = _events(catalog)
+    return Ingested(len(read), sum(state.lines for state in read), after, after - before, changed, sorted(refused))
+
+
+def _events(catalog: Catalog) -> int:
+    return sum(state.events - state.covered for state in catalog.files.values())
+
+
+def _sweep(engine: Engine, workspace: Workspace, catalog: Catalog) -> None:
+    """Removes what does not count: replaced in this run, or left by one that was cut off."""
+    found = [name for name in engine.parts(workspace.path(EVENTS)) if _OURS.match(name)]
+    engine.drop(workspace.path(EVENTS), [name for name in found if name not in catalog.parts])
+
+
+# ---- paths ----------------------------------------------------------------------------------------------------------
+
+
+def _paths(
+    engine: Engine,
+    workspace: Workspace,
+    catalog: Catalog,
+    paths: Sequence[str],
+    settings: Settings,
+    progress: Callable[[int, int], None] | None,
+) -> bool:
+    scratch = _scratch(settings.scratch)
+    wanted = ingest_local.Wanted(
+        settings.cluster, settings.zones, settings.now, settings.threads or ingest_local.threads(), settings.only
+    )
+    named = labels(paths)
+    try:
+        with ingest_local.Local(named, progress, scratch) as local:
+            _something(local.found, named)
+            outcome = ingest_local.ingest(local, catalog.files, wanted, scratch, f"r{_run(catalog):05d}")
+        engine.put([scratch / name for name in outcome.parts], workspace.path(EVENTS))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return _entered(engine, workspace, catalog, outcome)
+
+
+def _scratch(folder: str | None) -> Path:
+    return Path(tempfile.mkdtemp(prefix="failover-report-", dir=folder))
+
+
+def _run(catalog: Catalog) -> int:
+    """Numbers of runs go up, so names of parts never come again."""
+    numbers = [int(name[1:6]) for name in catalog.parts if _OURS.match(name)]
+    return max(numbers, default=0) + 1
+
+
+def _something(found: Iterable[Found], named: Mapping[str, str]) -> None:
+    """Raises IngestError for an input without any log."""
+    found = list(found)
+    for path, label in named.items():
+        inside = [file for file in found if file.input == label]
+        if any(file.kind for file in inside):
+            continue
+        why = "; ".join(f"{file.name}: {file.why or 'no log that we know'}" for file in inside[:_SHOWN]) or "empty"
+        more = f"; and {len(inside) - _SHOWN} more" if len(inside) > _SHOWN else ""
+        raise IngestError(f"{path}: nothing that can be read ({why}{more})")
+
+
+def _entered(engine: Engine, workspace: Workspace, catalog: Catalog, outcome: Outcome) -> bool:
+    """Enters the result of a reading into the catalog; True if events_raw has changed."""
+    old = {name: catalog.files.pop(name) for name in outcome.replaced if name in catalog.files}
+    stale = {state.part for state in old.values() if state.part}
+    new = [*outcome.parts, *_kept(engine, workspace, catalog, stale)]
+    catalog.files |= outcome.states
+    catalog.parts = [name for name in catalog.parts if name not in stale] + new
+    for name in old.keys() - outcome.states.keys():
+        catalog.blame(name, ())
+    for name, (since, faults) in outcome.faults.items():
+        catalog.blame(name, faults, since)
+    catalog.notes = [row for row in catalog.notes if row["cluster"] not in outcome.notes]
+    catalog.notes += [row for rows in outcome.notes.values() for row in rows]
+    return bool(new) or bool(stale)
+
+
+def _kept(engine: Engine, workspace: Workspace, catalog: Catalog, stale: set[str]) -> list[str]:
+    """Files that tasks wrote hold rows of several logs: those of logs that were not read again are written anew."""
+    sharing = {name: state for name, state in catalog.files.items() if state.part in stale}
+    made: list[str] = []
+    for part in sorted({str(state.part) for state in sharing.values()}):
+        mine = [name for name, state in sharing.items() if state.part == part]
+        engine.load("stale_part", f"{workspace.path(EVENTS)}/{part}")
+        listed = ", ".join("'" + name.replace("'", "''") + "'" for name in mine)
+        names = engine.append(
+            f"select * from stale_part where file in ({listed})", workspace.path(EVENTS), f"{part.split('.')[0]}k"
+        )
+        made += names
+        catalog.files |= {name: replace(catalog.files[name], part=names[0]) for name in mine}
+    return made
+
+
+# ---- URLs -----------------------------------------------------------------------------------------------------------
+
+
+def _urls(
+    engine: Engine,
+    workspace: Workspace,
+    catalog: Catalog,
+    urls: Sequence[str],
+    settings: Settings,
+    progress: Callable[[int, int], None] | None,
+) -> bool:
+    if not isinstance(engine, SparkEngine):
+        raise IngestError(f"{urls[0]}: only Spark reads URLs")
+    from spark_jobs.ingest.tasks import Tasks
+
+    named = labels(urls)
+    wanted = ingest_local.Wanted(settings.cluster, settings.zones, settings.now, only=settings.only)
+    tasks = Tasks(engine, named, wanted, workspace.path(EVENTS), f"r{_run(catalog):05d}")
+    outcome = tasks.ingest(catalog.files, progress)
+    _something(tasks.found, named)
+    return _entered(engine, workspace, catalog, outcome)

@@ -1,0 +1,106 @@
+"""The job `messages`: events_raw → message_lives, message_verdicts (those not simply ok), message_summary.
+
+Queries over all events stay in SQL.  The reference's own code decides from `takings` (a row for each process and queue)
+how complete the logs are as evidence.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from spark_jobs.engine.base import Engine, Row
+from spark_jobs.jobs import reduced
+from spark_jobs.jobs.options import Options
+from spark_jobs.messages import fans
+from spark_jobs.messages import query as messages
+from spark_jobs.solve.evidence import Brokers, Evidence, Process
+from spark_jobs.workspace import Workspace
+
+_EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint, since bigint"
+_INCOMPLETE = "cluster string, proc string"
+_SHAKY = "cluster string, producer string"
+
+
+def run(engine: Engine, workspace: Workspace, options: Options) -> None:
+    """Needs events_raw; `incidents` if it is there."""
+    workspace.load(engine, "events_raw")
+    reduced.takings(engine, workspace, options)
+    reduced.lives(engine, workspace, options)
+    reduced.spans(engine, workspace)
+    processes = _processes(engine.rows("select * from takings"))
+    _by_queue(engine, options)
+    _evidence(engine, processes, options)
+    _shaky(engine, processes)
+    engine.view("judged", messages.judged(engine.dialect))
+    workspace.save(engine, "message_verdicts", messages.verdicts())
+    workspace.save(engine, "message_summary", messages.summary(engine.dialect))
+
+
+def _by_queue(engine: Engine, options: Options) -> None:
+    """The view `message_counts`; a second pass only over what an exchange put into several queues."""
+    if not engine.rows(f"select 1 as n from ({fans.fanned()}) limit 1"):
+        engine.view("message_counts", fans.alone())
+        return
+    engine.view("fans", fans.fans(engine.dialect, options.events))
+    engine.view("message_counts", fans.apart())
+
+
+def _brokers(engine: Engine, options: Options) -> dict[str, Brokers]:
+    """By cluster: what the brokers' logs lack."""
+    logs: dict[str, list[Row]] = defaultdict(list)
+    for row in engine.rows(messages.brokers(options.events, options.clock)):
+        logs[row["cluster"]].append(row)
+    return {cluster: Brokers.of(rows) for cluster, rows in logs.items()}
+
+
+def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
+    """cluster → name → what it wrote; of `takings`."""
+    found: dict[str, dict[str, Process]] = defaultdict(lambda: defaultdict(Process))
+    counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in rows:
+        process = found[row["cluster"]][row["proc"]]
+        process.ended |= bool(row["ended"])
+        process.sends |= bool(row["sends"])
+        process.takes |= {row["queue"]} if row["takes"] else set()
+        if row["drained"] is not None:
+            process.drained[row["queue"]] = max(row["drained"], process.drained.get(row["queue"], 0))
+        count = counts[row["cluster"], row["proc"]]
+        count[0] += row["seqs"]
+        count[1] += row["seq_sum"] or 0
+        count[2] = max(count[2], row["seq_max"] or 0)
+    for (cluster, name), (number, total, last) in counts.items():
+        found[cluster][name].holes = number != last or 2 * total != last * (last + 1)
+    return found
+
+
+def _evidence(engine: Engine, processes: dict[str, dict[str, Process]], options: Options) -> None:
+    """The view `evidence`: for each queue that a log names, whether missing messages may be lost."""
+    named = engine.rows("select distinct cluster, queue from takings")
+    undone = reduced.undone(engine, options)
+    doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts("events_raw", undone))}
+    brokers = _brokers(engine, options) if options.drained is None else {}
+    judges = {cluster: Evidence(of, options.drained, brokers.get(cluster)) for cluster, of in processes.items()}
+    rows = []
+    for row in named:
+        cluster, queue = row["cluster"], row["queue"]
+        why, drained_at = judges[cluster].of_queue(queue)
+        known = {"why": why, "drained_at": drained_at, "since": judges[cluster].brokers.since}
+        rows.append({**row, "doubt": doubts.get((cluster, queue)), **known})
+    engine.table("evidence_rows", _EVIDENCE, rows)
+    engine.view("evidence", messages.places(engine.dialect, "evidence_rows"))
+    engine.view("queue_names", "select cluster as cluster_of, place, queue from evidence")
+
+
+def _shaky(engine: Engine, processes: dict[str, dict[str, Process]]) -> None:
+    """The view `shaky_producers`; a pass over all rows only when something unexpected came."""
+    engine.view("unexpected", messages.unexpected(engine.dialect))
+    broken = [
+        {"cluster": cluster, "proc": name}
+        for cluster, of in processes.items() for name, process in of.items() if not process.whole
+    ]  # fmt: skip
+    if broken and engine.rows("select 1 as n from unexpected limit 1"):
+        engine.table("incomplete", _INCOMPLETE, broken)
+        engine.view("shaky_producers", messages.shaky())
+    else:
+        engine.table("shaky_producers", _SHAKY, [])

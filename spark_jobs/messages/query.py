@@ -1,0 +1,258 @@
+"""The outcome of every message, as SQL; `messages.reference` is the reference and has the definitions (pure text).
+
+Three steps: `lives` (one row a message, by one grouping of all rows; its counters are packed, 20 bits each, because a
+grouping costs by the column), `verdicts` (of the few that are not simply ok), `summary`.  The reference's own code
+(`messages.job`) decides from `takings`, which is small, how complete the logs are as evidence.
+
+Sent to two queues, a message needs the evidence of both; if its producer names more than two, those that sort first
+and last are asked.  From how many queues it was taken does not matter (`messages.fans`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_jobs.solve.evidence import EARLY
+from spark_jobs.sql.dialect import Dialect
+from spark_jobs.sql.rows import FLAGS, REDELIVERED, RESENT, SENDS, coded, messages
+from spark_jobs.sql.survivors import NONE
+
+MASK: Final = (1 << 20) - 1
+_B1: Final = 1 << 20
+_B2: Final = 1 << 40
+SHAKY: Final = "its producer's log is incomplete"
+_LATE: Final = "confirmed after its queue was drained"
+_HELD: Final = "delivered, never acknowledged"
+OK: Final = "a > 0 and d > 0 and d = e and d <= a"
+
+
+def lives(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall", undone: str = NONE) -> str:
+    """cluster, producer, pub; sends = attempts | confirms | resends; takes = acks | delivers | refusals; flags;
+    times in µs (first sent, confirmed, refused, delivered; confirmed_by: a run's end; dumped: when it was last seen in
+    a queue's dump); client and places (hashes).  `undone`: condition of rows that do not count."""
+    return f"""
+select cluster, producer, pub,
+  cast(sum(case code when 1 then 1 when 3 then {_B1} when 2 then {_B2} else 0 end) as bigint) as sends,
+  cast(sum(case code when 7 then 1 when 6 then {_B1} when 4 then {_B2} when 5 then {_B2} else 0 end)
+    as bigint) as takes,
+  bit_or(flags) as flags,
+  min(case when code in (1, 2) then ts end) as sent,
+  min(case when code = 3 then ts end) as confirmed,
+  min(case when code = 3 then done_ts end) as confirmed_by,
+  min(case when code in (4, 5) then ts end) as refused,
+  min(case when code = 6 then ts end) as delivered,
+  max(case when flags & {FLAGS["queue_dump"]} > 0 then ts end) as dumped,
+  min(case when code between 1 and 5 then client end) as client,
+  min(case when code between 1 and 5 then place end) as sent_to,
+  max(case when code between 1 and 5 then place end) as sent_to_2,
+  min(case when code = 6 then place end) as taken_from,
+  max(case when code = 6 then place end) as taken_from_2
+from ({messages(dialect, events, clock, undone)})
+group by cluster, producer, pub"""
+
+
+def takings(events: str = "events_raw", clock: str = "ts_wall") -> str:
+    """What each process wrote about each queue: small.  Of a log without holes `seqs` = `seq_max`, and their sum fits.
+
+    `drained`, first_ts, last_ts (of all its rows) and last_back (an answer or a delivery) are µs."""
+
+    def number(condition: str, name: str) -> str:
+        return f"cast(sum(case when {condition} then 1 else 0 end) as bigint) as {name}"
+
+    return f"""
+select cluster, proc, client_id, queue,
+  count(seq) as seqs, cast(sum(seq) as bigint) as seq_sum, max(seq) as seq_max,
+  max(case when code = 0 and kind = 'log_end' then 1 else 0 end) as ended,
+  max(case when code = 0 and kind = 'drain_end' and result = 'ok' then ts end) as drained,
+  min(case when code > 0 or kind <> 'torn' then ts end) as first_ts,
+  max(case when code > 0 or kind <> 'torn' then done_ts end) as last_ts,
+  max(case when code between 3 and 6 then done_ts end) as last_back,
+  min(case when code = 6 then ts end) as first_deliver,
+  {number("code between 1 and 5", "sends")}, {number("code >= 6", "takes")},
+  {number("code = 6 and producer is not null", "delivers")},
+  {number("code in (1, 2) and producer is not null", "publishes")},
+  {number("code > 0 and producer is null", "anonymous")}
+from {coded(events, clock)}
+group by cluster, proc, client_id, queue"""
+
+
+def doubts(events: str = "events_raw", undone: str = NONE) -> str:
+    """Queues of which a broker removed messages without saying which; `count` of a row: how many."""
+    kinds = ", ".join(f"'{kind}'" for kind in FLAGS)
+    return f"""
+select coalesce(cluster, '') as cluster, queue, min(kind) as kind from {events}
+where source <> 'client' and kind in ({kinds}) and producer is null and queue <> ''
+  and coalesce(attrs['count'], '') <> '0' and not {undone}
+group by coalesce(cluster, ''), queue"""
+
+
+def brokers(events: str = "events_raw", clock: str = "ts_wall") -> str:
+    """What each broker's process wrote: of a log without holes seqs = seq_max - seq_min + 1, and their sum fits."""
+    return f"""
+select coalesce(cluster, '') as cluster, coalesce(proc, '') as proc, count(*) as seqs,
+  cast(sum(seq) as bigint) as seq_sum, min(seq) as seq_min, max(seq) as seq_max, min({clock}) as first_ts
+from {events} where source = 'broker' and kind <> 'torn' and seq is not null
+group by coalesce(cluster, ''), coalesce(proc, '')"""
+
+
+def places(dialect: Dialect, relation: str) -> str:
+    """A relation with the column `queue`, and the hash that stands for it."""
+    return f"select *, {dialect.hashed('queue')} as place from {relation}"
+
+
+def shaky(events: str = "events_raw", incomplete: str = "incomplete", found: str = "unexpected") -> str:
+    """Producers of unexpected messages for which a process sent whose log is incomplete: cluster, producer."""
+    return f"""
+select distinct u.cluster, u.producer
+from {events} as v
+join (select distinct cluster, producer from {found}) as u
+  on u.cluster = coalesce(v.cluster, '') and u.producer = v.producer
+join {incomplete} as i on i.cluster = u.cluster and i.proc = coalesce(nullif(v.proc, ''), v.client_id, '')
+where v.source = 'client' and v.kind in {SENDS}"""
+
+
+def counted(dialect: Dialect, relation: str = "message_counts") -> str:
+    """Lives with their counters apart: a attempts, confirms, e (Jepsen's), d dequeues, ...
+
+    `message_counts`: as `fans.alone` or `fans.apart` gives it."""
+    fields = [("a", "sends", 0), ("confirms", "sends", 20), ("resends", "sends", 40)]
+    fields += [("d", "takes", 0), ("delivers", "takes", 20), ("refusals", "takes", 40)]
+    columns = ", ".join(
+        f"{dialect.shifted(packed, bits) if bits else packed} & {MASK} as {name}" for name, packed, bits in fields
+    )
+    return f"""
+select *, least(confirms, greatest(a, 1)) as e, case when d > 0 then d when delivers > 0 then 1 else 0 end as got
+from (select *, {columns} from {relation})
+where a + confirms + d + delivers + refusals > 0"""
+
+
+def unexpected(dialect: Dialect, relation: str = "message_counts") -> str:
+    """Producers of messages that came without an attempt."""
+    return f"select distinct cluster, producer from ({counted(dialect, relation)}) where a = 0 and got > 0 and e <= d"
+
+
+def judged(dialect: Dialect, relation: str = "message_counts") -> str:
+    """All messages that are not simply ok (attempted, confirmed, dequeued, and nothing more), with verdict and cause.
+
+    Views: `evidence` (cluster, place, doubt, why, drained_at, since), `shaky_producers`."""
+    return f"""
+select l.*, coalesce(sent, confirmed, delivered, refused) as moment,
+  case
+    when e > d then case when explained then 'explained' when why is not null then 'unaccounted' else 'lost' end
+    when a = 0 and got > 0 then 'unexpected'
+    when d > a and a > 0 then 'duplicated'
+    when d > 0 then 'recovered'
+    when refusals > 0 then 'refused' else 'unknown' end as verdict,
+  case
+    when e > d then case
+      when explained then case {_causes()} end
+      when why is not null then why
+      when delivers > 0 then '{_HELD}' else '' end
+    when a = 0 and got > 0 then case when p.producer is null then '' else '{SHAKY.replace("'", "''")}' end
+    when d > a and a > 0 then case
+      when l.flags & {REDELIVERED} > 0 then 'redelivered'
+      when resends > 0 or l.flags & {RESENT} > 0 then 'resend' else 'unmarked' end
+    when d = 0 and delivers > 0 then '{_HELD}' else '' end as cause
+from ({_weighed(dialect, relation)}) as l
+left join shaky_producers as p on p.cluster = l.cluster and p.producer = l.producer"""
+
+
+def _weighed(dialect: Dialect, relation: str) -> str:
+    """Adds the evidence about missing messages: explained; why the outcome is unknown (NULL: it is known)."""
+    doubt, why = "least(q.doubt, r.doubt)", f"least({_why('q')}, {_why('r')})"
+    known = sum(FLAGS.values()) - FLAGS["queue_dump"]
+    return f"""
+select /*+ broadcast(q), broadcast(r) */ l.*, flags & {known} > 0 or (
+    flags & {FLAGS["queue_dump"]} > 0 and not ({_emptied("q")} or {_emptied("r")})) as explained,
+  case when {doubt} is not null then concat({doubt}, ' in its queue') else {why} end as why
+from (select * from ({counted(dialect, relation)}) where not ({OK})) as l
+left join evidence as q on q.cluster = l.cluster and q.place = l.sent_to and l.e > l.d
+left join evidence as r on r.cluster = l.cluster and r.place = l.sent_to_2 and l.e > l.d"""
+
+
+def _causes() -> str:
+    # who is explained and has no other cause is in a dump
+    named = [f"when l.flags & {bit} > 0 then '{kind}'" for kind, bit in FLAGS.items()]
+    return " ".join(named)
+
+
+def _why(side: str) -> str:
+    late, early = f"when l.confirmed_by > {side}.drained_at then '{_LATE}'", f"when l.confirmed_by < {side}.since"
+    return f"case when {side}.why <> '' then {side}.why {late} {early} then '{EARLY}' end"
+
+
+def _emptied(side: str) -> str:
+    """Drained after it was last seen there."""
+    return f"coalesce({side}.why = '' and {side}.drained_at >= l.dumped, false)"
+
+
+def verdicts(relation: str = "judged") -> str:
+    """cluster, producer, pub, verdict, ...; `incident`: in which it was sent, else confirmed, else delivered.
+
+    View `spans` (incident, cluster, ts_begin, ts_end)."""
+    return f"""
+select coalesce(s.incident, '') as incident, v.cluster, producer, pub, verdict, cause,
+  case when e > d then e - d else 0 end as missing,
+  case when e > d then 0 when a = 0 then greatest(got, copies) else coalesce(copies, greatest(0, d - a)) end
+    as duplicates,
+  case when e > d then 0 else greatest(0, least(d, a) - e) end as recovered,
+  a as attempts, resends, confirms, refusals, delivers, d as acks, sent, confirmed, delivered, n.queue
+from {relation} as v
+left join spans as s on s.cluster = v.cluster and moment >= s.ts_begin and moment < s.ts_end
+left join queue_names as n on n.cluster_of = v.cluster and n.place = coalesce(v.sent_to, v.taken_from)"""
+
+
+def summary(dialect: Dialect, lives: str = "message_counts", verdicts: str = "message_verdicts") -> str:
+    """Sums per incident and queue, as `reference.Summary` names them."""
+    totals = [_total("n", "messages"), *(_total(name, name) for name in (*_OF_ALL, *_OF_VERDICTS))]
+    zeros = ", ".join(f"0 as {name}" for name in _OF_ALL)
+    found = ", ".join(f"{text} as {name}" for name, text in _OF_VERDICTS.items())
+    return f"""
+select incident, cluster, queue, {", ".join(totals)} from (
+  select t.incident, t.cluster, n.queue, t.n, {", ".join(_OF_ALL)}, {", ".join(f"0 as {name}" for name in _OF_VERDICTS)}
+  from ({_all(dialect, lives)}) as t
+  left join queue_names as n on n.cluster_of = t.cluster and n.place = t.place
+  union all select incident, cluster, queue, 0 as n, {zeros}, {found} from {verdicts}
+) group by incident, cluster, queue"""
+
+
+def _all(dialect: Dialect, relation: str) -> str:
+    """What every message counts for."""
+    return f"""
+select incident, cluster, place, count(*) as n, {", ".join(_total(text, name) for name, text in _OF_ALL.items())}
+from (
+  select coalesce(s.incident, '') as incident, l.cluster, coalesce(sent_to, taken_from) as place, a, d, e, resends as r
+  from ({counted(dialect, relation)}) as l
+  left join spans as s on s.cluster = l.cluster and coalesce(sent, confirmed, delivered, refused) >= s.ts_begin
+    and coalesce(sent, confirmed, delivered, refused) < s.ts_end
+) group by incident, cluster, place"""
+
+
+def _total(expression: str, name: str) -> str:
+    return f"cast(sum({expression}) as bigint) as {name}"
+
+
+def _of(verdict: str, expression: str) -> str:
+    return f"case when verdict = '{verdict}' then {expression} else 0 end"
+
+
+def _marked(cause: str) -> str:
+    return f"case when verdict = 'duplicated' and cause = '{cause}' then duplicates else 0 end"
+
+
+_OF_ALL: Final = {"attempts": "a", "confirmed": "e", "ok": "least(d, a)", "resends": "r"}
+_OF_VERDICTS: Final = {
+    **{verdict: _of(verdict, "missing") for verdict in ("lost", "unaccounted", "explained")},
+    **{verdict: _of(verdict, "duplicates") for verdict in ("unexpected", "duplicated")},
+    "unlogged": _of("unexpected", "case when cause <> '' then duplicates else 0 end"),
+    **{cause: _marked(cause) for cause in ("redelivered", "resend", "unmarked")},
+    "recovered": "recovered",
+    **{verdict: _of(verdict, "1") for verdict in ("refused", "unknown")},
+}
+
+
+def causes(relation: str = "message_verdicts") -> str:
+    """How many messages each cause explains: incident, cluster, verdict, cause, messages."""
+    return f"""
+select incident, cluster, verdict, cause, cast(sum(greatest(missing, duplicates, 1)) as bigint) as messages
+from {relation} where cause <> '' group by incident, cluster, verdict, cause"""

@@ -1,0 +1,1 @@
+"""The outages of clients: the query, its reference, the job."""

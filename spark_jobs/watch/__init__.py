@@ -1,0 +1,1 @@
+"""Incidents as they come: the stream, its memory, the job."""

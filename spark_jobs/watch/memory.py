@@ -1,0 +1,116 @@
+"""What `watch` remembers: of which state of each file the tables were made, and which incidents were told."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from spark_jobs.engine.base import Engine, Row
+from spark_jobs.ingest.plan import SEGMENTS
+from spark_jobs.workspace import Workspace
+
+WATCHED: Final = "file string, cluster string, state string"
+ANNOUNCED: Final = "incident string, state string"
+_STATE: Final = ("name", "cluster", "kind", "state", "octets", "lines", "events", "torn", "covered", "undated")
+
+
+@dataclass(frozen=True)
+class Files:
+    """`now`: rows of `watched` as they should be.  `changed`: names of files that are not what they were, of which
+    `segments` are segments.  `stale`: clusters that have, or had, rows of them."""
+
+    now: tuple[Row, ...]
+    changed: frozenset[str]
+    segments: int
+    stale: frozenset[str]
+
+    @property
+    def clusters(self) -> frozenset[str]:
+        """All that there are."""
+        return frozenset(row["cluster"] for row in self.now)
+
+
+def files(engine: Engine, workspace: Workspace, settings: str) -> Files:
+    """Compare; `settings`: what else decides about the tables."""
+    workspace.load(engine, "files")
+    states = {row["name"]: row for row in engine.rows(f"select {', '.join(_STATE)} from files")}
+    now = {name: _digest([settings, row]) for name, row in states.items()}
+    before = _by_file(_rows(engine, workspace, "watched"))
+    changed = {name for name in now.keys() | before.keys() if _state(before.get(name)) != now.get(name)}
+    found = _clusters(engine, workspace, changed & now.keys())
+    rows = [row for name in now.keys() - changed for row in before[name]]
+    for name in changed & now.keys():
+        of = found.get(name) or {states[name]["cluster"] or ""}
+        rows += [{"file": name, "cluster": cluster, "state": now[name]} for cluster in of]
+    was = {row["cluster"] for name in changed for row in before.get(name, ())}
+    stale = was | {row["cluster"] for row in rows if row["file"] in changed}
+    segments = [name for name in changed & now.keys() if states[name]["kind"] in SEGMENTS]
+    return Files(tuple(rows), frozenset(changed), len(segments), frozenset(stale))
+
+
+def _by_file(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["file"]].append(row)
+    return found
+
+
+def _state(rows: Collection[Row] | None) -> str | None:
+    return next((str(row["state"]) for row in rows or ()), None)
+
+
+def _clusters(engine: Engine, workspace: Workspace, names: Collection[str]) -> Mapping[str, set[str]]:
+    """Of the rows of some files."""
+    found: dict[str, set[str]] = defaultdict(set)
+    if names:
+        workspace.load(engine, "events_raw")
+        engine.table("changed_files", "file string", [{"file": name} for name in sorted(names)])
+        some = "file in (select file from changed_files)"
+        for row in engine.rows(f"select distinct file, coalesce(cluster, '') as cluster from events_raw where {some}"):
+            found[row["file"]].add(row["cluster"])
+    return found
+
+
+def remember(engine: Engine, workspace: Workspace, rows: Iterable[Row]) -> None:
+    """Of which state of the files the tables are; without rows: of none."""
+    engine.keep(workspace.path("watched"), WATCHED, sorted(rows, key=lambda row: (row["file"], row["cluster"])))
+
+
+@dataclass(frozen=True)
+class Incidents:
+    """Rows of `incidents` by time: all, those that were not there before, those that are not what they were."""
+
+    now: list[Row]
+    new: list[Row]
+    changed: list[Row]
+
+
+def incidents(engine: Engine, workspace: Workspace) -> Incidents:
+    workspace.load(engine, "incidents")
+    now = sorted(engine.rows("select * from incidents"), key=lambda row: (row["begin"], row["incident"]))
+    told = {row["incident"]: row["state"] for row in _rows(engine, workspace, "announced")}
+    new = [row for row in now if row["incident"] not in told]
+    changed = [row for row in now if told.get(row["incident"], _digest(row)) != _digest(row)]
+    return Incidents(now, new, changed)
+
+
+def announced(engine: Engine, workspace: Workspace, rows: Iterable[Row]) -> None:
+    """They have been told."""
+    told = [{"incident": row["incident"], "state": _digest(row)} for row in rows]
+    engine.keep(workspace.path("announced"), ANNOUNCED, told)
+
+
+def _rows(engine: Engine, workspace: Workspace, table: str) -> list[Row]:
+    if not workspace.has(engine, table):
+        return []
+    workspace.load(engine, table)
+    return engine.rows(f"select * from {table}")
+
+
+def _digest(value: Any) -> str:
+    """The same for both engines: what Arrow gives."""
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:24]
