@@ -148,7 +148,7 @@ cdef class Channel:
             return False
         level.take(index)
         e = ring_at(&level.main, index)
-        record = (<Segment>e.segment).data + e.offset
+        record = record_of(e)
         route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
         p = self.connection.room(size + FRAME_OVERHEAD)
@@ -208,7 +208,7 @@ cdef class Channel:
 
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1:
         cdef Entry* e = ring_at(&queue.main, index)
-        cdef const uint8_t* record = (<Segment>e.segment).data + e.offset
+        cdef const uint8_t* record = record_of(e)
         cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
         cdef uint8_t* p = self.connection.room(size + FRAME_OVERHEAD)

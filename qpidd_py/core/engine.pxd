@@ -1,7 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport Batch, LogWriter, Pool, Segment
-from qpidd_py.core.queue cimport Queue, Ranges
+from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport Frame
 

@@ -23,8 +23,8 @@ multiple.
 Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
 `Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
 
-Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
-removals.pxi (messages removed without being consumed), letters.pxi (messages that leave a queue for another).
+Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), removals.pxi
+(messages removed without being consumed), letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 
@@ -36,9 +36,9 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from qpidd_py.core.batch cimport (
     FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE,
     OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record, lengths_of, route_of)
-from qpidd_py.core.queue cimport (
-    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, name_entry,
-    ranges_add, ranges_decode, ranges_encode, ring_after, ring_at)
+from qpidd_py.core.queue cimport UNLIMITED, content_at, name_entry
+from qpidd_py.core.ranges cimport Ranges, ranges_decode
+from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, READY, UNACKED, Entry, record_of, ring_at
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport (
     FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32,
@@ -56,7 +56,6 @@ cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
 include "channel.pxi"
 include "connection.pxi"
-include "catchup.pxi"
 include "removals.pxi"
 include "letters.pxi"
 

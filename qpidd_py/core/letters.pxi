@@ -172,5 +172,5 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
 
 cdef uint64_t expiry_of(Queue level, uint64_t index) noexcept:
     """Milliseconds since 1970; 0 if the record has none."""
-    cdef const uint8_t* record = (<Segment>ring_at(&level.main, index).segment).data + ring_at(&level.main, index).offset
+    cdef const uint8_t* record = record_of(ring_at(&level.main, index))
     return le64(lengths_of(record) + 16) if record[5] & FLAG_TIMED else 0

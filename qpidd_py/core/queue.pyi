@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from qpidd_py.core.engine import Route
 from qpidd_py.core.runs import IdRuns
@@ -37,6 +37,3 @@ class Queue:
 
 _octets = bytes
 _Letter = tuple[Route, bytes, bytes, bytes]
-
-def encode_ids(ranges: Iterable[tuple[int, int]]) -> bytes: ...
-def decode_ids(data: bytes) -> list[tuple[int, int]]: ...
