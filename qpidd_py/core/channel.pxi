@@ -266,7 +266,8 @@ cdef class Channel:
         if tag:
             if route.replicated == 0:
                 return self.confirm_at(tag, engine.changed)
-            engine.add_wait(self, tag, position, False)
+            if engine.confirms.add(self, tag, position, position, False, False):
+                engine.want_turn()
         return 0
 
     cdef int nack(self, uint64_t tag) except -1:
@@ -274,7 +275,7 @@ cdef class Channel:
         multiple may cover the tag; the client ignores that, since it has dropped the tag."""
         cdef uint8_t* p
         if self.first_wait:
-            self.connection.engine.add_wait(self, tag, 0, True, True)
+            self.connection.engine.hold_confirm(self, tag, 0, True)
         else:
             self.write_confirm()
             self.confirmed = self.confirm_to = tag
@@ -427,7 +428,9 @@ cdef class Channel:
                 engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
                 if u.id > engine.safe and not self.committing and not ring_at(&queue.main, index).flags & ENTRY_SHARED:
-                    engine.release_id(u.id)     # inside a transaction the acknowledgement is not final yet
+                    # Inside a transaction the acknowledgement is not final yet.
+                    if engine.confirms.acknowledge(u.id):
+                        engine.want_turn()
                 engine.dequeue(queue, index)
         forget_slot(u)
         return 0
@@ -609,32 +612,10 @@ cdef class Channel:
         if engine.passive:
             position = 0
         if self.first_wait == 0 and position <= engine.safe:
-            self.want_confirm(tag)
+            if engine.confirms.confirm(self, tag):
+                engine.want_turn()
             return 0
-        return engine.add_wait(self, tag, position, True)
-
-    cdef void want_confirm(self, uint64_t tag) noexcept:
-        self.confirm_to = tag
-        if not self.confirm_dirty:
-            self.confirm_dirty = True
-            self.connection.engine.confirm_channels.append(self)
-            self.connection.engine.want_turn()
-
-    cdef void advance_confirms(self) noexcept:
-        """Confirms the front of the channel's runs as far as they are released."""
-        cdef Engine engine = self.connection.engine
-        cdef Wait* w
-        cdef uint64_t done
-        while self.first_wait:
-            w = &engine.waits[(self.first_wait - 1) & engine.waits_mask]
-            done = front_released(w)
-            if done and not w.refused:
-                self.want_confirm(w.tag + done - 1)
-            if done < w.count:
-                return
-            w.channel = NULL
-            self.first_wait = w.next
-        self.last_wait = 0
+        return engine.hold_confirm(self, tag, position, False)
 
     cdef int write_confirm(self) except -1:
         if self.confirm_to <= self.confirmed or self.closing or self.connection.state != EXPECT_FRAMES:
@@ -658,16 +639,6 @@ cdef inline void forget_slot(Unacked* u) noexcept:
         Py_DECREF(<object>u.consumer)
     u.queue = u.consumer = NULL
     u.pending = 0
-
-
-cdef inline uint64_t trailing_ones(uint64_t bits) noexcept:
-    return 64 if bits == <uint64_t>-1 else <uint64_t>__builtin_ctzll(~bits)
-
-
-cdef inline uint64_t front_released(const Wait* w) noexcept:
-    """The number of publishes at the front of the run that no longer wait."""
-    cdef uint64_t n = trailing_ones(w.released)
-    return n if n < w.count else w.count
 
 
 cdef int write_ack(Channel channel, uint64_t tag, bint multiple) except -1:

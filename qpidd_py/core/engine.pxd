@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport Batch, LogWriter, Pool, Segment
+from qpidd_py.core.confirms cimport Confirms, Sender
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport Frame
@@ -11,18 +12,6 @@ cdef enum:                      # what a connection expects next
     STOPPED = 2                 # closing: only methods are passed on
     LINK = 3                    # frames of the replication protocol
     DEAD = 4
-
-cdef struct Wait:               # a run of publishes of one channel with confirms still held back
-    uint64_t first              # position of the first; those of the others follow without a gap
-    uint64_t until              # position that has to be safe: the last one's, or (unlogged) what the decision rests on
-    uint64_t tag                # its delivery tag
-    uint64_t released           # bit i: publish i no longer waits (a client acknowledged it, or it never had to)
-    uint64_t told               # bit i: was confirmed on its own
-    void* channel               # borrowed; NULL when the channel is gone or has been told
-    uint64_t next               # the channel's next run, as index + 1; 0 = none
-    uint32_t count              # 1 to 64
-    bint unlogged               # the message went into no replicated queue
-    bint refused                # a nack was sent; not to be confirmed by itself
 
 cdef struct Unacked:
     void* queue                 # counted; NULL when settled
@@ -65,7 +54,7 @@ cdef class Consumer:
     cdef bint active
     cdef bint ready(self) noexcept
 
-cdef class Channel:
+cdef class Channel(Sender):
     cdef readonly Connection connection
     cdef readonly uint16_t number
     cdef public bint closing
@@ -84,10 +73,6 @@ cdef class Channel:
     # publishes
     cdef Publication last
     cdef uint64_t publish_tag
-    cdef uint64_t confirmed                 # highest tag confirmed with all before it
-    cdef uint64_t confirm_to                # to be said at the end of the turn
-    cdef bint confirm_dirty
-    cdef uint64_t first_wait, last_wait     # index + 1; 0 = none
     # a message that arrives in pieces
     cdef Publication assembling
     cdef bytes assembling_header
@@ -120,8 +105,6 @@ cdef class Channel:
     cdef int write_content(self, const uint8_t* record) except -1
     cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
     cdef int settle_sent(self, uint64_t sent) except -1
-    cdef void want_confirm(self, uint64_t tag) noexcept
-    cdef void advance_confirms(self) noexcept
     cdef int write_confirm(self) except -1
     cdef int nack(self, uint64_t tag) except -1
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1
@@ -212,15 +195,14 @@ cdef class Engine:
     cdef uint64_t generation                # of routes
     cdef Queue last_queue
     cdef list dirty_queues, touched_queues, delivered_queues
-    cdef list dirty_connections, dirty_links, confirm_channels
+    cdef list dirty_connections, dirty_links
     cdef list held
     cdef list awaited                       # (position, callback), see when_safe
     cdef object uncommitted                 # (position, queues) of transactions whose outputs wait, oldest first
     cdef bint safe_moved, in_turn, turn_wanted
     cdef readonly bint throttled
     cdef set publishers
-    cdef Wait* waits
-    cdef uint64_t waits_mask, waits_head, waits_tail
+    cdef Confirms confirms
     cdef uint64_t safe_at_tick
     cdef list sweeping                      # queues that the compaction has yet to visit
     cdef uint64_t sweep_at
@@ -235,10 +217,7 @@ cdef class Engine:
     cdef int hold_outputs(self, list queues) except -1
     cdef int commit_outputs(self, uint64_t position, list queues) except -1
     cdef int release_committed(self) except -1
-    cdef int grow_waits(self) except -1
-    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
-                      bint refused=*) except -1
-    cdef void release_id(self, uint64_t id) noexcept
+    cdef int hold_confirm(self, Channel channel, uint64_t tag, uint64_t position, bint refused) except -1
     cdef void mark_queue(self, Queue queue) noexcept
     cdef int dequeue(self, Queue queue, uint64_t index) except -1
     cdef int log_dequeues(self) except -1
@@ -264,7 +243,6 @@ cdef class Engine:
             queue.delivery_noted = True
             self.delivered_queues.append(queue)
     cdef void forget_channel(self, Channel channel) noexcept
-    cdef int64_t find_wait(self, uint64_t id) noexcept
     cdef int apply_enqueue(self, Segment segment, const uint8_t* p, bint side) except -1
     cdef int turn(self) except -1
     cdef int log_delivered(self) except -1

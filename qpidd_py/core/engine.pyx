@@ -15,10 +15,7 @@ dead letters waits for its own enqueue operation like any other message; a messa
 of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
 puts into local queues only waits for the last change of the configuration (`changed`).
 
-The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
-one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an
-acknowledgement releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with
-multiple.
+What waits for its confirm is kept in `confirms`.
 
 Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
 `Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
@@ -36,6 +33,7 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from qpidd_py.core.batch cimport (
     FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE,
     OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record, lengths_of, route_of)
+from qpidd_py.core.confirms cimport Confirms
 from qpidd_py.core.queue cimport UNLIMITED, content_at, name_entry
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, READY, UNACKED, Entry, record_of, ring_at
@@ -47,9 +45,6 @@ from qpidd_py.core.wire cimport (
 from qpidd_py.core.batch import link_frame
 from qpidd_py.core.wire import frame_fault
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, LinkError
-
-cdef extern from *:
-    int __builtin_ctzll(unsigned long long) noexcept nogil
 
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
@@ -76,7 +71,7 @@ cdef class Engine:
         self.delivered_queues = []
         self.dirty_connections = []
         self.dirty_links = []
-        self.confirm_channels = []
+        self.confirms = Confirms()
         self.held = []
         self.awaited = []
         self.sweeping = []
@@ -87,13 +82,6 @@ cdef class Engine:
         self.refused = deque()
         self.publishers = set()
         self.generation = 1
-        self.waits_mask = 63
-        self.waits = <Wait*>calloc(64, sizeof(Wait))
-        if self.waits == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        free(self.waits)
 
     @property
     def epoch(self):
@@ -102,12 +90,7 @@ cdef class Engine:
     @property
     def waiting_confirms(self):
         """Publishes that are neither safe nor acknowledged by a consumer yet."""
-        cdef uint64_t i, n = 0
-        cdef Wait* w
-        for i in range(self.waits_head, self.waits_tail):
-            w = &self.waits[i & self.waits_mask]
-            n += w.count - front_released(w) if w.channel != NULL else 0
-        return n
+        return self.confirms.waiting
 
     @property
     def unlogged(self):
@@ -419,136 +402,32 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- confirms
 
-    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
-                      bint refused=False) except -1:
-        """Holds back the confirm of `tag` until `position` is safe; extends the channel's run if it follows on.
-
-        `unlogged`: the message itself has no position, it was put into no replicated queue."""
-        cdef Wait* w
-        if unlogged and position <= self.safe:
-            position = 0
-        if channel.last_wait:
-            w = &self.waits[(channel.last_wait - 1) & self.waits_mask]
-            if (w.count < 64 and w.unlogged == unlogged and not (w.refused or refused)
-                    and (w.until == position if unlogged else w.until + 1 == position)):
-                w.until = position
-                w.count += 1
-                return 0
-        if self.waits_tail - self.waits_head > self.waits_mask:
-            self.grow_waits()
-        w = &self.waits[self.waits_tail & self.waits_mask]
-        w.first = self.sequence + 1 if unlogged else position
-        w.until = position
-        w.tag = tag
-        w.released = <uint64_t>-1 if unlogged and position == 0 else 0
-        w.told = 0
-        w.count = 1
-        w.unlogged = unlogged
-        w.refused = refused
-        w.channel = <void*>channel
-        w.next = 0
-        self.waits_tail += 1
-        if channel.last_wait:
-            self.waits[(channel.last_wait - 1) & self.waits_mask].next = self.waits_tail
-        else:
-            channel.first_wait = self.waits_tail
-        channel.last_wait = self.waits_tail
-        self.want_turn()
+    cdef int hold_confirm(self, Channel channel, uint64_t tag, uint64_t position, bint refused) except -1:
+        """Holds back the confirm of a publish that was put into no replicated queue until `position` is safe."""
+        if self.confirms.add(channel, tag, 0 if position <= self.safe else position, self.sequence + 1, True, refused):
+            self.want_turn()
         return 0
-
-    cdef int grow_waits(self) except -1:
-        cdef uint64_t capacity = (self.waits_mask + 1) * 2, i
-        cdef Wait* waits = <Wait*>calloc(capacity, sizeof(Wait))
-        if waits == NULL:
-            raise MemoryError
-        for i in range(self.waits_head, self.waits_tail):
-            waits[i & (capacity - 1)] = self.waits[i & self.waits_mask]
-        free(self.waits)
-        self.waits = waits
-        self.waits_mask = capacity - 1
-        return 0
-
-    cdef int64_t find_wait(self, uint64_t id) noexcept:
-        """The index of the run that position `id` is in, or -1."""
-        cdef uint64_t low = self.waits_head, high = self.waits_tail, middle
-        cdef Wait* w
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.waits[middle & self.waits_mask].first <= id:
-                low = middle + 1
-            else:
-                high = middle
-        while low > self.waits_head:
-            low -= 1
-            w = &self.waits[low & self.waits_mask]
-            if not w.unlogged:
-                return <int64_t>low if id - w.first < w.count else -1
-        return -1
-
-    cdef void release_id(self, uint64_t id) noexcept:
-        """A client has acknowledged a message before it was safe: its confirm need not wait any longer."""
-        cdef int64_t index = self.find_wait(id)
-        cdef Wait* w
-        cdef Channel channel
-        if index < 0:
-            return
-        w = &self.waits[<uint64_t>index & self.waits_mask]
-        w.released |= <uint64_t>1 << (id - w.first)
-        if w.channel != NULL:
-            channel = <Channel>w.channel
-            if channel.first_wait == <uint64_t>index + 1:
-                channel.advance_confirms()
 
     cdef int release_confirms(self) except -1:
         """Everything up to `safe` is released; one basic.ack per channel."""
-        cdef Wait* w
         cdef Channel channel
-        while self.waits_head < self.waits_tail:
-            w = &self.waits[self.waits_head & self.waits_mask]
-            if w.channel != NULL:
-                if w.until > self.safe:
-                    break
-                w.released = <uint64_t>-1
-                (<Channel>w.channel).advance_confirms()
-            elif w.until > self.safe and front_released(w) < w.count:
-                break
-            self.waits_head += 1
-        while self.confirm_channels:
-            channels = self.confirm_channels
-            self.confirm_channels = []
-            for channel in channels:
-                channel.confirm_dirty = False
+        if self.confirms.release_to(self.safe):
+            self.want_turn()
+        while self.confirms.due:
+            for channel in self.confirms.take_due():
                 channel.write_confirm()
         return 0
 
     cdef void forget_channel(self, Channel channel) noexcept:
-        """Forgets the channel's runs: its confirms can no longer be written."""
-        cdef Wait* w
-        while channel.first_wait:
-            w = &self.waits[(channel.first_wait - 1) & self.waits_mask]
-            w.channel = NULL
-            w.released = <uint64_t>-1
-            channel.first_wait = w.next
-        channel.last_wait = 0
+        """Its confirms and held replies can no longer be written."""
+        self.confirms.forget(channel)
         self.held = [item for item in self.held if item[1] is not channel]
 
     cdef int confirm_consumed(self) except -1:
         """Confirms, one by one, what was acknowledged behind publishes that still wait (a backup does not answer)."""
-        cdef uint64_t i
-        cdef uint32_t k
-        cdef uint64_t bit
-        cdef Wait* w
         cdef Channel channel
-        for i in range(self.waits_head, self.waits_tail):
-            w = &self.waits[i & self.waits_mask]
-            if w.channel == NULL or w.unlogged or w.released == w.told:
-                continue
-            channel = <Channel>w.channel
-            for k in range(w.count):
-                bit = <uint64_t>1 << k
-                if w.released & bit and not w.told & bit and w.tag + k > channel.confirm_to:
-                    w.told |= bit
-                    write_ack(channel, w.tag + k, False)
+        for channel, tag in self.confirms.acknowledged():
+            write_ack(channel, tag, False)
         return 0
 
     def advance_safe(self, uint64_t position):
@@ -650,7 +529,7 @@ cdef class Engine:
         if self.safe_moved:
             self.release_confirms()
             self.release_held()
-        elif self.confirm_channels:
+        elif self.confirms.due:
             self.release_confirms()
         self.flush_connections()
         return 0
@@ -768,7 +647,7 @@ cdef class Engine:
     def tick(self):
         """Low-frequency duties; call a few times a second.  Confirms what was consumed while backups do not answer, and
         frees memory."""
-        if self.waits_head < self.waits_tail and self.safe == self.safe_at_tick:
+        if self.confirms.waits_for_any() and self.safe == self.safe_at_tick:
             self.confirm_consumed()
         self.safe_at_tick = self.safe
         self.compact()
@@ -847,19 +726,13 @@ cdef class Engine:
 
         The owner of the connections closes them first."""
         cdef Queue queue
-        cdef Wait* w
-        cdef uint64_t i
-        for i in range(self.waits_head, self.waits_tail):
-            w = &self.waits[i & self.waits_mask]
-            if w.channel != NULL:
-                (<Channel>w.channel).first_wait = (<Channel>w.channel).last_wait = 0
-                (<Channel>w.channel).closing = True
-        self.waits_head = self.waits_tail
+        cdef Channel channel
+        for channel in self.confirms.forget_all():
+            channel.closing = True
         self.held = []
         awaited, self.awaited = self.awaited, []
         for _, call in awaited:
             call(False)
-        self.confirm_channels = []
         self.touched_queues = []
         self.delivered_queues = []
         self.dirty_queues = []
