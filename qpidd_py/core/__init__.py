@@ -7,10 +7,13 @@ whole.
 
 from qpidd_py.core.batch import Batch, crc32c, link_frame, records
 from qpidd_py.core.catchup import Catchup
-from qpidd_py.core.engine import Channel, Connection, Consumer, Engine, Route
+from qpidd_py.core.channel import Channel, Consumer
+from qpidd_py.core.connection import Connection
+from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.ranges import decode_ids, encode_ids
 from qpidd_py.core.reactor import Reactor
+from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
 from qpidd_py.core.wire import scan
 

@@ -19,41 +19,29 @@ What waits for its confirm is kept in `confirms`.
 
 Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
 `Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
-
-Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), removals.pxi
-(messages removed without being consumed), letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE,
-    OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record, lengths_of, route_of)
-from qpidd_py.core.confirms cimport Confirms
-from qpidd_py.core.queue cimport UNLIMITED, content_at, name_entry
+    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
+    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record)
+from qpidd_py.core.channel cimport Channel, Consumer
+from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
+from qpidd_py.core.letters cimport LETTERS, MAX_LETTERS, move_messages, put, send_letters, send_letters_of
+from qpidd_py.core.properties cimport Peeked, peek_properties
+from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
-from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, READY, UNACKED, Entry, record_of, ring_at
-from qpidd_py.core.runs cimport IdRuns
-from qpidd_py.core.wire cimport (
-    FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32,
-    be64, begin_frame, frame_at, le16, le32, le64, put16, put32, put64, putle16, putle32, putle64)
+from qpidd_py.core.ring cimport ENTRY_SHARED, READY, UNACKED, ring_at
+from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
 
-from qpidd_py.core.batch import link_frame
-from qpidd_py.core.wire import frame_fault
-from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, LinkError
+from qpidd_py.errors import InvariantError, LinkError
 
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
-
-include "channel.pxi"
-include "connection.pxi"
-include "removals.pxi"
-include "letters.pxi"
-
 
 cdef class Engine:
     """One broker's log, queues and connections.  No clock, no socket: the reactor (or a test) drives it."""
@@ -78,7 +66,7 @@ cdef class Engine:
         self.expiring = []
         self.letters = deque()
         self.uncommitted = deque()
-        self.removals = {}
+        self.removals = Removals()
         self.refused = deque()
         self.publishers = set()
         self.generation = 1
@@ -116,7 +104,7 @@ cdef class Engine:
         del self.queues[queue.number]
         self.last_queue = None
         if self.on_removed is not None:
-            note_all(self, queue, "deleted", True)
+            self.note_all(queue, "deleted", True)
         queue.clear()
         queue.deleted = True
         for level in queue.levels or ():
@@ -127,7 +115,7 @@ cdef class Engine:
     def purge(self, Queue queue):
         """Drops what is ready; answers how many messages that were."""
         if self.on_removed is not None and queue.parent is None:
-            note_all(self, queue, "purged", False)
+            self.note_all(queue, "purged", False)
         if queue.levels is not None:
             return sum([self.purge(level) for level in queue.levels])
         count = queue.drop_ready()
@@ -287,10 +275,25 @@ cdef class Engine:
         """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
         if queue.dead_letter is None or queue.deleted:
             if self.on_removed is not None:
-                note_removal(self, queue, ring_at(&level.main, index), reason, False)
+                self.note_removal(queue, ring_at(&level.main, index), reason, False)
             return self.dequeue(level, index)
         self.letters.append((queue, level, ring_at(&level.main, index).id, index, reason))
         self.want_turn()
+        return 0
+
+    cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1:
+        if self.removals.note(queue, e, reason, dead):
+            self.want_turn()
+        return 0
+
+    cdef int note_all(self, Queue queue, str reason, bint unacked) except -1:
+        """What is ready in a queue, or what is in it."""
+        cdef Queue level
+        cdef uint64_t i
+        for level in queue.levels if queue.levels is not None else (queue,):
+            for i in range(level.main.head, level.main.tail):
+                if ring_at(&level.main, i).state == READY or (unacked and ring_at(&level.main, i).state == UNACKED):
+                    self.note_removal(queue, ring_at(&level.main, i), reason, False)
         return 0
 
     cdef int64_t next_message(self, Queue queue) except -2:
@@ -402,9 +405,9 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- confirms
 
-    cdef int hold_confirm(self, Channel channel, uint64_t tag, uint64_t position, bint refused) except -1:
+    cdef int hold_confirm(self, Sender sender, uint64_t tag, uint64_t position, bint refused) except -1:
         """Holds back the confirm of a publish that was put into no replicated queue until `position` is safe."""
-        if self.confirms.add(channel, tag, 0 if position <= self.safe else position, self.sequence + 1, True, refused):
+        if self.confirms.add(sender, tag, 0 if position <= self.safe else position, self.sequence + 1, True, refused):
             self.want_turn()
         return 0
 
@@ -418,7 +421,7 @@ cdef class Engine:
                 channel.write_confirm()
         return 0
 
-    cdef void forget_channel(self, Channel channel) noexcept:
+    cdef void forget_channel(self, Sender channel) noexcept:
         """Its confirms and held replies can no longer be written."""
         self.confirms.forget(channel)
         self.held = [item for item in self.held if item[1] is not channel]
@@ -427,7 +430,7 @@ cdef class Engine:
         """Confirms, one by one, what was acknowledged behind publishes that still wait (a backup does not answer)."""
         cdef Channel channel
         for channel, tag in self.confirms.acknowledged():
-            write_ack(channel, tag, False)
+            channel.write_ack(tag, False)
         return 0
 
     def advance_safe(self, uint64_t position):
@@ -542,18 +545,16 @@ cdef class Engine:
 
     def removed(self):
         """What left unconsumed since the last call: (queue, reason, goes on as a dead letter, IdRuns) of each kind."""
-        found, self.removals = self.removals, {}
-        self.noted = self.noted_queue = None
-        return [(queue, reason, dead, runs) for (queue, reason, dead), runs in found.items()]
+        return self.removals.take()
 
     @property
     def removing(self):
         """(queue, reason, goes on as a dead letter) of what `removed` would answer."""
-        return list(self.removals)
+        return list(self.removals.found)
 
     cdef int replicate(self) except -1:
         cdef Batch batch
-        if self.removals and self.on_removed is not None:
+        if self.removals.found and self.on_removed is not None:
             self.on_removed()
         batches = self.log.take()
         self.replicated = self.position

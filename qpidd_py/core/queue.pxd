@@ -24,7 +24,7 @@ cdef class Queue:
     cdef public uint64_t ttl                # milliseconds; UNLIMITED = none
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint refused_die            # what it refuses goes to the dead letters
-    cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pxi)
+    cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire

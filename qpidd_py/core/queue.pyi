@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from qpidd_py.core.engine import Route
+from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
 
 NO_LIMIT: int

@@ -1,28 +1,21 @@
-# Channels: publishes in, deliveries out, settlements. Included by engine.pyx.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Channels: publishes in, deliveries out, settlements, transactions."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 
-cdef enum:
-    ACK = 0
-    REQUEUE = 1
-    DISCARD = 2
+from qpidd_py.core.batch cimport lengths_of, route_of
+from qpidd_py.core.connection cimport EXPECT_FRAMES, MAX_OUTPUT
+from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.letters cimport admitting, refuses, send_letters
+from qpidd_py.core.properties cimport bad_expiration, bad_header
+from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
+from qpidd_py.core.wire cimport (
+    BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
+    be16, be64, begin_frame, le16, le32, put16, put32, put64)
 
-cdef uint64_t MAX_OUTPUT = 4 << 20      # octets waiting on one connection before its consumers pause
-
-
-cdef class Route:
-    """Where the messages of one (exchange, routing key) go.
-
-    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel,
-    exchange, routing key, content header, body)` for exchanges that the broker itself serves."""
-
-    def __init__(self, list queues, by_header=None, handler=None):
-        cdef Queue q
-        self.queues = queues
-        self.by_header = by_header
-        self.handler = handler
-        for q in queues:
-            self.replicated += q.replicated
-            self.limited = self.limited or q.limited()
-            self.timed = self.timed or q.ttl != UNLIMITED
+from qpidd_py.errors import AmqpError, ConnectionException, InvariantError
 
 
 cdef class Consumer:
@@ -620,8 +613,18 @@ cdef class Channel:
     cdef int write_confirm(self) except -1:
         if self.confirm_to <= self.confirmed or self.closing or self.connection.state != EXPECT_FRAMES:
             return 0
-        write_ack(self, self.confirm_to, self.confirm_to - self.confirmed > 1)
+        self.write_ack(self.confirm_to, self.confirm_to - self.confirmed > 1)
         self.confirmed = self.confirm_to
+        return 0
+
+    cdef int write_ack(self, uint64_t tag, bint multiple) except -1:
+        cdef uint8_t* p = self.connection.room(21)
+        begin_frame(p, FRAME_METHOD, self.number, 13)
+        put32(p + 7, BASIC_ACK)
+        put64(p + 11, tag)
+        p[19] = multiple
+        p[20] = FRAME_END
+        self.connection.output_end += 21
         return 0
 
     def __repr__(self):
@@ -639,17 +642,6 @@ cdef inline void forget_slot(Unacked* u) noexcept:
         Py_DECREF(<object>u.consumer)
     u.queue = u.consumer = NULL
     u.pending = 0
-
-
-cdef int write_ack(Channel channel, uint64_t tag, bint multiple) except -1:
-    cdef uint8_t* p = channel.connection.room(21)
-    begin_frame(p, FRAME_METHOD, channel.number, 13)
-    put32(p + 7, BASIC_ACK)
-    put64(p + 11, tag)
-    p[19] = multiple
-    p[20] = FRAME_END
-    channel.connection.output_end += 21
-    return 0
 
 
 cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size, const uint8_t* body,
@@ -673,55 +665,3 @@ cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size
         body_size -= piece
     c.output_end += total
     return 0
-
-
-cdef inline bint bad_header(const uint8_t* p, size_t n) noexcept:
-    """A content header is class 60, weight, body size u64 and property flags (specification 4.2.6.1)."""
-    return n < 14 or be16(p) != 60
-
-
-cdef struct Peeked:
-    bint persistent
-    bint bad                    # an expiration that is not a number
-    uint64_t expiration         # milliseconds; UNLIMITED without one
-
-
-cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
-    """The two properties that storing a message depends on, without decoding the rest: delivery-mode, expiration."""
-    cdef uint16_t flags = be16(p + 12)
-    cdef size_t at = 14, end
-    cdef int bit
-    found.persistent = found.bad = False
-    found.expiration = UNLIMITED
-    if not flags & 0x1100 or flags & 1:
-        return
-    for bit in range(15, 7, -1):
-        if not flags & (1 << bit):
-            continue
-        if at >= n:
-            return
-        if bit == 13:
-            if at + 4 > n:
-                return
-            at += 4 + <size_t>be32(p + at)
-        elif bit == 12 or bit == 11:
-            if bit == 12:
-                found.persistent = p[at] == 2
-            at += 1
-        elif bit > 8:
-            at += 1 + <size_t>p[at]
-        else:
-            end = at + 1 + p[at]
-            found.bad = end > n or end == at + 1 or end - at > 20
-            found.expiration = 0
-            at += 1
-            while at < end and not found.bad:
-                found.bad = not 48 <= p[at] <= 57
-                found.expiration = found.expiration * 10 + (p[at] - 48)
-                at += 1
-
-
-cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept:
-    cdef Peeked found
-    peek_properties(p, n, &found)
-    return found.bad
