@@ -10,6 +10,7 @@ from qpidd_py.core.connection cimport EXPECT_FRAMES, MAX_OUTPUT
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport admitting, refuses, send_letters
 from qpidd_py.core.properties cimport bad_expiration, bad_header
+from qpidd_py.core.pump cimport next_message
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
@@ -131,7 +132,7 @@ cdef class Channel:
 
     def get(self, Queue queue, bint no_ack):
         """basic.get: writes get-ok and the message; False when nothing is ready."""
-        cdef int64_t index = self.connection.engine.next_message(queue)
+        cdef int64_t index = next_message(self.connection.engine, queue)
         cdef Queue level = queue.head()
         cdef Entry* e
         cdef const uint8_t* record

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
-from qpidd_py.core.batch cimport Batch, LogWriter, Pool, Segment
+from qpidd_py.core.batch cimport Batch, LogWriter, Pool
 from qpidd_py.core.confirms cimport Confirms, Sender
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.removals cimport Removals
@@ -62,21 +62,15 @@ cdef class Engine:
     cdef int dequeue(self, Queue queue, uint64_t index) except -1
     cdef int log_dequeues(self) except -1
     cdef int log_queue_dequeues(self, Queue queue) except -1
-    cdef int64_t next_message(self, Queue queue) except -2
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1
-    cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1
     cdef int note_all(self, Queue queue, str reason, bint unacked) except -1
-    cdef int enforce(self, Queue queue) except -1
+    cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1
     cdef void note_timed(self, Queue queue) noexcept
-    cdef int expire_heads(self) except -1
-    cdef int pump(self, Queue queue) except -1
-    cdef int pump_ranked(self, Queue queue) except -1
     cdef int pump_all(self) except -1
     cdef int release_confirms(self) except -1
     cdef int release_held(self) except -1
     cdef int replicate(self) except -1
     cdef int flush_connections(self) except -1
-    cdef int apply_records(self, const uint8_t* p, size_t n, size_t start, bint side) except -1
     cdef int apply_batch(self, const uint8_t* p, size_t n) except -1
     cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1
     cdef void want_turn(self) noexcept
@@ -85,9 +79,7 @@ cdef class Engine:
             queue.delivery_noted = True
             self.delivered_queues.append(queue)
     cdef void forget_channel(self, Sender channel) noexcept
-    cdef int apply_enqueue(self, Segment segment, const uint8_t* p, bint side) except -1
     cdef int turn(self) except -1
     cdef int log_delivered(self) except -1
     cdef int log_delivered_of(self, Queue queue) except -1
     cdef int confirm_consumed(self) except -1
-    cdef Queue find_queue(self, uint32_t number)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The data path: connections, channels, and the turn that connects them to the log.
+"""The turn, the log and what is safe: what connects connections and channels to the queues and to the backups.
 
 One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their
 consumers, what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the
@@ -13,30 +13,28 @@ Confirms.  A publish is confirmed when the operation that made it safe is safe, 
 message. Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the
 dead letters waits for its own enqueue operation like any other message; a message for no queue waits for an operation
 of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
-puts into local queues only waits for the last change of the configuration (`changed`).
-
-What waits for its confirm is kept in `confirms`.
+puts into local queues only waits for the last change of the configuration (`changed`).  `confirms` keeps what waits.
 
 Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
 `Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
 """
 from collections import deque
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport free
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcpy
 
+from qpidd_py.core.applying cimport apply_records, drop_ids, find_queue
 from qpidd_py.core.batch cimport (
     FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
-    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record)
+    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame)
 from qpidd_py.core.channel cimport Channel, Consumer
 from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
-from qpidd_py.core.letters cimport LETTERS, MAX_LETTERS, move_messages, put, send_letters, send_letters_of
+from qpidd_py.core.letters cimport LETTERS, move_messages, put, send_letters, send_letters_of
 from qpidd_py.core.properties cimport Peeked, peek_properties
+from qpidd_py.core.pump cimport enforce, expire_heads, pump
 from qpidd_py.core.queue cimport UNLIMITED
-from qpidd_py.core.ranges cimport Ranges, ranges_decode
-from qpidd_py.core.ring cimport ENTRY_SHARED, READY, UNACKED, ring_at
-from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
+from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
+from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
@@ -225,7 +223,7 @@ cdef class Engine:
         if route.limited:
             for queue in route.queues:
                 if queue.limited():
-                    self.enforce(queue)
+                    enforce(self, queue)
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
@@ -256,20 +254,7 @@ cdef class Engine:
         """Sends the dead letters of a queue which is about to be deleted."""
         send_letters_of(self, queue)
 
-    # ---------------------------------------------------------------- limits and expiry
-
-    cdef int enforce(self, Queue queue) except -1:
-        """Drops the oldest until the queue is within its limits; consumers that can take them come first."""
-        cdef Queue level
-        cdef int64_t index
-        if queue.consumers and queue.over(0, 0):
-            self.pump(queue)
-        while queue.ready and queue.over(0, 0):
-            level = queue.tail()
-            index = level.first_ready()
-            level.take(index)
-            self.drop_message(queue, level, index, "maxlen")
-        return 0
+    # ---------------------------------------------------------------- messages out
 
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1:
         """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
@@ -287,48 +272,13 @@ cdef class Engine:
         return 0
 
     cdef int note_all(self, Queue queue, str reason, bint unacked) except -1:
-        """What is ready in a queue, or what is in it."""
-        cdef Queue level
-        cdef uint64_t i
-        for level in queue.levels if queue.levels is not None else (queue,):
-            for i in range(level.main.head, level.main.tail):
-                if ring_at(&level.main, i).state == READY or (unacked and ring_at(&level.main, i).state == UNACKED):
-                    self.note_removal(queue, ring_at(&level.main, i), reason, False)
+        if self.removals.note_all(queue, reason, unacked):
+            self.want_turn()
         return 0
-
-    cdef int64_t next_message(self, Queue queue) except -2:
-        """The index (in `queue.head()`) of what to hand out next, -1 for none; drops what has expired on the way."""
-        cdef Queue level
-        cdef int64_t index
-        while True:
-            level = queue.head()
-            index = level.peek_ready()
-            if index < 0 or not level.timed or not level.expired(index, self.now):
-                return index
-            level.take(index)
-            self.drop_message(queue, level, index, "expired")
 
     cdef void note_timed(self, Queue queue) noexcept:
         if queue not in self.expiring:
             self.expiring.append(queue)
-
-    cdef int expire_heads(self) except -1:
-        """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent."""
-        cdef Queue queue, level
-        cdef int64_t index
-        for queue in list(self.expiring):
-            if queue.deleted or not queue.ready:
-                self.expiring.remove(queue)
-                continue
-            for level in queue.levels or (queue,):
-                index = level.peek_ready()
-                while index >= 0 and level.timed and level.expired(index, self.now):
-                    if len(self.letters) >= MAX_LETTERS:
-                        return 0
-                    level.take(index)
-                    self.drop_message(queue, level, index, "expired")
-                    index = level.peek_ready()
-        return 0
 
     cdef void mark_queue(self, Queue queue) noexcept:
         if queue.parent is not None:
@@ -574,62 +524,7 @@ cdef class Engine:
             for queue in queues:
                 queue.dirty = False
                 if queue.consumers and queue.ready and not queue.deleted:
-                    self.pump(queue)
-        return 0
-
-    cdef int pump(self, Queue queue) except -1:
-        """Hands out what is ready, in runs: one consumer takes its share, then the next."""
-        cdef size_t n = len(queue.consumers), idle = 0, asked = 0
-        cdef uint64_t share = 1, k
-        cdef int64_t index
-        cdef Consumer c
-        cdef Queue level
-        if queue.ranked:
-            return self.pump_ranked(queue)
-        while idle < n:
-            if asked % n == 0:
-                share = queue.ready // n
-                share = 1 if share == 0 else (64 if share > 64 and n > 1 else share)
-            if queue.turn >= n:
-                queue.turn = 0
-            c = <Consumer>queue.consumers[queue.turn]
-            queue.turn += 1
-            asked += 1
-            idle += 1
-            k = share
-            while k and c.ready():
-                index = self.next_message(queue)
-                if index < 0:
-                    return 0
-                level = queue.head()
-                level.take(index)
-                c.channel.deliver(c, level, index)
-                k -= 1
-                idle = 0
-        return 0
-
-    cdef int pump_ranked(self, Queue queue) except -1:
-        """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
-        cdef size_t n = len(queue.consumers), i = 0, last
-        cdef int64_t index
-        cdef Consumer c
-        cdef Queue level
-        while i < n:
-            c = <Consumer>queue.consumers[i]
-            if not c.ready():
-                i += 1
-                continue
-            index = self.next_message(queue)
-            if index < 0:
-                return 0
-            level = queue.head()
-            level.take(index)
-            c.channel.deliver(c, level, index)
-            last = i
-            while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
-                last += 1
-            queue.consumers.insert(last, queue.consumers.pop(i))
-            i = 0
+                    pump(self, queue)
         return 0
 
     cdef int flush_connections(self) except -1:
@@ -653,7 +548,7 @@ cdef class Engine:
         self.safe_at_tick = self.safe
         self.compact()
         if self.expiring:
-            self.expire_heads()
+            expire_heads(self)
         if self.turn_wanted or self.touched_queues:
             self.end_turn()
 
@@ -752,16 +647,6 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- a backup applies the log
 
-    cdef Queue find_queue(self, uint32_t number):
-        cdef Queue queue = self.last_queue
-        if queue is not None and queue.number == number:
-            return queue
-        queue = self.queues.get(number)
-        if queue is None:
-            raise LinkError(f"the log names queue {number}, which is not declared here")
-        self.last_queue = queue
-        return queue
-
     def apply(self, bytes batch):
         """Applies one batch as it came from the primary (header and records)."""
         cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(batch)
@@ -781,80 +666,21 @@ cdef class Engine:
     cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1:
         if last <= self.position:
             raise LinkError(f"batch ends at position {last}, the log is at {self.position} already")
-        self.apply_records(p, n, start, False)
+        apply_records(self, p, n, start, False)
         self.position = self.sequence = last
         return 0
 
     def apply_slice(self, bytes records):
         """Messages of the difference, older than the live stream, in order for each queue."""
-        self.apply_records(<const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0, True)
-
-    cdef int apply_records(self, const uint8_t* source, size_t n, size_t start, bint side) except -1:
-        """Copies the records into a segment of ours and acts on each."""
-        cdef size_t at = start, i
-        cdef const uint8_t* p
-        cdef Segment segment
-        cdef size_t base
-        while at < n:
-            if not check_record(source + at, n - at):
-                raise LinkError(f"record at octet {at} of {n} has lengths that do not fit")
-            at += le32(source + at)
-        at = start
-        base = self.local.adopt(source, n)
-        segment = self.local.segment
-        while at < n:
-            p = segment.data + base + at
-            if p[4] == OP_ENQUEUE:
-                self.apply_enqueue(segment, p, side)
-            elif side:
-                raise LinkError(f"operation {p[4]} in a slice")
-            elif p[4] == OP_DEQUEUE:
-                for i in range(le32(p + RECORD_HEADER + 4)):
-                    self.find_queue(le32(p + RECORD_HEADER)).remove_range(
-                        le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
-            elif p[4] == OP_DELIVERED:
-                self.find_queue(le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
-            elif p[4] == OP_MARK:
-                pass
-            elif p[4] == OP_CONFIG:
-                self.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
-                                                                     le32(p) - RECORD_HEADER))
-            elif self.on_membership is not None:
-                self.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
-                                                                         le32(p) - RECORD_HEADER))
-            at += le32(p)
-        return 0
-
-    cdef int apply_enqueue(self, Segment segment, const uint8_t* p, bint side) except -1:
-        cdef uint32_t offset = <uint32_t>(p - segment.data), size = le32(p), i, queues = le16(p + 6)
-        cdef uint64_t id = le64(p + 8)
-        cdef uint8_t flags = ENTRY_SHARED if queues > 1 else 0
-        cdef Queue queue
-        for i in range(queues):
-            queue = self.find_queue(le32(p + RECORD_HEADER + 4 * i)).level_for(p)
-            if side:
-                queue.push_side(segment, offset, size, id, flags)
-            elif queue.main.tail > queue.main.head and ring_at(&queue.main, queue.main.tail - 1).id >= id:
-                raise LinkError(f"queue {queue.name}: message {id} is not newer than the last")
-            else:
-                queue.push(segment, offset, size, id, flags)
-        return 0
+        apply_records(self, <const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0, True)
 
     def drop(self, uint32_t number, bytes ids):
         """Removes the messages that a joining backup holds and the primary does not."""
-        cdef Ranges r = Ranges(NULL, 0, 0)
-        cdef Queue queue = self.find_queue(number)
-        cdef size_t i
-        try:
-            ranges_decode(&r, <const uint8_t*>PyBytes_AS_STRING(ids), PyBytes_GET_SIZE(ids))
-            for i in range(r.count):
-                queue.remove_range(r.items[i].low, r.items[i].high)
-        finally:
-            free(r.items)
+        drop_ids(self, number, ids)
 
     def merge(self, uint32_t number):
         """The difference of one queue is complete."""
-        self.find_queue(number).merge()
+        find_queue(self, number).merge()
 
     def set_position(self, uint64_t position):
         """A backup that joins takes over the primary's end of the log (the cut)."""

@@ -17,6 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
 from qpidd_py.core.batch cimport FLAG_TIMED, RECORD_HEADER, lengths_of
+from qpidd_py.core.pump cimport pump
 from qpidd_py.core.queue cimport content_at
 from qpidd_py.core.ring cimport record_of, ring_at
 from qpidd_py.core.wire cimport le64
@@ -124,7 +125,7 @@ cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) exc
     """True if the queue has no room for so many messages and refuses; consumers that can take messages make room
     first."""
     if queue.rejects and queue.over(count, octets) and queue.consumers:
-        engine.pump(queue)
+        pump(engine, queue)
     return queue.rejects and queue.over(count, octets)
 
 

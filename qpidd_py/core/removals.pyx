@@ -7,7 +7,10 @@ is noted `on_removed()` is called in each turn, before the removals leave in a b
 then has every removal before any other process can learn of it.  The callback takes them with `Engine.removed`, or
 leaves them to be joined with later ones.
 """
+from libc.stdint cimport uint64_t
+
 from qpidd_py.core.queue cimport name_entry
+from qpidd_py.core.ring cimport READY, UNACKED, ring_at
 
 cdef enum:
     RUNS_MAX = 1000             # of one queue and reason, until they are taken
@@ -27,6 +30,17 @@ cdef class Removals:
             self.last = self.runs_of((queue.name, reason, dead))
             self.queue, self.reason, self.dead = queue, reason, dead
         name_entry(self.last, e)
+        return other
+
+    cdef bint note_all(self, Queue queue, str reason, bint unacked) except -1:
+        """What is ready in a queue, or what is in it."""
+        cdef Queue level
+        cdef uint64_t i
+        cdef bint other = False
+        for level in queue.levels if queue.levels is not None else (queue,):
+            for i in range(level.main.head, level.main.tail):
+                if ring_at(&level.main, i).state == READY or (unacked and ring_at(&level.main, i).state == UNACKED):
+                    other = self.note(queue, ring_at(&level.main, i), reason, False) or other
         return other
 
     cdef IdRuns runs_of(self, tuple kind):
