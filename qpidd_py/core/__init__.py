@@ -1,8 +1,8 @@
 """The data path, in Cython: scan, route by cache, store, deliver, acknowledge, confirm.
 
-`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `runs` ids of many of
-them, `engine` the connections, channels and the turn, `reactor` the sockets.  `README.md` in this folder explains the
-whole.
+`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `confirms` what waits
+for its confirm, `connection` and `channel` speak with clients, `engine` is the turn, `reactor` the sockets.
+`README.md` in this folder lists all modules and explains the whole.
 """
 
 from qpidd_py.core.batch import Batch, crc32c, link_frame, records
