@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd pxi h))
+CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd h))
 INSTALLED := $(VENV)/.stamp-installed
 BUILT := $(VENV)/.stamp-built
 # Exit code 5: PYTEST_OPTIONS chooses none of them.

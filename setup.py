@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
 CORE = Path("qpidd_py", "core")
-INCLUDED = (".pxd", ".pxi", ".h")
+INCLUDED = (".pxd", ".h")
 NO_COMPILER = """
 qpidd-py: {missing} not found.
 The data path of the broker is a C extension, so building it needs a C compiler and the header files of Python.

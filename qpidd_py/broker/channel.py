@@ -13,7 +13,7 @@ from pamqp.base import Frame
 from qpidd_py.amqp.codec import encode_content, encode_method, ids, make
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, refuse
-from qpidd_py.core.engine import Channel
+from qpidd_py.core.channel import Channel
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from qpidd_py.broker.configuration import Configuration, Operation
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_headers
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.core.engine import Engine, Route
+from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
+from qpidd_py.core.routes import Route
 from qpidd_py.errors import ChannelException, ReplyCode
 
 MANAGEMENT: Final = "qpid.management"

@@ -30,7 +30,8 @@ from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.amqp.handshake import State as HandshakeState
 from qpidd_py.broker import topology  # noqa: F401  (adds its handlers)
 from qpidd_py.broker.channel import ChannelSession
-from qpidd_py.core.engine import Connection, Route
+from qpidd_py.core.connection import Connection
+from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.hooks import LinkHandler
 

@@ -29,8 +29,9 @@ from qpidd_py.broker.configuration import (
 from qpidd_py.broker.exchange import EXCHANGE_TYPES, Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, Routing, refuse
-from qpidd_py.core.engine import Engine, Route
+from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
+from qpidd_py.core.routes import Route
 from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 
 

@@ -1,14 +1,19 @@
 """The data path, in Cython: scan, route by cache, store, deliver, acknowledge, confirm.
 
-`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `runs` ids of many of
-them, `engine` the connections, channels and the turn, `reactor` the sockets.  `README.md` in this folder explains the
-whole.
+`wire` scans and encodes, `batch` holds the log's segments, `queue` the index of waiting messages, `confirms` what waits
+for its confirm, `connection` and `channel` speak with clients, `engine` is the turn, `reactor` the sockets.
+`README.md` in this folder lists all modules and explains the whole.
 """
 
 from qpidd_py.core.batch import Batch, crc32c, link_frame, records
-from qpidd_py.core.engine import Catchup, Channel, Connection, Consumer, Engine, Route
-from qpidd_py.core.queue import Queue, decode_ids, encode_ids
+from qpidd_py.core.catchup import Catchup
+from qpidd_py.core.channel import Channel, Consumer
+from qpidd_py.core.connection import Connection
+from qpidd_py.core.engine import Engine
+from qpidd_py.core.queue import Queue
+from qpidd_py.core.ranges import decode_ids, encode_ids
 from qpidd_py.core.reactor import Reactor
+from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
 from qpidd_py.core.wire import scan
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The data path: connections, channels, and the turn that connects them to the log.
+"""The turn, the log and what is safe: what connects connections and channels to the queues and to the backups.
 
 One *turn* of the loop: input of every ready connection is parsed and acted on; then queues are pumped to their
 consumers, what was dequeued is noted, the batch is sealed and handed to `on_batch` (the HA plug-in sends it to the
@@ -13,53 +13,33 @@ Confirms.  A publish is confirmed when the operation that made it safe is safe, 
 message. Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the
 dead letters waits for its own enqueue operation like any other message; a message for no queue waits for an operation
 of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
-puts into local queues only waits for the last change of the configuration (`changed`).
-
-The publishes of one channel that stand one after the other in the log form a run (`Wait`) of up to 64.  Runs lie in
-one ring in order of position; those of a channel are chained.  `safe` releases from the front of the ring; an
-acknowledgement releases one bit of a run.  A channel's front of released publishes is confirmed by one basic.ack with
-multiple.
+puts into local queues only waits for the last change of the configuration (`changed`).  `confirms` keeps what waits.
 
 Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
 `Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
-
-Included: channel.pxi (Channel, Consumer, Route), connection.pxi (Connection, Transport), catchup.pxi (Catchup),
-removals.pxi (messages removed without being consumed), letters.pxi (messages that leave a queue for another).
 """
 from collections import deque
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcpy
 
+from qpidd_py.core.applying cimport apply_records, drop_ids, find_queue
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, KIND_BATCH, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE,
-    OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame, check_record, lengths_of, route_of)
-from qpidd_py.core.queue cimport (
-    ENTRY_REDELIVERED, ENTRY_SHARED, GONE, READY, UNACKED, UNLIMITED, Entry, Range, Ranges, content_at, name_entry,
-    ranges_add, ranges_decode, ranges_encode, ring_after, ring_at)
-from qpidd_py.core.runs cimport IdRuns
-from qpidd_py.core.wire cimport (
-    FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32,
-    be64, begin_frame, frame_at, le16, le32, le64, put16, put32, put64, putle16, putle32, putle64)
+    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
+    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame)
+from qpidd_py.core.channel cimport Channel, Consumer
+from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
+from qpidd_py.core.letters cimport LETTERS, move_messages, put, send_letters, send_letters_of
+from qpidd_py.core.properties cimport Peeked, peek_properties
+from qpidd_py.core.pump cimport enforce, expire_heads, pump
+from qpidd_py.core.queue cimport UNLIMITED
+from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
+from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
-from qpidd_py.core.batch import link_frame
-from qpidd_py.core.wire import frame_fault
-from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, LinkError
-
-cdef extern from *:
-    int __builtin_ctzll(unsigned long long) noexcept nogil
+from qpidd_py.errors import InvariantError, LinkError
 
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
-
-include "channel.pxi"
-include "connection.pxi"
-include "catchup.pxi"
-include "removals.pxi"
-include "letters.pxi"
-
 
 cdef class Engine:
     """One broker's log, queues and connections.  No clock, no socket: the reactor (or a test) drives it."""
@@ -77,24 +57,17 @@ cdef class Engine:
         self.delivered_queues = []
         self.dirty_connections = []
         self.dirty_links = []
-        self.confirm_channels = []
+        self.confirms = Confirms()
         self.held = []
         self.awaited = []
         self.sweeping = []
         self.expiring = []
         self.letters = deque()
         self.uncommitted = deque()
-        self.removals = {}
+        self.removals = Removals()
         self.refused = deque()
         self.publishers = set()
         self.generation = 1
-        self.waits_mask = 63
-        self.waits = <Wait*>calloc(64, sizeof(Wait))
-        if self.waits == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        free(self.waits)
 
     @property
     def epoch(self):
@@ -103,12 +76,7 @@ cdef class Engine:
     @property
     def waiting_confirms(self):
         """Publishes that are neither safe nor acknowledged by a consumer yet."""
-        cdef uint64_t i, n = 0
-        cdef Wait* w
-        for i in range(self.waits_head, self.waits_tail):
-            w = &self.waits[i & self.waits_mask]
-            n += w.count - front_released(w) if w.channel != NULL else 0
-        return n
+        return self.confirms.waiting
 
     @property
     def unlogged(self):
@@ -134,7 +102,7 @@ cdef class Engine:
         del self.queues[queue.number]
         self.last_queue = None
         if self.on_removed is not None:
-            note_all(self, queue, "deleted", True)
+            self.note_all(queue, "deleted", True)
         queue.clear()
         queue.deleted = True
         for level in queue.levels or ():
@@ -145,7 +113,7 @@ cdef class Engine:
     def purge(self, Queue queue):
         """Drops what is ready; answers how many messages that were."""
         if self.on_removed is not None and queue.parent is None:
-            note_all(self, queue, "purged", False)
+            self.note_all(queue, "purged", False)
         if queue.levels is not None:
             return sum([self.purge(level) for level in queue.levels])
         count = queue.drop_ready()
@@ -255,7 +223,7 @@ cdef class Engine:
         if route.limited:
             for queue in route.queues:
                 if queue.limited():
-                    self.enforce(queue)
+                    enforce(self, queue)
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
@@ -286,64 +254,31 @@ cdef class Engine:
         """Sends the dead letters of a queue which is about to be deleted."""
         send_letters_of(self, queue)
 
-    # ---------------------------------------------------------------- limits and expiry
-
-    cdef int enforce(self, Queue queue) except -1:
-        """Drops the oldest until the queue is within its limits; consumers that can take them come first."""
-        cdef Queue level
-        cdef int64_t index
-        if queue.consumers and queue.over(0, 0):
-            self.pump(queue)
-        while queue.ready and queue.over(0, 0):
-            level = queue.tail()
-            index = level.first_ready()
-            level.take(index)
-            self.drop_message(queue, level, index, "maxlen")
-        return 0
+    # ---------------------------------------------------------------- messages out
 
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1:
         """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
         if queue.dead_letter is None or queue.deleted:
             if self.on_removed is not None:
-                note_removal(self, queue, ring_at(&level.main, index), reason, False)
+                self.note_removal(queue, ring_at(&level.main, index), reason, False)
             return self.dequeue(level, index)
         self.letters.append((queue, level, ring_at(&level.main, index).id, index, reason))
         self.want_turn()
         return 0
 
-    cdef int64_t next_message(self, Queue queue) except -2:
-        """The index (in `queue.head()`) of what to hand out next, -1 for none; drops what has expired on the way."""
-        cdef Queue level
-        cdef int64_t index
-        while True:
-            level = queue.head()
-            index = level.peek_ready()
-            if index < 0 or not level.timed or not level.expired(index, self.now):
-                return index
-            level.take(index)
-            self.drop_message(queue, level, index, "expired")
+    cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1:
+        if self.removals.note(queue, e, reason, dead):
+            self.want_turn()
+        return 0
+
+    cdef int note_all(self, Queue queue, str reason, bint unacked) except -1:
+        if self.removals.note_all(queue, reason, unacked):
+            self.want_turn()
+        return 0
 
     cdef void note_timed(self, Queue queue) noexcept:
         if queue not in self.expiring:
             self.expiring.append(queue)
-
-    cdef int expire_heads(self) except -1:
-        """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent."""
-        cdef Queue queue, level
-        cdef int64_t index
-        for queue in list(self.expiring):
-            if queue.deleted or not queue.ready:
-                self.expiring.remove(queue)
-                continue
-            for level in queue.levels or (queue,):
-                index = level.peek_ready()
-                while index >= 0 and level.timed and level.expired(index, self.now):
-                    if len(self.letters) >= MAX_LETTERS:
-                        return 0
-                    level.take(index)
-                    self.drop_message(queue, level, index, "expired")
-                    index = level.peek_ready()
-        return 0
 
     cdef void mark_queue(self, Queue queue) noexcept:
         if queue.parent is not None:
@@ -420,136 +355,32 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- confirms
 
-    cdef int add_wait(self, Channel channel, uint64_t tag, uint64_t position, bint unlogged,
-                      bint refused=False) except -1:
-        """Holds back the confirm of `tag` until `position` is safe; extends the channel's run if it follows on.
-
-        `unlogged`: the message itself has no position, it was put into no replicated queue."""
-        cdef Wait* w
-        if unlogged and position <= self.safe:
-            position = 0
-        if channel.last_wait:
-            w = &self.waits[(channel.last_wait - 1) & self.waits_mask]
-            if (w.count < 64 and w.unlogged == unlogged and not (w.refused or refused)
-                    and (w.until == position if unlogged else w.until + 1 == position)):
-                w.until = position
-                w.count += 1
-                return 0
-        if self.waits_tail - self.waits_head > self.waits_mask:
-            self.grow_waits()
-        w = &self.waits[self.waits_tail & self.waits_mask]
-        w.first = self.sequence + 1 if unlogged else position
-        w.until = position
-        w.tag = tag
-        w.released = <uint64_t>-1 if unlogged and position == 0 else 0
-        w.told = 0
-        w.count = 1
-        w.unlogged = unlogged
-        w.refused = refused
-        w.channel = <void*>channel
-        w.next = 0
-        self.waits_tail += 1
-        if channel.last_wait:
-            self.waits[(channel.last_wait - 1) & self.waits_mask].next = self.waits_tail
-        else:
-            channel.first_wait = self.waits_tail
-        channel.last_wait = self.waits_tail
-        self.want_turn()
+    cdef int hold_confirm(self, Sender sender, uint64_t tag, uint64_t position, bint refused) except -1:
+        """Holds back the confirm of a publish that was put into no replicated queue until `position` is safe."""
+        if self.confirms.add(sender, tag, 0 if position <= self.safe else position, self.sequence + 1, True, refused):
+            self.want_turn()
         return 0
-
-    cdef int grow_waits(self) except -1:
-        cdef uint64_t capacity = (self.waits_mask + 1) * 2, i
-        cdef Wait* waits = <Wait*>calloc(capacity, sizeof(Wait))
-        if waits == NULL:
-            raise MemoryError
-        for i in range(self.waits_head, self.waits_tail):
-            waits[i & (capacity - 1)] = self.waits[i & self.waits_mask]
-        free(self.waits)
-        self.waits = waits
-        self.waits_mask = capacity - 1
-        return 0
-
-    cdef int64_t find_wait(self, uint64_t id) noexcept:
-        """The index of the run that position `id` is in, or -1."""
-        cdef uint64_t low = self.waits_head, high = self.waits_tail, middle
-        cdef Wait* w
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.waits[middle & self.waits_mask].first <= id:
-                low = middle + 1
-            else:
-                high = middle
-        while low > self.waits_head:
-            low -= 1
-            w = &self.waits[low & self.waits_mask]
-            if not w.unlogged:
-                return <int64_t>low if id - w.first < w.count else -1
-        return -1
-
-    cdef void release_id(self, uint64_t id) noexcept:
-        """A client has acknowledged a message before it was safe: its confirm need not wait any longer."""
-        cdef int64_t index = self.find_wait(id)
-        cdef Wait* w
-        cdef Channel channel
-        if index < 0:
-            return
-        w = &self.waits[<uint64_t>index & self.waits_mask]
-        w.released |= <uint64_t>1 << (id - w.first)
-        if w.channel != NULL:
-            channel = <Channel>w.channel
-            if channel.first_wait == <uint64_t>index + 1:
-                channel.advance_confirms()
 
     cdef int release_confirms(self) except -1:
         """Everything up to `safe` is released; one basic.ack per channel."""
-        cdef Wait* w
         cdef Channel channel
-        while self.waits_head < self.waits_tail:
-            w = &self.waits[self.waits_head & self.waits_mask]
-            if w.channel != NULL:
-                if w.until > self.safe:
-                    break
-                w.released = <uint64_t>-1
-                (<Channel>w.channel).advance_confirms()
-            elif w.until > self.safe and front_released(w) < w.count:
-                break
-            self.waits_head += 1
-        while self.confirm_channels:
-            channels = self.confirm_channels
-            self.confirm_channels = []
-            for channel in channels:
-                channel.confirm_dirty = False
+        if self.confirms.release_to(self.safe):
+            self.want_turn()
+        while self.confirms.due:
+            for channel in self.confirms.take_due():
                 channel.write_confirm()
         return 0
 
-    cdef void forget_channel(self, Channel channel) noexcept:
-        """Forgets the channel's runs: its confirms can no longer be written."""
-        cdef Wait* w
-        while channel.first_wait:
-            w = &self.waits[(channel.first_wait - 1) & self.waits_mask]
-            w.channel = NULL
-            w.released = <uint64_t>-1
-            channel.first_wait = w.next
-        channel.last_wait = 0
+    cdef void forget_channel(self, Sender channel) noexcept:
+        """Its confirms and held replies can no longer be written."""
+        self.confirms.forget(channel)
         self.held = [item for item in self.held if item[1] is not channel]
 
     cdef int confirm_consumed(self) except -1:
         """Confirms, one by one, what was acknowledged behind publishes that still wait (a backup does not answer)."""
-        cdef uint64_t i
-        cdef uint32_t k
-        cdef uint64_t bit
-        cdef Wait* w
         cdef Channel channel
-        for i in range(self.waits_head, self.waits_tail):
-            w = &self.waits[i & self.waits_mask]
-            if w.channel == NULL or w.unlogged or w.released == w.told:
-                continue
-            channel = <Channel>w.channel
-            for k in range(w.count):
-                bit = <uint64_t>1 << k
-                if w.released & bit and not w.told & bit and w.tag + k > channel.confirm_to:
-                    w.told |= bit
-                    write_ack(channel, w.tag + k, False)
+        for channel, tag in self.confirms.acknowledged():
+            channel.write_ack(tag, False)
         return 0
 
     def advance_safe(self, uint64_t position):
@@ -651,7 +482,7 @@ cdef class Engine:
         if self.safe_moved:
             self.release_confirms()
             self.release_held()
-        elif self.confirm_channels:
+        elif self.confirms.due:
             self.release_confirms()
         self.flush_connections()
         return 0
@@ -664,18 +495,16 @@ cdef class Engine:
 
     def removed(self):
         """What left unconsumed since the last call: (queue, reason, goes on as a dead letter, IdRuns) of each kind."""
-        found, self.removals = self.removals, {}
-        self.noted = self.noted_queue = None
-        return [(queue, reason, dead, runs) for (queue, reason, dead), runs in found.items()]
+        return self.removals.take()
 
     @property
     def removing(self):
         """(queue, reason, goes on as a dead letter) of what `removed` would answer."""
-        return list(self.removals)
+        return list(self.removals.found)
 
     cdef int replicate(self) except -1:
         cdef Batch batch
-        if self.removals and self.on_removed is not None:
+        if self.removals.found and self.on_removed is not None:
             self.on_removed()
         batches = self.log.take()
         self.replicated = self.position
@@ -695,62 +524,7 @@ cdef class Engine:
             for queue in queues:
                 queue.dirty = False
                 if queue.consumers and queue.ready and not queue.deleted:
-                    self.pump(queue)
-        return 0
-
-    cdef int pump(self, Queue queue) except -1:
-        """Hands out what is ready, in runs: one consumer takes its share, then the next."""
-        cdef size_t n = len(queue.consumers), idle = 0, asked = 0
-        cdef uint64_t share = 1, k
-        cdef int64_t index
-        cdef Consumer c
-        cdef Queue level
-        if queue.ranked:
-            return self.pump_ranked(queue)
-        while idle < n:
-            if asked % n == 0:
-                share = queue.ready // n
-                share = 1 if share == 0 else (64 if share > 64 and n > 1 else share)
-            if queue.turn >= n:
-                queue.turn = 0
-            c = <Consumer>queue.consumers[queue.turn]
-            queue.turn += 1
-            asked += 1
-            idle += 1
-            k = share
-            while k and c.ready():
-                index = self.next_message(queue)
-                if index < 0:
-                    return 0
-                level = queue.head()
-                level.take(index)
-                c.channel.deliver(c, level, index)
-                k -= 1
-                idle = 0
-        return 0
-
-    cdef int pump_ranked(self, Queue queue) except -1:
-        """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
-        cdef size_t n = len(queue.consumers), i = 0, last
-        cdef int64_t index
-        cdef Consumer c
-        cdef Queue level
-        while i < n:
-            c = <Consumer>queue.consumers[i]
-            if not c.ready():
-                i += 1
-                continue
-            index = self.next_message(queue)
-            if index < 0:
-                return 0
-            level = queue.head()
-            level.take(index)
-            c.channel.deliver(c, level, index)
-            last = i
-            while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
-                last += 1
-            queue.consumers.insert(last, queue.consumers.pop(i))
-            i = 0
+                    pump(self, queue)
         return 0
 
     cdef int flush_connections(self) except -1:
@@ -769,12 +543,12 @@ cdef class Engine:
     def tick(self):
         """Low-frequency duties; call a few times a second.  Confirms what was consumed while backups do not answer, and
         frees memory."""
-        if self.waits_head < self.waits_tail and self.safe == self.safe_at_tick:
+        if self.confirms.waits_for_any() and self.safe == self.safe_at_tick:
             self.confirm_consumed()
         self.safe_at_tick = self.safe
         self.compact()
         if self.expiring:
-            self.expire_heads()
+            expire_heads(self)
         if self.turn_wanted or self.touched_queues:
             self.end_turn()
 
@@ -848,19 +622,13 @@ cdef class Engine:
 
         The owner of the connections closes them first."""
         cdef Queue queue
-        cdef Wait* w
-        cdef uint64_t i
-        for i in range(self.waits_head, self.waits_tail):
-            w = &self.waits[i & self.waits_mask]
-            if w.channel != NULL:
-                (<Channel>w.channel).first_wait = (<Channel>w.channel).last_wait = 0
-                (<Channel>w.channel).closing = True
-        self.waits_head = self.waits_tail
+        cdef Channel channel
+        for channel in self.confirms.forget_all():
+            channel.closing = True
         self.held = []
         awaited, self.awaited = self.awaited, []
         for _, call in awaited:
             call(False)
-        self.confirm_channels = []
         self.touched_queues = []
         self.delivered_queues = []
         self.dirty_queues = []
@@ -878,16 +646,6 @@ cdef class Engine:
                 queue.reset()
 
     # ---------------------------------------------------------------- a backup applies the log
-
-    cdef Queue find_queue(self, uint32_t number):
-        cdef Queue queue = self.last_queue
-        if queue is not None and queue.number == number:
-            return queue
-        queue = self.queues.get(number)
-        if queue is None:
-            raise LinkError(f"the log names queue {number}, which is not declared here")
-        self.last_queue = queue
-        return queue
 
     def apply(self, bytes batch):
         """Applies one batch as it came from the primary (header and records)."""
@@ -908,80 +666,21 @@ cdef class Engine:
     cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1:
         if last <= self.position:
             raise LinkError(f"batch ends at position {last}, the log is at {self.position} already")
-        self.apply_records(p, n, start, False)
+        apply_records(self, p, n, start, False)
         self.position = self.sequence = last
         return 0
 
     def apply_slice(self, bytes records):
         """Messages of the difference, older than the live stream, in order for each queue."""
-        self.apply_records(<const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0, True)
-
-    cdef int apply_records(self, const uint8_t* source, size_t n, size_t start, bint side) except -1:
-        """Copies the records into a segment of ours and acts on each."""
-        cdef size_t at = start, i
-        cdef const uint8_t* p
-        cdef Segment segment
-        cdef size_t base
-        while at < n:
-            if not check_record(source + at, n - at):
-                raise LinkError(f"record at octet {at} of {n} has lengths that do not fit")
-            at += le32(source + at)
-        at = start
-        base = self.local.adopt(source, n)
-        segment = self.local.segment
-        while at < n:
-            p = segment.data + base + at
-            if p[4] == OP_ENQUEUE:
-                self.apply_enqueue(segment, p, side)
-            elif side:
-                raise LinkError(f"operation {p[4]} in a slice")
-            elif p[4] == OP_DEQUEUE:
-                for i in range(le32(p + RECORD_HEADER + 4)):
-                    self.find_queue(le32(p + RECORD_HEADER)).remove_range(
-                        le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
-            elif p[4] == OP_DELIVERED:
-                self.find_queue(le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
-            elif p[4] == OP_MARK:
-                pass
-            elif p[4] == OP_CONFIG:
-                self.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
-                                                                     le32(p) - RECORD_HEADER))
-            elif self.on_membership is not None:
-                self.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
-                                                                         le32(p) - RECORD_HEADER))
-            at += le32(p)
-        return 0
-
-    cdef int apply_enqueue(self, Segment segment, const uint8_t* p, bint side) except -1:
-        cdef uint32_t offset = <uint32_t>(p - segment.data), size = le32(p), i, queues = le16(p + 6)
-        cdef uint64_t id = le64(p + 8)
-        cdef uint8_t flags = ENTRY_SHARED if queues > 1 else 0
-        cdef Queue queue
-        for i in range(queues):
-            queue = self.find_queue(le32(p + RECORD_HEADER + 4 * i)).level_for(p)
-            if side:
-                queue.push_side(segment, offset, size, id, flags)
-            elif queue.main.tail > queue.main.head and ring_at(&queue.main, queue.main.tail - 1).id >= id:
-                raise LinkError(f"queue {queue.name}: message {id} is not newer than the last")
-            else:
-                queue.push(segment, offset, size, id, flags)
-        return 0
+        apply_records(self, <const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0, True)
 
     def drop(self, uint32_t number, bytes ids):
         """Removes the messages that a joining backup holds and the primary does not."""
-        cdef Ranges r = Ranges(NULL, 0, 0)
-        cdef Queue queue = self.find_queue(number)
-        cdef size_t i
-        try:
-            ranges_decode(&r, <const uint8_t*>PyBytes_AS_STRING(ids), PyBytes_GET_SIZE(ids))
-            for i in range(r.count):
-                queue.remove_range(r.items[i].low, r.items[i].high)
-        finally:
-            free(r.items)
+        drop_ids(self, number, ids)
 
     def merge(self, uint32_t number):
         """The difference of one queue is complete."""
-        self.find_queue(number).merge()
+        find_queue(self, number).merge()
 
     def set_position(self, uint64_t position):
         """A backup that joins takes over the primary's end of the log (the cut)."""

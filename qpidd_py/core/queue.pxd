@@ -1,51 +1,11 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport LogWriter, Segment
+from qpidd_py.core.ranges cimport Ranges
+from qpidd_py.core.ring cimport Entry, Ring, ring_at
 from qpidd_py.core.runs cimport IdRuns
 
 cdef uint64_t UNLIMITED
-
-cdef enum:                      # states of an entry
-    READY = 0
-    UNACKED = 1
-    GONE = 2
-
-cdef enum:                      # flags of an entry
-    ENTRY_REDELIVERED = 1
-    ENTRY_SHARED = 2            # its record is in several queues
-
-cdef struct Entry:              # a waiting message: where its record lies
-    void* segment               # a counted reference to a Segment; NULL when gone
-    uint64_t id                 # the position of the operation that enqueued it
-    uint32_t offset
-    uint8_t state
-    uint8_t flags
-    uint16_t deliveries
-
-cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail
-    Entry* entries
-    uint64_t mask
-    uint64_t head
-    uint64_t tail
-
-cdef struct Range:              # message ids low..high, inclusive
-    uint64_t low
-    uint64_t high
-
-cdef struct Ranges:
-    Range* items
-    size_t count
-    size_t capacity
-
-cdef int ranges_add(Ranges* r, uint64_t low, uint64_t high) except -1
-cdef int ranges_decode(Ranges* r, const uint8_t* p, size_t n) except -1
-cdef bytes ranges_encode(const Ranges* r)
-cdef int ring_init(Ring* r) except -1
-cdef void ring_free(Ring* r) noexcept
-cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
-    return &r.entries[index & r.mask]
-cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
-cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 
 cdef class Queue:
     cdef readonly uint32_t number
@@ -64,7 +24,7 @@ cdef class Queue:
     cdef public uint64_t ttl                # milliseconds; UNLIMITED = none
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint refused_die            # what it refuses goes to the dead letters
-    cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pxi)
+    cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire

@@ -1,6 +1,6 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from qpidd_py.core.engine import Route
+from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
 
 NO_LIMIT: int
@@ -37,6 +37,3 @@ class Queue:
 
 _octets = bytes
 _Letter = tuple[Route, bytes, bytes, bytes]
-
-def encode_ids(ranges: Iterable[tuple[int, int]]) -> bytes: ...
-def decode_ids(data: bytes) -> list[tuple[int, int]]: ...

@@ -20,10 +20,14 @@ On a backup that joins, messages older than the live stream arrive in `side`, so
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memmove
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
+from qpidd_py.core.ranges cimport Range, ranges_add, ranges_encode
+from qpidd_py.core.ring cimport (
+    ENTRY_REDELIVERED, GONE, READY, UNACKED, body_size, record_of, record_size, ring_after, ring_find, ring_free,
+    ring_init, ring_resize)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -32,80 +36,6 @@ from qpidd_py.errors import InvariantError, LinkError
 cdef uint64_t NOWHERE = <uint64_t>-2      # an index that no entry follows
 UNLIMITED = <uint64_t>-1
 NO_LIMIT = <object>UNLIMITED
-
-include "ranges.pxi"
-
-
-# ------------------------------------------------------------------ ring
-
-cdef int ring_init(Ring* r) except -1:
-    r.entries = <Entry*>calloc(16, sizeof(Entry))
-    if r.entries == NULL:
-        raise MemoryError
-    r.mask = 15
-    r.head = r.tail = 0
-    return 0
-
-
-cdef void ring_free(Ring* r) noexcept:
-    cdef Entry* e
-    if r.entries == NULL:
-        return
-    while r.head < r.tail:
-        e = ring_at(r, r.head)
-        if e.segment != NULL:
-            Py_DECREF(<Segment>e.segment)
-            e.segment = NULL
-        r.head += 1
-    free(r.entries)
-    r.entries = NULL
-
-
-cdef int ring_resize(Ring* r, uint64_t capacity) except -1:
-    """Moves the entries to a ring of `capacity` (a power of two, large enough); indexes stay the same."""
-    cdef Entry* entries = <Entry*>calloc(capacity, sizeof(Entry))
-    cdef uint64_t i
-    if entries == NULL:
-        raise MemoryError(f"no memory for an index of {capacity} messages")
-    for i in range(r.head, r.tail):
-        entries[i & (capacity - 1)] = r.entries[i & r.mask]
-    free(r.entries)
-    r.entries = entries
-    r.mask = capacity - 1
-    return 0
-
-
-cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil:
-    """The first index whose id is greater than `id`; tail if there is none."""
-    cdef uint64_t low = r.head, high = r.tail, middle
-    while low < high:
-        middle = low + (high - low) // 2
-        if ring_at(r, middle).id <= id:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil:
-    """The index of `id`, or -1."""
-    cdef uint64_t index = ring_after(r, id)
-    if index > r.head and ring_at(r, index - 1).id == id:
-        return <int64_t>(index - 1)
-    return -1
-
-
-cdef inline const uint8_t* record_of(const Entry* e) noexcept:
-    return (<Segment>e.segment).data + e.offset
-
-
-cdef inline uint32_t record_size(const Entry* e) noexcept:
-    return le32(record_of(e))
-
-
-cdef inline uint32_t body_size(const Entry* e) noexcept:
-    cdef const uint8_t* p = record_of(e)
-    return <uint32_t>(le32(p) - (route_of(p) - p) - le16(lengths_of(p)) - le32(lengths_of(p) + 4))
 
 
 cdef uint8_t priority_of(const uint8_t* record) noexcept:
@@ -130,8 +60,6 @@ cdef uint8_t priority_of(const uint8_t* record) noexcept:
         at += 1
     return p[at] if at < n else 0
 
-
-# ------------------------------------------------------------------ queue
 
 cdef class Queue:
     """One queue's messages.  The primary's pump and the backup's log application are the callers; one thread."""

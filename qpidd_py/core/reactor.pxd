@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from qpidd_py.core.engine cimport Connection, Engine, Transport
+from qpidd_py.core.connection cimport Connection, Transport
+from qpidd_py.core.engine cimport Engine
 
 
 cdef class Reactor(Transport):

@@ -1,6 +1,7 @@
 import socket
 
-from qpidd_py.core.engine import Connection, Engine, Transport
+from qpidd_py.core.connection import Connection, Transport
+from qpidd_py.core.engine import Engine
 
 class Reactor(Transport):
     engine: Engine

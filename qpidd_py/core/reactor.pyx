@@ -11,7 +11,7 @@ from libc.string cimport memcpy, strerror
 from posix.unistd cimport close
 
 from qpidd_py.core.batch cimport Batch
-from qpidd_py.core.engine cimport DEAD
+from qpidd_py.core.connection cimport DEAD
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t n, int flags)

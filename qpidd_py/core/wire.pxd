@@ -10,6 +10,14 @@ cdef enum:
     FRAME_END = 0xCE
     FRAME_OVERHEAD = 8          # type, channel, size and the end octet
 
+cdef enum:                      # class and method ids of the data path
+    BASIC_PUBLISH = 0x003C0028
+    BASIC_RETURN = 0x003C0032
+    GET_OK = 0x003C0047
+    BASIC_ACK = 0x003C0050
+    BASIC_REJECT = 0x003C005A
+    BASIC_NACK = 0x003C0078
+
 cdef enum:                      # answers of frame_at
     FRAME_INCOMPLETE = 0
     FRAME_COMPLETE = 1

@@ -40,7 +40,7 @@ class Edit:
 
     name: str
     file: str
-    """In `qpidd_py/core`."""
+    """In `qpidd_py/core`; one that has a library of its own (.pyx)."""
     old: str
     new: str
     tests: Sequence[str] = ()
@@ -90,9 +90,7 @@ def _copied(tree: Path) -> Path:
 def _tried(edit: Edit, tree: Path) -> tuple[str, tuple[float, float]]:
     """The verdict, and the seconds to build and to judge."""
     path = tree / CORE / edit.file
-    # What is included is part of the engine.
-    module = path.stem if path.suffix == ".pyx" else "engine"
-    library = tree / CORE / f"{module}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    library = tree / CORE / f"{path.stem}{sysconfig.get_config_var('EXT_SUFFIX')}"
     source, built = path.read_text(), library.read_bytes()
     try:
         changed = edit.applied(source)
@@ -102,7 +100,7 @@ def _tried(edit: Edit, tree: Path) -> tuple[str, tuple[float, float]]:
     library.unlink()
     began = time.monotonic()
     try:
-        if _build(tree, module, library):
+        if _build(tree, path.stem, library):
             return "BROKEN (does not build)", (time.monotonic() - began, 0.0)
         middle = time.monotonic()
         return _judged(edit, tree), (middle - began, time.monotonic() - middle)

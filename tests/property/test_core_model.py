@@ -146,7 +146,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.turn()
         held = [body for tag, body in self.tags.items() if self.home[tag] == name]
         assert self.engine.purge(self.queues[NAMES.index(name)]) == len(self.expected[name]) - len(held)
-        self.expected[name] = [body for body in self.expected[name] if body in held]
+        self.expected[name] = held
 
     @rule()
     def end_turn(self) -> None:

@@ -1,28 +1,22 @@
-# Channels: publishes in, deliveries out, settlements. Included by engine.pyx.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Channels: publishes in, deliveries out, settlements, transactions."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 
-cdef enum:
-    ACK = 0
-    REQUEUE = 1
-    DISCARD = 2
+from qpidd_py.core.batch cimport lengths_of, route_of
+from qpidd_py.core.connection cimport EXPECT_FRAMES, MAX_OUTPUT
+from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.letters cimport admitting, refuses, send_letters
+from qpidd_py.core.properties cimport bad_expiration, bad_header
+from qpidd_py.core.pump cimport next_message
+from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
+from qpidd_py.core.wire cimport (
+    BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
+    be16, be64, begin_frame, le16, le32, put16, put32, put64)
 
-cdef uint64_t MAX_OUTPUT = 4 << 20      # octets waiting on one connection before its consumers pause
-
-
-cdef class Route:
-    """Where the messages of one (exchange, routing key) go.
-
-    Either `queues`, or `by_header(content header) -> queues` asked for each message, or `handler(owner, channel,
-    exchange, routing key, content header, body)` for exchanges that the broker itself serves."""
-
-    def __init__(self, list queues, by_header=None, handler=None):
-        cdef Queue q
-        self.queues = queues
-        self.by_header = by_header
-        self.handler = handler
-        for q in queues:
-            self.replicated += q.replicated
-            self.limited = self.limited or q.limited()
-            self.timed = self.timed or q.ttl != UNLIMITED
+from qpidd_py.errors import AmqpError, ConnectionException, InvariantError
 
 
 cdef class Consumer:
@@ -138,7 +132,7 @@ cdef class Channel:
 
     def get(self, Queue queue, bint no_ack):
         """basic.get: writes get-ok and the message; False when nothing is ready."""
-        cdef int64_t index = self.connection.engine.next_message(queue)
+        cdef int64_t index = next_message(self.connection.engine, queue)
         cdef Queue level = queue.head()
         cdef Entry* e
         cdef const uint8_t* record
@@ -148,7 +142,7 @@ cdef class Channel:
             return False
         level.take(index)
         e = ring_at(&level.main, index)
-        record = (<Segment>e.segment).data + e.offset
+        record = record_of(e)
         route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
         p = self.connection.room(size + FRAME_OVERHEAD)
@@ -208,7 +202,7 @@ cdef class Channel:
 
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1:
         cdef Entry* e = ring_at(&queue.main, index)
-        cdef const uint8_t* record = (<Segment>e.segment).data + e.offset
+        cdef const uint8_t* record = record_of(e)
         cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
         cdef uint8_t* p = self.connection.room(size + FRAME_OVERHEAD)
@@ -266,7 +260,8 @@ cdef class Channel:
         if tag:
             if route.replicated == 0:
                 return self.confirm_at(tag, engine.changed)
-            engine.add_wait(self, tag, position, False)
+            if engine.confirms.add(self, tag, position, position, False, False):
+                engine.want_turn()
         return 0
 
     cdef int nack(self, uint64_t tag) except -1:
@@ -274,7 +269,7 @@ cdef class Channel:
         multiple may cover the tag; the client ignores that, since it has dropped the tag."""
         cdef uint8_t* p
         if self.first_wait:
-            self.connection.engine.add_wait(self, tag, 0, True, True)
+            self.connection.engine.hold_confirm(self, tag, 0, True)
         else:
             self.write_confirm()
             self.confirmed = self.confirm_to = tag
@@ -427,7 +422,9 @@ cdef class Channel:
                 engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
                 if u.id > engine.safe and not self.committing and not ring_at(&queue.main, index).flags & ENTRY_SHARED:
-                    engine.release_id(u.id)     # inside a transaction the acknowledgement is not final yet
+                    # Inside a transaction the acknowledgement is not final yet.
+                    if engine.confirms.acknowledge(u.id):
+                        engine.want_turn()
                 engine.dequeue(queue, index)
         forget_slot(u)
         return 0
@@ -609,38 +606,26 @@ cdef class Channel:
         if engine.passive:
             position = 0
         if self.first_wait == 0 and position <= engine.safe:
-            self.want_confirm(tag)
+            if engine.confirms.confirm(self, tag):
+                engine.want_turn()
             return 0
-        return engine.add_wait(self, tag, position, True)
-
-    cdef void want_confirm(self, uint64_t tag) noexcept:
-        self.confirm_to = tag
-        if not self.confirm_dirty:
-            self.confirm_dirty = True
-            self.connection.engine.confirm_channels.append(self)
-            self.connection.engine.want_turn()
-
-    cdef void advance_confirms(self) noexcept:
-        """Confirms the front of the channel's runs as far as they are released."""
-        cdef Engine engine = self.connection.engine
-        cdef Wait* w
-        cdef uint64_t done
-        while self.first_wait:
-            w = &engine.waits[(self.first_wait - 1) & engine.waits_mask]
-            done = front_released(w)
-            if done and not w.refused:
-                self.want_confirm(w.tag + done - 1)
-            if done < w.count:
-                return
-            w.channel = NULL
-            self.first_wait = w.next
-        self.last_wait = 0
+        return engine.hold_confirm(self, tag, position, False)
 
     cdef int write_confirm(self) except -1:
         if self.confirm_to <= self.confirmed or self.closing or self.connection.state != EXPECT_FRAMES:
             return 0
-        write_ack(self, self.confirm_to, self.confirm_to - self.confirmed > 1)
+        self.write_ack(self.confirm_to, self.confirm_to - self.confirmed > 1)
         self.confirmed = self.confirm_to
+        return 0
+
+    cdef int write_ack(self, uint64_t tag, bint multiple) except -1:
+        cdef uint8_t* p = self.connection.room(21)
+        begin_frame(p, FRAME_METHOD, self.number, 13)
+        put32(p + 7, BASIC_ACK)
+        put64(p + 11, tag)
+        p[19] = multiple
+        p[20] = FRAME_END
+        self.connection.output_end += 21
         return 0
 
     def __repr__(self):
@@ -658,27 +643,6 @@ cdef inline void forget_slot(Unacked* u) noexcept:
         Py_DECREF(<object>u.consumer)
     u.queue = u.consumer = NULL
     u.pending = 0
-
-
-cdef inline uint64_t trailing_ones(uint64_t bits) noexcept:
-    return 64 if bits == <uint64_t>-1 else <uint64_t>__builtin_ctzll(~bits)
-
-
-cdef inline uint64_t front_released(const Wait* w) noexcept:
-    """The number of publishes at the front of the run that no longer wait."""
-    cdef uint64_t n = trailing_ones(w.released)
-    return n if n < w.count else w.count
-
-
-cdef int write_ack(Channel channel, uint64_t tag, bint multiple) except -1:
-    cdef uint8_t* p = channel.connection.room(21)
-    begin_frame(p, FRAME_METHOD, channel.number, 13)
-    put32(p + 7, BASIC_ACK)
-    put64(p + 11, tag)
-    p[19] = multiple
-    p[20] = FRAME_END
-    channel.connection.output_end += 21
-    return 0
 
 
 cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size, const uint8_t* body,
@@ -702,55 +666,3 @@ cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size
         body_size -= piece
     c.output_end += total
     return 0
-
-
-cdef inline bint bad_header(const uint8_t* p, size_t n) noexcept:
-    """A content header is class 60, weight, body size u64 and property flags (specification 4.2.6.1)."""
-    return n < 14 or be16(p) != 60
-
-
-cdef struct Peeked:
-    bint persistent
-    bint bad                    # an expiration that is not a number
-    uint64_t expiration         # milliseconds; UNLIMITED without one
-
-
-cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
-    """The two properties that storing a message depends on, without decoding the rest: delivery-mode, expiration."""
-    cdef uint16_t flags = be16(p + 12)
-    cdef size_t at = 14, end
-    cdef int bit
-    found.persistent = found.bad = False
-    found.expiration = UNLIMITED
-    if not flags & 0x1100 or flags & 1:
-        return
-    for bit in range(15, 7, -1):
-        if not flags & (1 << bit):
-            continue
-        if at >= n:
-            return
-        if bit == 13:
-            if at + 4 > n:
-                return
-            at += 4 + <size_t>be32(p + at)
-        elif bit == 12 or bit == 11:
-            if bit == 12:
-                found.persistent = p[at] == 2
-            at += 1
-        elif bit > 8:
-            at += 1 + <size_t>p[at]
-        else:
-            end = at + 1 + p[at]
-            found.bad = end > n or end == at + 1 or end - at > 20
-            found.expiration = 0
-            at += 1
-            while at < end and not found.bad:
-                found.bad = not 48 <= p[at] <= 57
-                found.expiration = found.expiration * 10 + (p[at] - 48)
-                at += 1
-
-
-cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept:
-    cdef Peeked found
-    peek_properties(p, n, &found)
-    return found.bad

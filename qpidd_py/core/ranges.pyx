@@ -1,4 +1,10 @@
-# Sets of message ids as sorted runs, and their encoding on the replication link.  Included by queue.pyx.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Sets of message ids as sorted runs, and their encoding on the replication link."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdlib cimport free, malloc, realloc
+
+from qpidd_py.errors import LinkError
+
 
 cdef int ranges_add(Ranges* r, uint64_t low, uint64_t high) except -1:
     cdef size_t capacity

@@ -1,4 +1,14 @@
-# The messages of one queue that a joining backup lacks. Included by engine.pyx.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The messages of one queue that a joining backup lacks."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+
+from qpidd_py.core.batch cimport RECORD_HEADER
+from qpidd_py.core.queue cimport UNLIMITED
+from qpidd_py.core.ranges cimport ranges_add, ranges_decode, ranges_encode
+from qpidd_py.core.ring cimport GONE, Entry, record_of, ring_after, ring_at
+from qpidd_py.core.wire cimport le16, le32, putle16, putle32
 
 
 cdef class Catchup:
@@ -6,16 +16,6 @@ cdef class Catchup:
 
     Looks at the queue anew for each slice, so what is dequeued meanwhile is simply not sent.  Messages newer than `cut`
     are left out: they travel with the live stream."""
-
-    cdef readonly Queue queue
-    cdef list levels                        # still to be visited, the present one last
-    cdef Queue level
-    cdef Ranges held
-    cdef uint64_t cut
-    cdef uint64_t sent                      # every id up to here has been looked at
-    cdef size_t at                          # first range that may still matter
-    cdef readonly uint64_t messages         # sent so far
-    cdef readonly uint64_t octets
 
     def __cinit__(self, Queue queue, bytes held, uint64_t cut):
         self.queue = queue
@@ -103,12 +103,12 @@ cdef class Catchup:
 
 cdef inline size_t size_for(const Entry* e) noexcept:
     """Octets of the record of one message as an enqueue to one queue."""
-    cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
+    cdef const uint8_t* p = record_of(e)
     return le32(p) - 4 * <size_t>le16(p + 6) + 4
 
 
 cdef inline size_t write_record_for(uint8_t* to, const Entry* e, uint32_t number) noexcept:
-    cdef const uint8_t* p = (<Segment>e.segment).data + e.offset
+    cdef const uint8_t* p = record_of(e)
     cdef size_t size = size_for(e)
     memcpy(to, p, RECORD_HEADER)
     putle32(to, <uint32_t>size)

@@ -1,18 +1,28 @@
-# Messages that leave a queue for another: dead letters, moved ones, what a deleted queue leaves.  Included by
-# engine.pyx.
-#
-# Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it
-# keeps its place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn,
-# so many in each turn.  So there is no recursion, however queues push messages into one another, and no loop of letters
-# stops the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing
-# key, header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
-# after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
-# both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
-# refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
-# is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Messages that leave a queue for another: dead letters, moved ones, what a deleted queue leaves.
 
-cdef uint64_t LETTERS = 128             # sent in one turn
-cdef size_t MAX_LETTERS = 20000         # waiting, before what has expired waits in its queue instead
+Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it
+keeps its place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn,
+so many in each turn.  So there is no recursion, however queues push messages into one another, and no loop of letters
+stops the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing
+key, header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
+after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
+both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
+refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
+is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.
+"""
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t
+
+from qpidd_py.core.batch cimport FLAG_TIMED, RECORD_HEADER, lengths_of
+from qpidd_py.core.pump cimport pump
+from qpidd_py.core.queue cimport content_at
+from qpidd_py.core.ring cimport record_of, ring_at
+from qpidd_py.core.wire cimport le64
+
+from qpidd_py.errors import InvariantError
 
 
 cdef int send_letters(Engine engine, size_t most) except -1:
@@ -62,7 +72,7 @@ cdef int send_letter(Engine engine, tuple note) except -1:
     content = content_at(level, index)
     letter = queue.dead_letter(reason, *content)
     if engine.on_removed is not None:
-        note_removal(engine, queue, ring_at(&level.main, index), reason, letter is not None)
+        engine.note_removal(queue, ring_at(&level.main, index), reason, letter is not None)
     if letter is None:
         return engine.dequeue(level, index)
     route, exchange, routing_key, header = letter
@@ -85,7 +95,7 @@ cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes
     try:
         taken = put(engine, route, exchange, routing_key, header, body)
         if not taken and moved_from is not None and engine.on_removed is not None:
-            note_removal(engine, moved_from, ring_at(&level.main, level.locate(id, index)), "unroutable", False)
+            engine.note_removal(moved_from, ring_at(&level.main, level.locate(id, index)), "unroutable", False)
         send_refused(engine, -1)
         engine.dequeue(level, level.locate(id, index))      # a copy pushed to this very queue may have moved it
         if level.gone.count:
@@ -115,7 +125,7 @@ cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) exc
     """True if the queue has no room for so many messages and refuses; consumers that can take messages make room
     first."""
     if queue.rejects and queue.over(count, octets) and queue.consumers:
-        engine.pump(queue)
+        pump(engine, queue)
     return queue.rejects and queue.over(count, octets)
 
 
@@ -172,5 +182,5 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
 
 cdef uint64_t expiry_of(Queue level, uint64_t index) noexcept:
     """Milliseconds since 1970; 0 if the record has none."""
-    cdef const uint8_t* record = (<Segment>ring_at(&level.main, index).segment).data + ring_at(&level.main, index).offset
+    cdef const uint8_t* record = record_of(ring_at(&level.main, index))
     return le64(lengths_of(record) + 16) if record[5] & FLAG_TIMED else 0

@@ -1,15 +1,23 @@
-# Connections: octets in, frames to the channels or to the owner, octets out.  Included by engine.pyx.
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Connections: octets in, frames to the channels or to the owner, octets out."""
+from collections import deque
 
-cdef enum:                      # class and method ids of the data path
-    BASIC_PUBLISH = 0x003C0028
-    BASIC_RETURN = 0x003C0032
-    GET_OK = 0x003C0047
-    BASIC_ACK = 0x003C0050
-    BASIC_REJECT = 0x003C005A
-    BASIC_NACK = 0x003C0078
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memmove
 
-cdef size_t MAX_STASH = 1 << 20             # octets kept aside for held channels before input pauses
-cdef size_t MAX_LINK_FRAME = 1 << 30
+from qpidd_py.core.batch cimport KIND_BATCH, LINK_HEADER, LINK_MAGIC, Batch, check_link_frame
+from qpidd_py.core.channel cimport ACK, DISCARD, REQUEUE
+from qpidd_py.core.wire cimport (
+    BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
+    FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, frame_at, le32, le64)
+
+from qpidd_py.core.batch import link_frame
+from qpidd_py.core.wire import frame_fault
+from qpidd_py.errors import AmqpError, ConnectionException, LinkError
+
+cdef enum:
+    MAX_LINK_FRAME = 1 << 30
 
 
 cdef class Transport:

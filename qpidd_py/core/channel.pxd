@@ -1,0 +1,96 @@
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
+
+from qpidd_py.core.confirms cimport Sender
+from qpidd_py.core.queue cimport Queue
+from qpidd_py.core.routes cimport Publication, Route
+
+cdef class Channel(Sender)      # it and Connection know each other
+
+from qpidd_py.core.connection cimport Connection
+
+cdef enum:                      # what a settlement does with the message
+    ACK = 0
+    REQUEUE = 1
+    DISCARD = 2
+
+cdef struct Unacked:
+    void* queue                 # counted; NULL when settled
+    void* consumer              # counted; NULL for basic.get
+    uint64_t id
+    uint64_t index
+    uint64_t end                # AUTO: what the connection has sent when the delivery has left the socket, in octets
+    uint32_t pending            # one of the following; 0 = the client has yet to settle it
+
+cdef enum:
+    IN_TRANSACTION = 1          # settled inside an open transaction
+    AUTO = 2                    # settled by itself when its octets have left the socket
+
+cdef class Consumer:
+    cdef readonly Channel channel
+    cdef readonly Queue queue
+    cdef readonly str tag
+    cdef readonly bint no_ack
+    cdef readonly uint32_t prefetch
+    cdef readonly uint32_t unacked
+    cdef readonly int64_t priority
+    cdef bytes prefix           # class, method and consumer tag of basic.deliver
+    cdef bint active
+    cdef bint ready(self) noexcept
+
+cdef class Channel(Sender):
+    cdef readonly Connection connection
+    cdef readonly uint16_t number
+    cdef public bint closing
+    cdef bint _active
+    cdef readonly bint confirming
+    cdef readonly bint transactional
+    cdef readonly bint held
+    cdef public uint32_t prefetch
+    cdef readonly uint32_t outstanding      # deliveries to consumers, not yet settled
+    cdef readonly dict consumers
+    # deliveries
+    cdef Unacked* unacked
+    cdef uint64_t unacked_mask, unacked_head, unacked_tail      # delivery tag t lies at t
+    cdef uint64_t auto_head                 # no AUTO slot lies before it
+    cdef uint64_t auto_count                # AUTO slots
+    # publishes
+    cdef Publication last
+    cdef uint64_t publish_tag
+    # a message that arrives in pieces
+    cdef Publication assembling
+    cdef bytes assembling_header
+    cdef uint8_t* body
+    cdef uint64_t body_size, body_got
+    # a transaction
+    cdef bint committing                    # the transaction is being applied
+    cdef list publishes
+    cdef list acks
+    cdef bytearray stash
+    cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
+                     size_t body_size) except -1
+    cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1
+    cdef void mark_consumers(self)
+    cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
+    cdef list commit_publications(self, list publishes)
+    cdef list commit_queues(self, list publishes)
+    cdef Route route_by_header(self, Route route, bytes header)
+    cdef int refuse(self, error) except -1
+    cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
+                      const uint8_t* body, size_t body_size) except -1
+    cdef int assembled(self) except -1
+    cdef int redeliver(self, uint64_t tag, Queue queue, Consumer consumer) except -1
+    cdef inline Unacked* slot(self, uint64_t tag) noexcept:
+        return &self.unacked[tag & self.unacked_mask]
+    cdef int settle_one(self, uint64_t tag, int action) except -1
+    cdef Unacked* add_unacked(self) except NULL
+    cdef void trim(self) noexcept
+    cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1
+    cdef int write_content(self, const uint8_t* record) except -1
+    cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
+    cdef int settle_sent(self, uint64_t sent) except -1
+    cdef int write_confirm(self) except -1
+    cdef int write_ack(self, uint64_t tag, bint multiple) except -1
+    cdef int nack(self, uint64_t tag) except -1
+    cdef int header_frame(self, const uint8_t* p, size_t n) except -1
+    cdef int body_frame(self, const uint8_t* p, size_t n) except -1
+    cdef void drop_assembly(self) noexcept

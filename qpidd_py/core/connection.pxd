@@ -1,0 +1,72 @@
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.routes cimport Publication
+from qpidd_py.core.wire cimport Frame
+
+cdef class Connection           # it and Channel know each other
+
+from qpidd_py.core.channel cimport Channel
+
+cdef enum:                      # what a connection expects next
+    EXPECT_HEADER = 0           # the eight octets of the protocol header
+    EXPECT_FRAMES = 1
+    STOPPED = 2                 # closing: only methods are passed on
+    LINK = 3                    # frames of the replication protocol
+    DEAD = 4
+
+cdef enum:
+    MAX_OUTPUT = 4 << 20        # octets waiting on one connection before its consumers pause
+    MAX_STASH = 1 << 20         # octets kept aside for held channels before input pauses
+
+cdef class Connection:
+    cdef readonly Engine engine
+    cdef public object owner
+    cdef public uint32_t frame_max
+    cdef readonly uint64_t received
+    cdef readonly uint64_t sent
+    cdef readonly bint publisher
+    cdef readonly int state
+    cdef bint dirty
+    cdef bint choked                        # its consumers wait for output to drain
+    cdef readonly bint input_paused
+    cdef size_t stashed
+    cdef list auto_channels                 # channels with deliveries that settle themselves
+    cdef list channels
+    cdef dict publications
+    cdef uint8_t* input
+    cdef size_t input_used, input_capacity
+    cdef uint8_t* output
+    cdef size_t output_start, output_end, output_capacity
+    cdef object out                         # a link's output: batches and frames, in order
+    cdef size_t out_offset, out_octets
+    cdef Transport transport
+    cdef public int fd
+    cdef public bint want_write
+    cdef public bint receives_batches       # of the log, to be applied at once; else they are frames like others
+    cdef uint8_t* room(self, size_t n) except NULL
+    cdef int input_data(self, const uint8_t* p, size_t n) except -1
+    cdef int input_grown(self) except -1
+    cdef uint8_t* input_room(self, size_t n) except NULL
+    cdef int header_received(self, bytes header) except -1
+    cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1
+    cdef int pause_input(self, bint paused) except -1
+    cdef int replay(self, Channel channel) except -1
+    cdef int other_frame(self, Frame* f, Channel channel) except -1
+    cdef size_t parse(self, const uint8_t* p, size_t n) except? 0
+    cdef size_t parse_frames(self, const uint8_t* p, size_t n) except? 0
+    cdef size_t parse_link(self, const uint8_t* p, size_t n) except? 0
+    cdef size_t publish_frames(self, Channel channel, const uint8_t* p, const uint8_t* method, uint32_t size,
+                               const uint8_t* end) except? 0
+    cdef Publication publication(self, Channel channel, const uint8_t* p, uint32_t size)
+    cdef int method_frame(self, const uint8_t* p, uint16_t number, Channel channel, uint32_t size) except -1
+    cdef int fail(self, int channel, int code, str text, int class_id, int method_id) except -1
+    cdef void mark(self) noexcept
+    cdef int drained(self) except -1
+    cdef int settle_sent(self, uint64_t sent) except -1
+    cdef int flush(self) except -1
+
+cdef class Transport:
+    cdef int flush(self, Connection c) except -1
+    cdef int interest(self, Connection c) except -1
+    cdef int forget(self, Connection c) except -1

@@ -1,0 +1,17 @@
+from libc.stdint cimport uint8_t, uint64_t
+
+from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.queue cimport Queue
+from qpidd_py.core.routes cimport Route
+
+cdef enum:
+    LETTERS = 128               # sent in one turn
+    MAX_LETTERS = 20000         # waiting, before what has expired waits in its queue instead
+
+cdef int send_letters(Engine engine, size_t most) except -1
+cdef int send_letters_of(Engine engine, Queue queue) except -1
+cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key, bytes header, bytes body) except? 0
+cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1
+cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint8_t* header, size_t header_size,
+                     const uint8_t* body, size_t body_size)
+cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful) except? 0

@@ -1,0 +1,15 @@
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
+
+from qpidd_py.core.wire cimport be16
+
+cdef struct Peeked:
+    bint persistent
+    bint bad                    # an expiration that is not a number
+    uint64_t expiration         # milliseconds; UNLIMITED without one
+
+cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept
+cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept
+
+cdef inline bint bad_header(const uint8_t* p, size_t n) noexcept:
+    """A content header is class 60, weight, body size u64 and property flags (specification 4.2.6.1)."""
+    return n < 14 or be16(p) != 60

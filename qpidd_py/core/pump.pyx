@@ -1,0 +1,109 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What is ready goes to consumers; what has expired or is beyond a limit goes out of its queue."""
+from libc.stdint cimport uint64_t
+
+from qpidd_py.core.channel cimport Consumer
+from qpidd_py.core.letters cimport MAX_LETTERS
+
+
+cdef int pump(Engine engine, Queue queue) except -1:
+    """Hands out what is ready, in runs: one consumer takes its share, then the next."""
+    cdef size_t n = len(queue.consumers), idle = 0, asked = 0
+    cdef uint64_t share = 1, k
+    cdef int64_t index
+    cdef Consumer c
+    cdef Queue level
+    if queue.ranked:
+        return pump_ranked(engine, queue)
+    while idle < n:
+        if asked % n == 0:
+            share = queue.ready // n
+            share = 1 if share == 0 else (64 if share > 64 and n > 1 else share)
+        if queue.turn >= n:
+            queue.turn = 0
+        c = <Consumer>queue.consumers[queue.turn]
+        queue.turn += 1
+        asked += 1
+        idle += 1
+        k = share
+        while k and c.ready():
+            index = next_message(engine, queue)
+            if index < 0:
+                return 0
+            level = queue.head()
+            level.take(index)
+            c.channel.deliver(c, level, index)
+            k -= 1
+            idle = 0
+    return 0
+
+
+cdef int pump_ranked(Engine engine, Queue queue) except -1:
+    """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
+    cdef size_t n = len(queue.consumers), i = 0, last
+    cdef int64_t index
+    cdef Consumer c
+    cdef Queue level
+    while i < n:
+        c = <Consumer>queue.consumers[i]
+        if not c.ready():
+            i += 1
+            continue
+        index = next_message(engine, queue)
+        if index < 0:
+            return 0
+        level = queue.head()
+        level.take(index)
+        c.channel.deliver(c, level, index)
+        last = i
+        while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
+            last += 1
+        queue.consumers.insert(last, queue.consumers.pop(i))
+        i = 0
+    return 0
+
+
+cdef int64_t next_message(Engine engine, Queue queue) except -2:
+    """The index (in `queue.head()`) of what to hand out next, -1 for none; drops what has expired on the way."""
+    cdef Queue level
+    cdef int64_t index
+    while True:
+        level = queue.head()
+        index = level.peek_ready()
+        if index < 0 or not level.timed or not level.expired(index, engine.now):
+            return index
+        level.take(index)
+        engine.drop_message(queue, level, index, "expired")
+
+
+cdef int enforce(Engine engine, Queue queue) except -1:
+    """Drops the oldest until the queue is within its limits; consumers that can take them come first."""
+    cdef Queue level
+    cdef int64_t index
+    if queue.consumers and queue.over(0, 0):
+        pump(engine, queue)
+    while queue.ready and queue.over(0, 0):
+        level = queue.tail()
+        index = level.first_ready()
+        level.take(index)
+        engine.drop_message(queue, level, index, "maxlen")
+    return 0
+
+
+cdef int expire_heads(Engine engine) except -1:
+    """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent."""
+    cdef Queue queue, level
+    cdef int64_t index
+    for queue in list(engine.expiring):
+        if queue.deleted or not queue.ready:
+            engine.expiring.remove(queue)
+            continue
+        for level in queue.levels or (queue,):
+            index = level.peek_ready()
+            while index >= 0 and level.timed and level.expired(index, engine.now):
+                if len(engine.letters) >= MAX_LETTERS:
+                    return 0
+                level.take(index)
+                engine.drop_message(queue, level, index, "expired")
+                index = level.peek_ready()
+    return 0

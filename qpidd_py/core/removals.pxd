@@ -1,0 +1,14 @@
+from qpidd_py.core.queue cimport Queue
+from qpidd_py.core.ring cimport Entry
+from qpidd_py.core.runs cimport IdRuns
+
+cdef class Removals:
+    cdef dict found             # (queue, reason, dead) -> IdRuns
+    cdef IdRuns last            # the last ones, and whose they are
+    cdef Queue queue
+    cdef str reason
+    cdef bint dead
+    cdef bint note(self, Queue queue, const Entry* e, str reason, bint dead) except -1
+    cdef bint note_all(self, Queue queue, str reason, bint unacked) except -1
+    cdef IdRuns runs_of(self, tuple kind)
+    cdef list take(self)

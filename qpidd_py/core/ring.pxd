@@ -1,0 +1,46 @@
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
+
+from qpidd_py.core.batch cimport Segment, lengths_of, route_of
+from qpidd_py.core.wire cimport le16, le32
+
+cdef enum:                      # states of an entry
+    READY = 0
+    UNACKED = 1
+    GONE = 2
+
+cdef enum:                      # flags of an entry
+    ENTRY_REDELIVERED = 1
+    ENTRY_SHARED = 2            # its record is in several queues
+
+cdef struct Entry:              # a waiting message: where its record lies
+    void* segment               # a counted reference to a Segment; NULL when gone
+    uint64_t id                 # the position of the operation that enqueued it
+    uint32_t offset
+    uint8_t state
+    uint8_t flags
+    uint16_t deliveries
+
+cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail
+    Entry* entries
+    uint64_t mask
+    uint64_t head
+    uint64_t tail
+
+cdef int ring_init(Ring* r) except -1
+cdef void ring_free(Ring* r) noexcept
+cdef int ring_resize(Ring* r, uint64_t capacity) except -1
+cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
+cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
+
+cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
+    return &r.entries[index & r.mask]
+
+cdef inline const uint8_t* record_of(const Entry* e) noexcept:
+    return (<Segment>e.segment).data + e.offset
+
+cdef inline uint32_t record_size(const Entry* e) noexcept:
+    return le32(record_of(e))
+
+cdef inline uint32_t body_size(const Entry* e) noexcept:
+    cdef const uint8_t* p = record_of(e)
+    return <uint32_t>(le32(p) - (route_of(p) - p) - le16(lengths_of(p)) - le32(lengths_of(p) + 4))

@@ -1,0 +1,14 @@
+from collections.abc import Callable
+from typing import Any
+
+from qpidd_py.core.queue import Queue
+
+class Route:
+    queues: list[Queue]
+    handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None
+    def __init__(
+        self,
+        queues: list[Queue],
+        by_header: Callable[[bytes], list[Queue]] | None = None,
+        handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None = None,
+    ) -> None: ...
