@@ -41,7 +41,7 @@ from qpidd_py.hooks import Refusal
 from qpidd_py.plugins import PluginHost
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
 EXIT_TWIN: Final = 3
@@ -106,19 +106,19 @@ class StandaloneHooks(Standalone):
         else:
             self.add_later("ha.replicate", replication.request)
 
-    def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
+    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         if REPLICA in properties and self._replication is None:
             return Refusal(ReplyCode.ACCESS_REFUSED, "ACCESS_REFUSED - ha-queue-replication is off here")
         return None
 
-    def opened(self, session: Session) -> bool:
-        return self._replication is not None and self._replication.opened(session)
+    def opened(self, connection: ClientConnection) -> bool:
+        return self._replication is not None and self._replication.opened(connection)
 
     @staticmethod
     def _no_replication(arguments: dict[str, Any], user: str) -> dict[str, Any]:
         raise LinkError("ha-queue-replication is off here")
 
-    def session_closed(self, session: Session) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
     def tick(self, now: float) -> None:

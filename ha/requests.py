@@ -111,7 +111,7 @@ class NodeRequests(RequestTable):
     def _demote(self, arguments: Json, user: str, reply: Reply) -> None:
         """`ha.demote`: step down in place; a backup answers ok and changes nothing."""
         node, local = self._node, self._local
-        # Not from within this call: it came over a session, and sessions will be closed.
+        # Not from within this call: the request came over a connection that will be closed.
         local.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
         local.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
 

@@ -16,7 +16,7 @@ from qpidd_py.amqp.client import (
     FRAME_BODY,
     FRAME_HEADER,
     FRAME_OVERHEAD,
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     CloseAnswered,
     Closed,
@@ -52,7 +52,7 @@ class Publisher:
     """One connection."""
 
     def __init__(self, login: Login) -> None:
-        self._client = ClientConnection(ClientHandshake(login, {"product": "qpid-ha salvage"}))
+        self._client = AmqpClient(ClientHandshake(login, {"product": "qpid-ha salvage"}))
         self._frame_max = 4096
         self._tag = 0
         self._open: dict[int, tuple[int, str, bytes]] = {}

@@ -4,7 +4,7 @@ Theory.  Two layers, because there are two kinds of caller:
 
 * `ClientHandshake` takes *method payloads* and leaves encoded frames in its output.  A caller whose frames are split
   elsewhere (by the data path, for the replication link) uses it alone, and may stop feeding it at `Opened`.
-* `ClientConnection` takes *octets*, splits frames, and adds heartbeats.  With `stop_when_open=True` it stops after
+* `AmqpClient` takes *octets*, splits frames, and adds heartbeats.  With `stop_when_open=True` it stops after
   `open-ok`: later octets belong to another protocol; `left_over()` returns them.
 
 States and transitions (any other method in a state is a violation by the peer, `ConnectionException` 503):
@@ -324,7 +324,7 @@ class _Wait:
     """More octets are needed."""
 
 
-class ClientConnection:
+class AmqpClient:
     """Octets in, events out, heartbeats; see the theory above.  Times are seconds of any steady clock."""
 
     def __init__(self, handshake: ClientHandshake, *, stop_when_open: bool = False) -> None:

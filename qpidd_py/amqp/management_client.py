@@ -19,7 +19,7 @@ from qpidd_py.amqp.client import (
     FRAME_BODY,
     FRAME_HEADER,
     FRAME_OVERHEAD,
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     ClientState,
     CloseAnswered,
@@ -94,7 +94,7 @@ class ManagementClient:
     ) -> None:
         """`heartbeat`: seconds, 0 = none.  With `consume=False`, Ready comes when the channel is open: a ping, without
         requests."""
-        self.connection = ClientConnection(ClientHandshake(login, properties, heartbeat=heartbeat))
+        self.connection = AmqpClient(ClientHandshake(login, properties, heartbeat=heartbeat))
         self.outstanding: set[int] = set()
         self._opened: Opened | None = None
         self._ready = False

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 Operation = dict[str, Any]
 Cancelled = list[tuple[Any, int, str]]
-"""Consumers that a deletion ended: session, channel, tag."""
+"""Consumers that a deletion ended: connection, channel, tag."""
 
 
 def octets(value: str | bytes) -> bytes:

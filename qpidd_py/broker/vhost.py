@@ -35,12 +35,12 @@ from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 
 
 class VHost(Routing):
-    """The virtual host as sessions use it."""
+    """The virtual host as connections use it."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.default_replicate = "none"
-        self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by session
+        self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self._expiring: dict[str, DeclaredQueue] = {}
 
     def _log(self, operation: Operation) -> tuple[int, bytes]:
@@ -51,12 +51,12 @@ class VHost(Routing):
 
     # ------------------------------------------------------------ queues
 
-    def find_queue(self, name: str, session: object) -> DeclaredQueue:
+    def find_queue(self, name: str, connection: object) -> DeclaredQueue:
         """Raises 404, 405 if it is exclusive to another connection, 403 if access is not allowed."""
         queue = self.queues.get(name)
         if queue is None:
             raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '/'")
-        if queue.exclusive and queue.owner is not session:
+        if queue.exclusive and queue.owner is not connection:
             text = f"cannot obtain exclusive access to locked queue '{name}' in vhost '/'"
             raise refuse(ReplyCode.RESOURCE_LOCKED, text)
         self._check_ours(queue, f"queue '{name}'")
@@ -64,7 +64,7 @@ class VHost(Routing):
 
     def declare_queue(
         self,
-        session: object,
+        connection: object,
         name: str,
         durable: bool,
         exclusive: bool,
@@ -73,7 +73,7 @@ class VHost(Routing):
     ) -> tuple[DeclaredQueue, int]:
         """The queue, new or found equal, and the position to wait for."""
         if name in self.queues:
-            return self._redeclare_queue(session, name, durable, exclusive, auto_delete, arguments)
+            return self._redeclare_queue(connection, name, durable, exclusive, auto_delete, arguments)
         if name.startswith("amq.") and not name.startswith("amq.gen-"):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
         if name == MANAGEMENT:
@@ -84,8 +84,8 @@ class VHost(Routing):
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level})
         queue = self._new_queue(operation, level)
         if exclusive:
-            queue.owner = session
-            self._exclusive.setdefault(session, {})[name] = queue
+            queue.owner = connection
+            self._exclusive.setdefault(connection, {})[name] = queue
         if queue.expires is not None:
             self._expiring[name] = queue
         return queue, queue.position
@@ -104,14 +104,14 @@ class VHost(Routing):
 
     def _redeclare_queue(
         self,
-        session: object,
+        connection: object,
         name: str,
         durable: bool,
         exclusive: bool,
         auto_delete: bool,
         arguments: Mapping[str, Any],
     ) -> tuple[DeclaredQueue, int]:
-        queue = self.find_queue(name, session)
+        queue = self.find_queue(name, connection)
         what = f"queue '{name}' in vhost '/'"
         check_queue_arguments(arguments, what)
         wanted = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete, **arguments}
@@ -121,12 +121,12 @@ class VHost(Routing):
         queue.idle_since = None
         return queue, queue.position
 
-    def delete_queue(self, session: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
+    def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
         error, so that a client may repeat a deletion whose answer it lost."""
         if name not in self.queues:
             return 0, self.engine.changed
-        queue = self.find_queue(name, session)
+        queue = self.find_queue(name, connection)
         self.check_free(queue)
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
@@ -157,24 +157,24 @@ class VHost(Routing):
         self._expiring.pop(queue.name, None)
         if queue.owner is not None:
             self._exclusive.get(queue.owner, {}).pop(queue.name, None)
-        for session, channel, tag in cancelled:
-            session.consumer_cancelled(channel, tag)
+        for connection, channel, tag in cancelled:
+            connection.consumer_cancelled(channel, tag)
         return cancelled
 
-    def purge_queue(self, session: object, name: str) -> tuple[int, int]:
+    def purge_queue(self, connection: object, name: str) -> tuple[int, int]:
         """Returns the number of purged messages, and the position to wait for: purged messages must not come back."""
-        queue = self.find_queue(name, session)
+        queue = self.find_queue(name, connection)
         self.check_free(queue)
         count: int = self.engine.purge(queue.core)
         return count, self.engine.flush() if queue.core.replicated else 0
 
-    def move_messages(self, session: object, source: str, limit: int, target: str, exchange: str) -> int:
+    def move_messages(self, connection: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
         early at a full queue.  Returns how many were moved."""
-        queue = self.find_queue(source, session)
+        queue = self.find_queue(source, connection)
         self.check_free(queue)
         if target:
-            to = self.find_queue(target, session)
+            to = self.find_queue(target, connection)
             self.check_free(to)
             route = Route([to.core])
             return self.engine.move(queue.core, limit, lambda *_: route)
@@ -202,10 +202,10 @@ class VHost(Routing):
             if queue.auto_delete and queue.delay is None and not (self.passive and queue.position):
                 self.remove_queue(queue)
 
-    def session_gone(self, session: object) -> None:
+    def connection_gone(self, connection: object) -> None:
         """Deletes its exclusive queues.  On a former primary the replicated ones stay until the new primary deletes
         them."""
-        for queue in list(self._exclusive.pop(session, {}).values()):
+        for queue in list(self._exclusive.pop(connection, {}).values()):
             queue.owner = None
             if not (self.passive and queue.position):
                 self.remove_queue(queue)

@@ -1,4 +1,4 @@
-"""`qpid-config`: words, options, listings, errors; against real sessions behind a socket."""
+"""`qpid-config`: words, options, listings, errors; against real connections behind a socket."""
 
 import json
 
@@ -17,13 +17,13 @@ from tests.support.socket_broker import SocketBroker
 class Backup:
     """Hooks that let only administrators in."""
 
-    def admit(self, session, properties):
+    def admit(self, connection, properties):
         return None if properties.get("qpid.ha-admin") else Refusal(320, "CONNECTION_FORCED - is a backup")
 
-    def opened(self, session):
+    def opened(self, connection):
         return False
 
-    def session_closed(self, session):
+    def connection_closed(self, connection):
         pass
 
     def request(self, method, arguments, reply, user):

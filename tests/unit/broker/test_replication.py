@@ -132,7 +132,7 @@ def test_garbage_in_the_log_costs_the_link():
 
 # ---------------------------------------------------------------- primary and backup are the same
 
-SESSION = object()
+CONNECTION = object()
 names = st.sampled_from(["a", "b", "c"])
 flags = st.booleans()
 levels = st.sampled_from([None, "none", "configuration", "all"])
@@ -147,25 +147,25 @@ operations = st.one_of(
 )
 
 
-def act(vhost, session, step):
+def act(vhost, connection, step):
     """One step; what AMQP refuses is refused."""
     kind, name, *rest = step
     try:
         if kind == "declare":
             arguments = {"qpid.replicate": rest[2]} if rest[2] else {}
-            vhost.declare_queue(session, name, rest[0], False, rest[1], arguments)
+            vhost.declare_queue(connection, name, rest[0], False, rest[1], arguments)
         elif kind == "delete":
-            vhost.delete_queue(session, name, False, False)
+            vhost.delete_queue(connection, name, False, False)
         elif kind == "exchange":
             arguments = {"qpid.replicate": rest[2]} if rest[2] else {}
             vhost.declare_exchange(name, rest[0], True, rest[1], False, arguments)
         elif kind == "exchange-delete":
             vhost.delete_exchange(name, False)
         elif kind == "consume":
-            vhost.consumer_added(vhost.find_queue(name, session))
+            vhost.consumer_added(vhost.find_queue(name, connection))
         else:
             to_exchange = rest[1]
-            find = vhost.find_exchange if to_exchange else lambda queue: vhost.find_queue(queue, session)
+            find = vhost.find_exchange if to_exchange else lambda queue: vhost.find_queue(queue, connection)
             call = vhost.bind if kind == "bind" else vhost.unbind
             call(name, find(rest[0]), rest[2], {"x": 1} if rest[3] else {})
     except (ChannelException, ConnectionException):
@@ -177,7 +177,7 @@ def act(vhost, session, step):
 def test_backup_equals_primary(steps, more):
     broker = Replicated()
     for step in steps:
-        act(broker.vhost, SESSION, step)
+        act(broker.vhost, CONNECTION, step)
     first = broker.backup()
     assert state(first.vhost) == state(broker.vhost)
     snapshot = broker.vhost.snapshot()
@@ -185,7 +185,7 @@ def test_backup_equals_primary(steps, more):
     assert state(restored(broker).vhost) == state(broker.vhost)
     # one that was away for a while
     for step in more:
-        act(broker.vhost, SESSION, step)
+        act(broker.vhost, CONNECTION, step)
     first.vhost.adopt(broker.vhost.snapshot())
     assert state(first.vhost) == state(broker.vhost)
     assert first.vhost.next_number == broker.vhost.next_number
@@ -363,7 +363,7 @@ def test_demotion_logs_nothing():
     peer.send(0, commands.Connection.CloseOk())
     broker.engine.demote()
     broker.engine.end_turn()
-    assert peer.session.finished and len(broker.batches) == batches
+    assert peer.connection.finished and len(broker.batches) == batches
     assert set(broker.vhost.queues) == {"mine", "auto"}
     broker.vhost.adopt(Broker().vhost.snapshot())
     assert not broker.vhost.queues

@@ -434,13 +434,13 @@ class FakeSalvage:
         self.requests: list[dict[str, Any]] = []
         self.brokers = ""
 
-    def admit(self, session: Any, properties: Any) -> None:
+    def admit(self, connection: Any, properties: Any) -> None:
         return None
 
-    def opened(self, session: Any) -> bool:
+    def opened(self, connection: Any) -> bool:
         return False
 
-    def session_closed(self, session: Any) -> None: ...
+    def connection_closed(self, connection: Any) -> None: ...
 
     def tick(self, now: float) -> None: ...
 

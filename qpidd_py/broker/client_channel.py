@@ -17,17 +17,17 @@ from qpidd_py.core.engine import Channel
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
 
-class ChannelSession:
+class ClientChannel:
     """The Python part of a channel; the rest is in `core`."""
 
-    def __init__(self, session: "Session", core: Channel) -> None:
-        self.session = session
-        self.vhost = session.broker.vhost
+    def __init__(self, connection: "ClientConnection", core: Channel) -> None:
+        self.connection = connection
+        self.vhost = connection.broker.vhost
         self.core = core
         self.number = core.number
         self.last_queue = ""  # declared last; meant by an empty queue name
@@ -46,7 +46,7 @@ class ChannelSession:
     # ------------------------------------------------------------ replies
 
     def reply(self, command: Frame) -> None:
-        self.session.connection.write(encode_method(self.number, command))
+        self.connection.core.write(encode_method(self.number, command))
 
     def reply_when_safe(self, position: int, command: Frame) -> None:
         self.core.hold(position, encode_method(self.number, command))
@@ -60,7 +60,7 @@ class ChannelSession:
         return self.last_queue
 
     def find_queue(self, name: str) -> DeclaredQueue:
-        return self.vhost.find_queue(self.queue_name(name), self.session)
+        return self.vhost.find_queue(self.queue_name(name), self.connection)
 
     # ------------------------------------------------------------ channel
 
@@ -98,11 +98,11 @@ class ChannelSession:
         if name == MANAGEMENT:
             self._consume_management(tag, command)
         else:
-            self._consume(self.vhost.find_queue(name, self.session), tag, command)
+            self._consume(self.vhost.find_queue(name, self.connection), tag, command)
 
     def _new_tag(self) -> str:
         self._tags += 1
-        return f"amq.ctag-{self.session.number}.{self.number}.{self._tags}"
+        return f"amq.ctag-{self.connection.number}.{self.number}.{self._tags}"
 
     def _consume(self, queue: DeclaredQueue, tag: str, command: commands.Basic.Consume) -> None:
         priority = (command.arguments or {}).get("x-priority", 0)
@@ -168,7 +168,7 @@ class ChannelSession:
 
     def tx_commit(self, command: commands.Tx.Commit) -> None:
         self._check_transactional()
-        with self.session.failing_late():
+        with self.connection.failing_late():
             position = self.core.tx_commit()
         if not self.core.closing:
             self.reply_when_safe(position, Tx.CommitOk())
@@ -197,22 +197,22 @@ class ChannelSession:
                 routing_key="",
             )
             properties: dict[str, Any] = {"content_type": "application/json", "correlation_id": correlation_id}
-            frame_max = self.session.connection.frame_max
-            self.session.connection.write(encode_content(self.number, deliver, properties, body, frame_max))
+            frame_max = self.connection.core.frame_max
+            self.connection.core.write(encode_content(self.number, deliver, properties, body, frame_max))
 
 
-HANDLERS: Final[dict[type[Frame], Callable[[ChannelSession, Any], None]]] = {
-    commands.Channel.Flow: ChannelSession.flow,
-    commands.Channel.FlowOk: ChannelSession.flow_ok,
-    Basic.Qos: ChannelSession.qos,
-    Basic.Consume: ChannelSession.consume,
-    Basic.Cancel: ChannelSession.cancel,
-    Basic.CancelOk: ChannelSession.cancel_ok,
-    Basic.Get: ChannelSession.get,
-    Basic.Recover: ChannelSession.recover,
-    Basic.RecoverAsync: ChannelSession.recover_async,
-    Confirm.Select: ChannelSession.confirm_select,
-    Tx.Select: ChannelSession.tx_select,
-    Tx.Commit: ChannelSession.tx_commit,
-    Tx.Rollback: ChannelSession.tx_rollback,
+HANDLERS: Final[dict[type[Frame], Callable[[ClientChannel, Any], None]]] = {
+    commands.Channel.Flow: ClientChannel.flow,
+    commands.Channel.FlowOk: ClientChannel.flow_ok,
+    Basic.Qos: ClientChannel.qos,
+    Basic.Consume: ClientChannel.consume,
+    Basic.Cancel: ClientChannel.cancel,
+    Basic.CancelOk: ClientChannel.cancel_ok,
+    Basic.Get: ClientChannel.get,
+    Basic.Recover: ClientChannel.recover,
+    Basic.RecoverAsync: ClientChannel.recover_async,
+    Confirm.Select: ClientChannel.confirm_select,
+    Tx.Select: ClientChannel.tx_select,
+    Tx.Commit: ClientChannel.tx_commit,
+    Tx.Rollback: ClientChannel.tx_rollback,
 }
