@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ha.environment import Json, Reply
 from ha.model.protocol import BACKUP, REPLICA
 from ha.node import Node
-from ha.requests import NodeRequests
+from ha.requests import FileRequests, NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
-from qpidd_py.errors import LinkError
 from qpidd_py.hooks import Refusal
 
 if TYPE_CHECKING:
@@ -30,16 +29,11 @@ class Replication(Protocol):
 class ClusterHooks:
     """What a member of a cluster does for the broker (`qpidd_py.hooks.HaHooks`)."""
 
-    def __init__(self, node: Node, replication: Replication | None = None) -> None:
+    def __init__(self, node: Node, replication: Replication | None = None, files: FileRequests | None = None) -> None:
         self._node = node
         self.clients = ClientRows(node.local.env.event)
         self._replication = replication
-        self.requests = NodeRequests(node)
-        self.requests.add("ha.replicate", self._no_replica)
-
-    @staticmethod
-    def _no_replica(arguments: Json, user: str) -> Json:
-        raise LinkError("a member of a cluster follows its primary only; single queues are for brokers outside")
+        self.requests = NodeRequests(node, files)
 
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         rejection = admit(self._node, properties, connection.user)

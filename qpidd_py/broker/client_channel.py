@@ -1,16 +1,15 @@
-"""One channel of a client: the methods that are not on the data path, one short handler each.
+"""One channel of a client: the methods that are not on the data path, one short handler each, called by `methods`.
 
 `hold` delays the reply to a change of configuration until the change is safe.  Until then the core keeps the frames of
 this channel aside, so a handler never runs while a reply is outstanding.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pamqp import commands
 from pamqp.base import Frame
 
-from qpidd_py.amqp.codec import encode_content, encode_method, ids, make
+from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, refuse
 from qpidd_py.core.engine import Channel
@@ -35,13 +34,6 @@ class ClientChannel:
         self.management_tags: dict[str, int] = {}  # tag -> deliveries so far
         self.flowing = True  # False once the client has answered that it has stopped publishing
         self._tags = 0
-
-    def handle(self, command: Frame) -> None:
-        """One method.  Raises `AmqpError`; ids of class and method are added by the caller."""
-        handler = HANDLERS.get(type(command))
-        if handler is None:
-            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on a channel", *ids(command))
-        handler(self, command)
 
     # ------------------------------------------------------------ replies
 
@@ -199,20 +191,3 @@ class ClientChannel:
             properties: dict[str, Any] = {"content_type": "application/json", "correlation_id": correlation_id}
             frame_max = self.connection.core.frame_max
             self.connection.core.write(encode_content(self.number, deliver, properties, body, frame_max))
-
-
-HANDLERS: Final[dict[type[Frame], Callable[[ClientChannel, Any], None]]] = {
-    commands.Channel.Flow: ClientChannel.flow,
-    commands.Channel.FlowOk: ClientChannel.flow_ok,
-    Basic.Qos: ClientChannel.qos,
-    Basic.Consume: ClientChannel.consume,
-    Basic.Cancel: ClientChannel.cancel,
-    Basic.CancelOk: ClientChannel.cancel_ok,
-    Basic.Get: ClientChannel.get,
-    Basic.Recover: ClientChannel.recover,
-    Basic.RecoverAsync: ClientChannel.recover_async,
-    Confirm.Select: ClientChannel.confirm_select,
-    Tx.Select: ClientChannel.tx_select,
-    Tx.Commit: ClientChannel.tx_commit,
-    Tx.Rollback: ClientChannel.tx_rollback,
-}

@@ -28,8 +28,8 @@ from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
 from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.amqp.handshake import State as HandshakeState
-from qpidd_py.broker import topology  # noqa: F401  (adds its handlers)
 from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.methods import handle
 from qpidd_py.core.engine import Connection, Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.hooks import LinkHandler
@@ -253,7 +253,7 @@ class ClientConnection:
             self._send(number, commands.Channel.CloseOk())
             self._drop_channel(number)
         else:
-            channel.handle(command)
+            handle(channel, command)
 
     def _open_channel(self, number: int, command: Frame) -> None:
         if not isinstance(command, commands.Channel.Open):

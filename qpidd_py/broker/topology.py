@@ -1,13 +1,9 @@
-"""The methods of the classes exchange and queue, as handlers of a channel."""
-
-from collections.abc import Callable
-from typing import Any, Final
+"""The methods of the classes exchange and queue, as handlers of a channel; called by `methods`."""
 
 from pamqp import commands
-from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import make, routing_key_octets
-from qpidd_py.broker.client_channel import HANDLERS, ClientChannel
+from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.routing import MANAGEMENT, refuse
 from qpidd_py.errors import ReplyCode
 
@@ -120,17 +116,3 @@ def exchange_unbind(channel: ClientChannel, command: commands.Exchange.Unbind) -
     position = channel.vhost.unbind(command.source, destination, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.UnbindOk())
-
-
-_TOPOLOGY: Final[dict[type[Frame], Callable[[ClientChannel, Any], None]]] = {
-    Queue.Declare: queue_declare,
-    Queue.Bind: queue_bind,
-    Queue.Unbind: queue_unbind,
-    Queue.Purge: queue_purge,
-    Queue.Delete: queue_delete,
-    Exchange.Declare: exchange_declare,
-    Exchange.Delete: exchange_delete,
-    Exchange.Bind: exchange_bind,
-    Exchange.Unbind: exchange_unbind,
-}
-HANDLERS.update(_TOPOLOGY)
