@@ -62,10 +62,10 @@ class VHostConfiguration:
         self._pause: Pause | None = None
 
     def snapshot(self) -> list[tuple[int, bytes]]:
-        return self._broker.vhost.snapshot()
+        return self._broker.vhost.configuration.snapshot()
 
     def adopt(self, records: list[tuple[int, bytes]]) -> None:
-        self._broker.vhost.adopt(records)
+        self._broker.vhost.configuration.adopt(records)
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
         queues = self._broker.vhost.queues.values()

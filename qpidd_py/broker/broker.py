@@ -53,24 +53,24 @@ class Broker:
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine)
-        self.engine.on_config = self.vhost.apply
+        self.engine.on_config = self.vhost.configuration.apply
         self.connections: set[ClientConnection] = set()
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.server_properties = _server_properties(name, version)
-        self.vhost.internal_exchanges[MANAGEMENT] = self._management_request
+        self.vhost.routing.internal_exchanges[MANAGEMENT] = self._management_request
         self._rng = rng or random.Random()
         self._connection_number = 0
 
     @property
     def passive(self) -> bool:
         """True while this broker is a backup; see `VHost`."""
-        return self.vhost.passive
+        return self.engine.passive
 
     @passive.setter
     def passive(self, value: bool) -> None:
-        self.vhost.passive = self.engine.passive = value
+        self.engine.passive = value
         self.engine.forget_routes()
 
     def next_connection_number(self) -> int:

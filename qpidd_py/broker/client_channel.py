@@ -10,8 +10,9 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import encode_content, encode_method, make
+from qpidd_py.broker.access import check_free, refuse
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.routing import MANAGEMENT, refuse
+from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.core.engine import Channel
 from qpidd_py.errors import ConnectionException, ReplyCode
 
@@ -100,7 +101,7 @@ class ClientChannel:
         priority = (command.arguments or {}).get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
-        self.vhost.check_free(queue)
+        check_free(queue)
         if queue.consumed_exclusively or (command.exclusive and queue.core.consumer_count):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
@@ -131,7 +132,7 @@ class ClientChannel:
 
     def get(self, command: commands.Basic.Get) -> None:
         queue = self.find_queue(command.queue)
-        self.vhost.check_free(queue)
+        check_free(queue)
         queue.idle_since = None
         if not self.core.get(queue.core, bool(command.no_ack)):
             self.reply(Basic.GetEmpty())

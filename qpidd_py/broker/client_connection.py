@@ -144,7 +144,7 @@ class ClientConnection:
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
 
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
-        route = self.broker.vhost.route(exchange, routing_key)
+        route = self.broker.vhost.routing.route(exchange, routing_key)
         if self.broker.blocked and route.handler is None:
             self._tell_blocked(self.broker.blocked)
         return route

@@ -3,8 +3,9 @@
 from pamqp import commands
 
 from qpidd_py.amqp.codec import make, routing_key_octets
+from qpidd_py.broker.access import refuse
 from qpidd_py.broker.client_channel import ClientChannel
-from qpidd_py.broker.routing import MANAGEMENT, refuse
+from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.errors import ReplyCode
 
 Exchange, Queue = commands.Exchange, commands.Queue
@@ -80,7 +81,7 @@ def queue_delete(channel: ClientChannel, command: commands.Queue.Delete) -> None
 def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare) -> None:
     vhost, name = channel.vhost, command.exchange
     if command.passive:
-        position = 0 if name in vhost.internal_exchanges else vhost.find_exchange(name).position
+        position = 0 if name in vhost.routing.internal_exchanges else vhost.find_exchange(name).position
     elif name == "":
         raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
     else:

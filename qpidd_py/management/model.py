@@ -142,7 +142,7 @@ class Management:
         return [_show_exchange(exchange) for _, exchange in sorted(self.broker.vhost.exchanges.items())]
 
     def _binding_list(self, _: Json) -> list[Json]:
-        bindings = sorted(self.broker.vhost.bindings(), key=lambda binding: binding.key)
+        bindings = sorted(self.broker.vhost.configuration.bindings(), key=lambda binding: binding.key)
         return [_show_binding(binding) for binding in bindings]
 
     def _session_list(self, _: Json) -> list[Json]:

@@ -126,4 +126,4 @@ class BrokerWorld(World):
             for name in host.queues():
                 host.broker.vhost.queues[name].core.check()
                 assert host.contents(name) == living[0].contents(name), name
-            assert host.broker.vhost.snapshot() == living[0].broker.vhost.snapshot()
+            assert host.broker.vhost.configuration.snapshot() == living[0].broker.vhost.configuration.snapshot()
