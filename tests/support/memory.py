@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pamqp.body
 import pamqp.commands as commands
 import pamqp.frame
-import pamqp.header
 
+from qpidd_py.amqp.codec import encode_properties
+from qpidd_py.amqp.frames import publish_frames
 from qpidd_py.core import Connection, Engine, Queue, Route
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -19,12 +19,8 @@ def publish_octets(
 ) -> bytes:
     """basic.publish with its content, cut to `frame_max`."""
     mandatory = properties.pop("mandatory", False)
-    method = commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
-    header = pamqp.header.ContentHeader(body_size=len(body), properties=commands.Basic.Properties(**properties))
-    piece = frame_max - 8
-    bodies = [pamqp.body.ContentBody(body[i : i + piece]) for i in range(0, len(body), piece)]
-    frames: list[Any] = [method, header, *bodies]
-    return b"".join(pamqp.frame.marshal(frame, channel) for frame in frames)
+    header = encode_properties(properties, len(body))
+    return publish_frames(channel, exchange, routing_key, header, body, frame_max, mandatory)
 
 
 def method_octets(method: Any, channel: int = 1) -> bytes:

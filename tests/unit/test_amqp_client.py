@@ -7,8 +7,6 @@ from pamqp import commands, frame
 from pamqp.heartbeat import Heartbeat
 
 from qpidd_py.amqp.client import (
-    HEARTBEAT_FRAME,
-    PROTOCOL_HEADER,
     AmqpClient,
     ClientHandshake,
     ClientState,
@@ -22,6 +20,7 @@ from qpidd_py.amqp.client import (
     PeerSilent,
     VersionRefused,
 )
+from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from qpidd_py.errors import ConnectionException
 
 

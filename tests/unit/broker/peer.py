@@ -2,11 +2,11 @@
 
 import pamqp.commands as commands
 import pamqp.frame
-import pamqp.header
 
 from qpidd_py.amqp.codec import encode_method, make
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
+from tests.support.memory import publish_octets
 
 HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -72,11 +72,7 @@ class Peer:
         return answer
 
     def publish(self, body, routing_key, exchange="", channel=1, **properties):
-        header = pamqp.header.ContentHeader(body_size=len(body), properties=commands.Basic.Properties(**properties))
-        self.send(channel, commands.Basic.Publish(exchange=exchange, routing_key=routing_key))
-        self.feed(pamqp.frame.marshal(header, channel))
-        if body:
-            self.feed(b"\x03" + channel.to_bytes(2, "big") + len(body).to_bytes(4, "big") + body + b"\xce")
+        self.feed(publish_octets(body, routing_key, exchange, channel, **properties))
 
 
 class Replicated(Broker):
