@@ -17,9 +17,9 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 def publish_octets(
     body: bytes, routing_key: str, exchange: str = "", channel: int = 1, frame_max: int = 131072, **properties: Any
 ) -> bytes:
-    """basic.publish with its content, cut to `frame_max`."""
+    """basic.publish with its content, cut to `frame_max`; a property that is None is left out."""
     mandatory = properties.pop("mandatory", False)
-    header = encode_properties(properties, len(body))
+    header = encode_properties({name: value for name, value in properties.items() if value is not None}, len(body))
     return publish_frames(channel, exchange, routing_key, header, body, frame_max, mandatory)
 
 
