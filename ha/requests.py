@@ -122,7 +122,7 @@ class NodeRequests(RequestTable):
         """`ha.demote`: step down in place; a backup answers ok and changes nothing."""
         node, local = self._node, self._local
         # Not from within this call: the request came over a connection that will be closed.
-        local.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
+        local.env.after(0.0, lambda: node.demote(f"requested by {user or 'an administrator'}"))
         local.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
 
     def _ask(self, arguments: Json, user: str) -> Json:

@@ -296,7 +296,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            ((), "a command is wanted"),
+            ((), "no command given"),
             (("stauts",), "unknown command 'stauts'"),
             (("ping", "extra"), "unexpected arguments: extra"),
             (("ping", "--nonsense"), "unexpected arguments: --nonsense"),
