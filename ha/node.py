@@ -228,7 +228,7 @@ class Node:
         if claim.claimant.id == local.id:
             # The claimant has a copy of our vote.  Counted twice, it could make two majorities that do not meet.
             local.sightings.seen(claim.claimant, local.member, "its claim is denied")
-            reason = f"{place(local.member)} lives and has the claimant's identity; {REMEDY}"
+            reason = f"{place(local.member)} is running and has the claimant's identity; {REMEDY}"
         else:
             reason = grant(self.view(), claim)
         abstains = "" if reason else self._vote(claim)

@@ -20,6 +20,7 @@ from ha.registry.file import FileRegistry
 from ha.registry.living import Living
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryWorker, Store
+from ha.requests import FileRequests
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings, split_address
@@ -36,12 +37,12 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
 from qpidd_py.config import Address, LinkSettings, Settings
 from qpidd_py.core import Queue
-from qpidd_py.errors import ConfigError, LinkError, ReplyCode
+from qpidd_py.errors import ConfigError, ReplyCode
 from qpidd_py.hooks import Refusal
 from qpidd_py.plugins import PluginHost
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
 EXIT_TWIN: Final = 3
@@ -61,10 +62,10 @@ class VHostConfiguration:
         self._pause: Pause | None = None
 
     def snapshot(self) -> list[tuple[int, bytes]]:
-        return self._broker.vhost.snapshot()
+        return self._broker.vhost.configuration.snapshot()
 
     def adopt(self, records: list[tuple[int, bytes]]) -> None:
-        self._broker.vhost.adopt(records)
+        self._broker.vhost.configuration.adopt(records)
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
         queues = self._broker.vhost.queues.values()
@@ -99,26 +100,18 @@ class StandaloneHooks(Standalone):
     """A broker outside a cluster: admits all clients, and followers of a queue if `ha-queue-replication` is on."""
 
     def __init__(self, name: str, id: str, steerer: str, replication: QueueReplication | None) -> None:
-        super().__init__(name, id, steerer)
+        super().__init__(name, id, steerer, replication.request if replication is not None else None)
         self._replication = replication
-        if replication is None:
-            self.add("ha.replicate", self._no_replication)
-        else:
-            self.add_later("ha.replicate", replication.request)
 
-    def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
+    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         if REPLICA in properties and self._replication is None:
             return Refusal(ReplyCode.ACCESS_REFUSED, "ACCESS_REFUSED - ha-queue-replication is off here")
         return None
 
-    def opened(self, session: Session) -> bool:
-        return self._replication is not None and self._replication.opened(session)
+    def opened(self, connection: ClientConnection) -> bool:
+        return self._replication is not None and self._replication.opened(connection)
 
-    @staticmethod
-    def _no_replication(arguments: dict[str, Any], user: str) -> dict[str, Any]:
-        raise LinkError("ha-queue-replication is off here")
-
-    def session_closed(self, session: Session) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
     def tick(self, now: float) -> None:
@@ -168,11 +161,12 @@ class HaPlugin:
         host.engine.on_membership = node.membership
         self._node, self._env = node, env
         self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: standing(node))
-        self._hooks = ClusterHooks(node, self._replication)
         self._salvage_door = self._open_salvage(host, options, node, env, login)
-        requests = self._hooks.requests
-        requests.add("ha.dump", lambda arguments, user: dump_on_request(node, durable_queues(host.broker)))
-        requests.add_later("ha.salvage", self._salvage_door.request)
+        files = FileRequests(
+            dump=lambda arguments, user: dump_on_request(node, durable_queues(host.broker)),
+            salvage=self._salvage_door.request,
+        )
+        self._hooks = ClusterHooks(node, self._replication, files)
         return self._hooks
 
     @staticmethod

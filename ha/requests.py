@@ -7,8 +7,8 @@ because promoting, relocating or claiming can lose messages.  Any user may call 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from ha.backup.backup import Backup
 from ha.environment import Json, Reply
@@ -45,33 +45,27 @@ def steers(method: str, arguments: Json) -> bool:
 
 
 class RequestTable:
-    """Methods by name; other modules register theirs with `add` and `add_later`."""
+    """Methods by name."""
 
-    def __init__(self, steerer: str) -> None:
+    def __init__(self, steerer: str, now: Mapping[str, Handler], later: Mapping[str, LaterHandler]) -> None:
         """`steerer` is ha-username; empty: any user may steer."""
         self._steerer = steerer
-        self._handlers: dict[str, Handler] = {}
-        self._later: dict[str, LaterHandler] = {}
-
-    def add(self, method: str, handler: Handler) -> None:
-        self._handlers[method] = handler
-
-    def add_later(self, method: str, handler: LaterHandler) -> None:
-        self._later[method] = handler
+        self._now = now
+        self._later = later
 
     def may_steer(self, user: str) -> bool:
         return not self._steerer or user == self._steerer
 
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
         """Returns False for an unknown method."""
-        if method not in self._handlers and method not in self._later:
+        if method not in self._now and method not in self._later:
             return False
         try:
             self._check(method, arguments, user)
             if method in self._later:
                 self._later[method](arguments, user, reply)
             else:
-                reply({"ok": True, "result": self._handlers[method](arguments, user)})
+                reply({"ok": True, "result": self._now[method](arguments, user)})
         except LinkError as error:
             reply({"ok": False, "error": str(error)})
         return True
@@ -82,21 +76,37 @@ class RequestTable:
             raise LinkError(f"ACCESS_REFUSED - user {user!r} may not call {what}, expected the user of ha-username")
 
 
-class NodeRequests(RequestTable):
-    """The requests that a member of a cluster answers."""
+class FileRequests(NamedTuple):
+    """What a broker does with files in its data directory; a simulated one has none."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node.local.settings.username)
+    dump: Handler
+    salvage: LaterHandler
+
+
+class NodeRequests(RequestTable):
+    """The requests that a member of a cluster answers: the whole table."""
+
+    def __init__(self, node: Node, files: FileRequests | None = None) -> None:
+        """Without `files` their methods are unknown."""
         self._node = node
         self._local = node.local
-        self.add("ha.status", self._status)
-        self.add("ha.query", self._query)
-        self.add("ha.ask", self._ask)
-        self.add("ha.claim", self._claim)
-        self.add_later("ha.promote", self._promote)
-        self.add_later("ha.relocate", self._relocate)
-        self.add_later("ha.demote", self._demote)
-        self.add_later("ha.member", Brokers(node.local, lambda: node.role).request)
+        now: dict[str, Handler] = {
+            "ha.status": self._status,
+            "ha.query": self._query,
+            "ha.ask": self._ask,
+            "ha.claim": self._claim,
+            "ha.replicate": _refuse_single_queues,
+        }
+        later: dict[str, LaterHandler] = {
+            "ha.promote": self._promote,
+            "ha.relocate": self._relocate,
+            "ha.demote": self._demote,
+            "ha.member": Brokers(node.local, lambda: node.role).request,
+        }
+        if files is not None:
+            now |= {"ha.dump": files.dump}
+            later |= {"ha.salvage": files.salvage}
+        super().__init__(node.local.settings.username, now, later)
 
     def _promote(self, arguments: Json, user: str, reply: Reply) -> None:
         """`ha.promote`: force, behind, takeover, and in_sync, the set that the manager has on record; see `Wish`."""
@@ -111,8 +121,8 @@ class NodeRequests(RequestTable):
     def _demote(self, arguments: Json, user: str, reply: Reply) -> None:
         """`ha.demote`: step down in place; a backup answers ok and changes nothing."""
         node, local = self._node, self._local
-        # Not from within this call: it came over a session, and sessions will be closed.
-        local.env.after(0.0, lambda: node.demote(f"asked for by {user or 'an administrator'}"))
+        # Not from within this call: the request came over a connection that will be closed.
+        local.env.after(0.0, lambda: node.demote(f"requested by {user or 'an administrator'}"))
         local.env.after(0.0, lambda: reply({"ok": True, "result": {}}))
 
     def _ask(self, arguments: Json, user: str) -> Json:
@@ -169,3 +179,7 @@ class NodeRequests(RequestTable):
             "advice": node.advice(),
             "twins": local.sightings.shown(),
         }
+
+
+def _refuse_single_queues(arguments: Json, user: str) -> Json:
+    raise LinkError("a member of a cluster follows its primary only; single queues are for brokers outside")

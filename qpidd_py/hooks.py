@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Refusal:
 
 
 class LinkHandler(Protocol):
-    """Takes over a connection that left AMQP for the replication protocol (`Session.link`)."""
+    """Takes over a connection that left AMQP for the replication protocol (`ClientConnection.link`)."""
 
     def link_frame(self, kind: int, position: int, body: bytes) -> None: ...
 
@@ -32,16 +32,16 @@ class LinkHandler(Protocol):
 class HaHooks(Protocol):
     """The hooks that HA implements."""
 
-    def admit(self, session: "Session", properties: Mapping[str, Any]) -> Refusal | None:
+    def admit(self, connection: "ClientConnection", properties: Mapping[str, Any]) -> Refusal | None:
         """At `connection.open`, after authentication.  `properties` are the client's properties."""
 
-    def opened(self, session: "Session") -> bool:
-        """`open-ok` was written.  True: the connection is a link now; `session.link` was set and
-        `session.connection.switch_to_link()` was called."""
+    def opened(self, connection: "ClientConnection") -> bool:
+        """`open-ok` was written.  True: the connection is a link now; `connection.link` was set and
+        `connection.core.switch_to_link()` was called."""
 
-    def session_closed(self, session: "Session") -> None:
-        """The connection of an opened session is gone; `session.end_reason` says why.  (For links
-        `session.link.closed` is called as well.)"""
+    def connection_closed(self, connection: "ClientConnection") -> None:
+        """An opened connection is gone; `connection.end_reason` says why.  (For links
+        `connection.link.closed` is called as well.)"""
 
     def request(
         self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str

@@ -1,7 +1,7 @@
 """Puts one broker together and runs it: engine, reactor, broker, ports, plug-ins, ticks; and how it stops.
 
 Everything runs on one asyncio loop.  An exception from the data path is a defect of the broker (errors of peers end in
-`Session.failed`): the process ends at once, because a broker in a contradictory state must not confirm.
+`ClientConnection.failed`): the process ends at once, because a broker in a contradictory state must not confirm.
 """
 
 import asyncio
@@ -209,13 +209,13 @@ class Service:
         if not self._exit_code:
             self._broker.close_clients(ReplyCode.CONNECTION_FORCED, f"broker {self._broker.name} is stopping")
             self._broker.engine.end_turn()
-            await self._until(deadline, lambda: all(session.link is not None for session in self._broker.sessions))
+            await self._until(deadline, lambda: all(each.link is not None for each in self._broker.connections))
         for plugin in self._plugins:
             plugin.stop(reason)
         if not self._exit_code:
             self._broker.engine.end_turn()
-            for session in list(self._broker.sessions):
-                session.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
+            for connection in list(self._broker.connections):
+                connection.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
             await self._until(deadline, lambda: len(self._reactor) == 0)
         self._loop.remove_reader(self._reactor.fileno())
 

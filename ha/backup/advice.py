@@ -29,7 +29,7 @@ def advise(me: View, survey: Survey) -> str:
         return f"no primary answers: promote {best.member}, which holds every confirmed message{_unheard(silent)}"
     others = [member for member in newest.members if member.id != me.id]
     missing = [str(member) for member in others if survey.outcome(member) is Outcome.SILENT]
-    restarted = "every member that was heard has restarted, and has lost what it held in memory"
+    restarted = "every member that answers has restarted, and has lost what it held in memory"
     if missing:
         held = f"{', '.join(missing)} does not answer and may hold what was confirmed"
         return f"{restarted}; {held}: bring it back, or promote one by force without it"

@@ -12,7 +12,7 @@ given up.
 `position` is how far this broker is *whole*: it does not move from the loss of the link until we have joined again,
 because with holes before the cut the live batches after it do not make the broker whole.
 
-*Doubt* (`view.View.doubt`) begins when the link is closed, after this process stood still, and when we have granted a
+*Doubt* (`view.View.doubt`) begins when the link is closed, after this process did not run, and when we have granted a
 claim.  It ends when we have joined; after a pause also when the primary answers that we still count.
 
 Invariants: there is a `Joining` exactly while there is a link, and the finder is idle then; what is acknowledged was
@@ -59,7 +59,7 @@ class Backup(Role):
         self._aside: Known = {}
         self._doubt = doubt
         self._stood = False
-        """True if this process stood still since we were last complete."""
+        """True if this process did not run since we were last complete."""
         self._checks = 0
         self._hushed = ""
         """Address of the primary whose link was closed for silence."""
@@ -355,7 +355,7 @@ class Backup(Role):
     def _stood_still(self, pause: float) -> None:
         """The primary may have dropped us during the pause.  Ask whether we still count: it closes a link before it
         removes a backup, so an answer cannot follow a removal."""
-        self.env.log("info", f"this process stood still for {pause:.3f} s")
+        self.env.log("info", f"this process did not run for {pause:.3f} s")
         self._doubt = self._stood = True
         self._checks += 1
         self._pulse.forgive(self.env.now())

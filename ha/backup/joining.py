@@ -199,7 +199,7 @@ class Joining:
 
     def _on_lack(self, body: bytes) -> None:
         if self._salvager is None:
-            raise LinkError(f"an answer in step {self.step.value} that was not asked for")
+            raise LinkError(f"an answer in step {self.step.value} that was not requested")
         self._salvager.answer(*decode_held(body))
 
     def _salvaged(self) -> None:

@@ -87,7 +87,7 @@ class Salvager:
         """The primary's answer: which of the ids it lacks.  Raises LinkError."""
         key = number, uid
         if key not in self._asked:
-            raise LinkError(f"an answer for queue {number}, which was not asked for")
+            raise LinkError(f"an answer for queue {number}, which was not requested")
         lacking = intersect(normalise(decode_ids(ids)), self._asked.pop(key))
         if lacking:
             self._gone[key] = normalise([*self._gone.get(key, []), *lacking])

@@ -45,7 +45,7 @@ class State(Enum):
 TRANSITIONS: dict[tuple[State, State], str] = {
     (State.STANDALONE, State.JOINING): "start as a member of a cluster",
     (State.JOINING, State.CATCHUP): "first frame from the primary",
-    (State.JOINING, State.RECOVERING): "promoted, and no broker holds more",
+    (State.JOINING, State.RECOVERING): "promoted, and no other broker holds more",
     (State.CATCHUP, State.READY): "listed by the primary",
     (State.CATCHUP, State.RECOVERING): "promoted: no whole member is left, or by force",
     (State.READY, State.CATCHUP): "not listed by the primary",

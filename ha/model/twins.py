@@ -63,7 +63,7 @@ class Sightings:
         if now - sighting.said < SAY_AGAIN:
             return
         sighting.said = now
-        reason = f"{place(twin)} has the identity {twin.id[:8]} of {place(other)}, which lives: {what}"
+        reason = f"{place(twin)} has the identity {twin.id[:8]} of {place(other)}, which is running: {what}"
         self._env.log("error", f"{reason}; {REMEDY}")
         attrs = {"broker_id": twin.id, "address": twin.address, "other": other.address, "count": sighting.count}
         self._env.event("twin", peer=str(twin), reason=reason, attrs=attrs)

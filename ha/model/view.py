@@ -33,7 +33,7 @@ class View:
     """It stood still, its primary closed the link, or it granted a claim and does not follow the claimant yet: it may
     have been removed from the in-sync set without knowing."""
     stood: bool = False
-    """It is in doubt because this process stood still: the members that stayed in the set may know of its removal."""
+    """It is in doubt because this process did not run: the members that stayed in the set may know of its removal."""
     isolated: bool = False
     """A primary with `quorum` that lacked a majority for so long that it closed its clients: it can confirm nothing, so
     another broker may be promoted."""

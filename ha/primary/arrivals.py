@@ -139,7 +139,8 @@ class Arrivals:
     def _refuse(self, peer: Peer, twin: Member, other: Member) -> None:
         """Refuse a twin, so that its process ends; without that it would reconnect for ever."""
         self._local.sightings.seen(twin, other, "it is refused")
-        reason = f"{self._local.member} has a link to {place(other)}, which lives and has our identity {twin.id[:8]}"
+        running = f"{place(other)}, which is running and has our identity {twin.id[:8]}"
+        reason = f"{self._local.member} has a link to {running}"
         self.control(peer, "refused", reason=f"{reason}; {REMEDY}", twin=True)
         self._primary.send_away(peer)
 

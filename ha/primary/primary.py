@@ -337,7 +337,7 @@ class Primary(Role):
         nothing until a survey has found no rival."""
         now = self.env.now()
         pause, self._last_tick = now - self._last_tick, now
-        self.env.log("warning", f"this process stood still for {pause:.3f} s")
+        self.env.log("warning", f"this process did not run for {pause:.3f} s")
         self.frozen = True
         for peer in self._links.values():
             peer.pulse.forgive(now)

@@ -3,7 +3,7 @@
 Observation only: nothing here decides what is confirmed.  Evaluated four times in each heartbeat interval, and for
 queries.
 
-    frozen       this process stood still, or got no processor time: a rival may have been promoted
+    frozen       this process did not run, or got no processor time: a rival may have been promoted
     disk         a change of the in-sync set cannot be stored here
     registry     a change of the in-sync set is not on record yet
     majority     quorum: the set is too small
@@ -81,9 +81,9 @@ class StallWatch:
     def _find(self, now: float) -> Cause | None:
         record, roster = self._primary.roster.record, self._primary.roster
         if self._primary.frozen:
-            return Cause("this process stood still", "a look around has found no other primary")
+            return Cause("this process did not run", "a survey has found no other primary")
         if record.stalling and record.not_stored:
-            return Cause(f"the disk has not taken: {record.stalling}: {record.not_stored}", "it can be written again")
+            return Cause(f"the disk has not stored: {record.stalling}: {record.not_stored}", "it can be written again")
         if record.stalling and self._local.settings.registry:
             error = f": {record.error}" if record.error else ""
             return Cause(f"the registry has not recorded: {record.stalling}{error}", "the registry answers")
@@ -105,7 +105,7 @@ class StallWatch:
         names = ", ".join(str(peer.member) for peer in waiting)
         if self._local.state is State.RECOVERING:
             limit = self._local.settings.backup_timeout
-            return Cause(f"expected back: {names}", f"they are complete, or were not heard of for {limit:g} s")
+            return Cause(f"expected back: {names}", f"they are complete, or have been silent for {limit:g} s")
         lost = [peer for peer in waiting if peer.link is None]
         if not lost:
             return Cause(f"catching up: {names}", "the difference is copied")
@@ -131,7 +131,7 @@ class StallWatch:
         """Publishers are not read, and confirms of earlier publishes wait for the backlog."""
         left, backlog = patience(self._local, peer, now), peer.link.backlog if peer.link else 0
         until = "less waits for it" + ("" if left is None else f", or it is dropped in {max(0.0, left):.1f} s")
-        return Cause(f"slow: {backlog >> 20} MiB wait for {peer.member}, publishers are not read", until)
+        return Cause(f"slow: {backlog >> 20} MiB wait for {peer.member}, publishers are paused", until)
 
 
 def _acknowledged(peer: Peer) -> int:
@@ -178,7 +178,7 @@ class Isolation:
         if cut_off and timeout and now - since >= timeout:
             self.reason = cut_off
         if before and not self.reason:
-            self._local.env.log("notice", "no longer isolated: clients are let in")
+            self._local.env.log("notice", "no longer isolated: clients are admitted")
             self._local.env.event("isolated", result="ended")
         return bool(self.reason) and not before
 

@@ -241,7 +241,7 @@ def _forbidden(case: _Case) -> str:
         if view.leads:
             return f"{view.member} is primary ({view.state.value})"
     for twin in case.survey.twins:
-        return f"{twin.member} at {twin.address} lives and has the same identity; {REMEDY}"
+        return f"{twin.member} at {twin.address} is running and has the same identity; {REMEDY}"
     if voters and me.address and me.address not in voters:
         changed = bool(case.newest.brokers)
         what = "is no longer a member of the cluster" if changed else f"is {me.address}, not in ha-brokers-url"
@@ -293,7 +293,7 @@ def _unheard(case: _Case, what: str) -> str:
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
     if alive := [member for member in down if case.may_live(member)]:
-        refusing = "a host that refuses a connection may have a living broker. Start it, or use force"
+        refusing = "a host that refuses a connection may still run a broker. Start it, or use force"
         return f"{what}, and {_names(alive)} may hold more: {refusing}"
     return ""
 
@@ -330,10 +330,10 @@ def _doubt(case: _Case) -> str:
     for leader in (newest.leader, me.leader):
         if case.survey.fate(leader, newest) is Outcome.SILENT and leader != me.id:
             who = newest.member(leader) or f"broker {leader[:8]}"
-            return f"it was out of touch, and {who}, which may have gone on without it, does not answer"
+            return f"it was disconnected, and {who}, which may have gone on without it, does not answer"
     others = [member for member in newest.members if member.id != me.id] if me.stood else []
     if silent := [member for member in others if case.survey.outcome(member) is Outcome.SILENT]:
-        return f"it was out of touch, and {_names(silent)}, which may know that it was dropped, does not answer"
+        return f"it was disconnected, and {_names(silent)}, which may know that it was dropped, does not answer"
     return ""
 
 

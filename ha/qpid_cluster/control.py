@@ -28,9 +28,9 @@ def request(path: Path, command: str, timeout: float = 10.0, **arguments: Any) -
         except TimeoutError as error:
             raise ControlError(f"the supervisor did not answer within {timeout:g} s") from error
         except OSError as error:
-            raise ControlError(f"the supervisor went away: {error.strerror}") from error
+            raise ControlError(f"the connection to the supervisor is lost: {error.strerror}") from error
     if not answer:
-        raise ControlError("the supervisor went away before it answered")
+        raise ControlError("the supervisor ended before it answered")
     found = json.loads(answer)
     if not found["ok"]:
         raise ControlError(found["error"])

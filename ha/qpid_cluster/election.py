@@ -118,7 +118,7 @@ class Electing:
         source, self.preferred, self.refusal = self.primary, name, ""
         deadline = now + self.watch.relocate_timeout
         self.switch_over = SwitchOver(source, name, self._serial, now, deadline)
-        text = f"switch-over from {source} to {name} asked for"
+        text = f"switch-over from {source} to {name} requested"
         return [Note("command", text, name), Relocate(source, name, self._serial)]
 
     def _ask(self, node: Node, now: float) -> Ask:
@@ -263,5 +263,5 @@ class Electing:
         if election.phase is Phase.ASKING and election.waiting.pop(name, None) is not None:
             return self._advance(now)
         if election.phase is Phase.PROMOTING and election.promoting == name:
-            return self._next_candidate(f"{name} went away while it was promoted", now)
+            return self._next_candidate(f"{name} was lost while it was promoted", now)
         return []

@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from ha.qpid_cluster.admin_link import AdminLink, Reply
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.events import SupervisorEvents
 from ha.qpid_cluster.processes import Processes, broker_command, resident_octets, write_config
@@ -43,6 +42,7 @@ from ha.qpid_cluster.supervision import (
     View,
 )
 from ha.qpid_cluster.supervisor import Supervisor
+from ha.shell.management_link import End, ManagementLink, Reply
 from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.management_client import Answer
 from qpidd_py.errors import ConfigError
@@ -63,7 +63,7 @@ class ClusterShell:
         self.spec = replace(spec, nodes=nodes, directory=spec.directory.resolve())
         self.core = Supervisor([node.name for node in spec.nodes], spec.watch)
         self._echo = echo
-        self._links: dict[str, AdminLink] = {}
+        self._links: dict[str, ManagementLink] = {}
         self._connecting: dict[str, asyncio.Task[None]] = {}
         self._processes: Processes
         self._log: TextIO
@@ -205,7 +205,7 @@ class ClusterShell:
             link.close()
             return ""
 
-    def _new_link(self, name: str, opened: "asyncio.Future[str]") -> AdminLink:
+    def _new_link(self, name: str, opened: "asyncio.Future[str]") -> ManagementLink:
         pid = self.core.nodes[name].pid
 
         def on_open() -> None:
@@ -216,7 +216,8 @@ class ClusterShell:
             opened.set_result("")
             self._do(self.core.connected(name, time.monotonic()))
 
-        def on_close(reason: str) -> None:
+        def on_close(end: End) -> None:
+            reason = end.reason
             if not opened.done():
                 opened.set_result(reason)
             if self._links.get(name) is link:
@@ -226,7 +227,7 @@ class ClusterShell:
                     self._do(self.core.disconnected(name, time.monotonic()))
                     self._reconnect(name)
 
-        link = AdminLink(Login(self.spec.username, self.spec.password), on_open, on_close)
+        link = ManagementLink(Login(self.spec.username, self.spec.password), on_close, on_open)
         return link
 
     # ---- control -----------------------------------------------------------------------------------------------

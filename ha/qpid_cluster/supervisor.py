@@ -41,7 +41,7 @@ class Supervisor(Electing):
         self._began = self._last_tick = now
         effects: list[Effect] = []
         for node in self.nodes.values():
-            effects += self._start(node, now, "the cluster is brought up")
+            effects += self._start(node, now, "the cluster starts")
         return effects + self._evaluate(now)
 
     def started(self, name: str, pid: int, now: float) -> list[Effect]:
@@ -120,19 +120,19 @@ class Supervisor(Electing):
         """kill -9; with `hold` it stays down."""
         node = self._running(name)
         node.wanted = not hold
-        return [Note("command", f"kill -9 of {name} asked for", name), Signal(name, signal.SIGKILL)]
+        return [Note("command", f"kill -9 of {name} requested", name), Signal(name, signal.SIGKILL)]
 
     def stop(self, name: str, now: float) -> list[Effect]:
         """Clean stop; it stays down until `start`."""
         node = self._running(name)
         node.wanted = False
-        return [Note("command", f"stop of {name} asked for", name), *self._terminate(node, now)]
+        return [Note("command", f"stop of {name} requested", name), *self._terminate(node, now)]
 
     def pause(self, name: str, now: float) -> list[Effect]:
         """SIGSTOP.  That it hangs is detected by the pings, as with any other broker."""
         node = self._running(name)
         node.paused = True
-        return [Note("command", f"pause of {name} asked for (SIGSTOP)", name), Signal(name, signal.SIGSTOP)]
+        return [Note("command", f"pause of {name} requested (SIGSTOP)", name), Signal(name, signal.SIGSTOP)]
 
     def start(self, name: str, now: float) -> list[Effect]:
         """Start a node that is down, resume one that is paused."""
@@ -143,7 +143,7 @@ class Supervisor(Electing):
             return [Note("command", f"{name} is resumed (SIGCONT)", name), Signal(name, signal.SIGCONT)]
         if node.process is not Process.DOWN:
             raise Refused(f"{name} runs already (pid {node.pid})")
-        return self._start(node, now, "start asked for")
+        return self._start(node, now, "start requested")
 
     def promote(self, name: str, now: float) -> list[Effect]:
         """Make `name` the primary; a living primary is asked to hand over."""
@@ -158,12 +158,12 @@ class Supervisor(Electing):
         self.preferred = name
         if self.election and self.election.phase is Phase.RESTING:
             self.election.deadline = now
-        return [Note("command", f"promotion of {name} asked for", name), *self._evaluate(now)]
+        return [Note("command", f"promotion of {name} requested", name), *self._evaluate(now)]
 
     def close(self, now: float) -> list[Effect]:
         """Stop every node; none is restarted."""
         self.closing, self.election = True, None
-        effects: list[Effect] = [Note("stop", "the cluster is brought down")]
+        effects: list[Effect] = [Note("stop", "the cluster stops")]
         for node in self.nodes.values():
             node.wanted, node.restart_at = False, None
             if node.process is not Process.DOWN:
@@ -225,7 +225,8 @@ class Supervisor(Electing):
         waited = f"did not stop within {self.watch.stop_timeout:g} s"
         if not self.closing and node.is_primary and node.connected:
             node.wanted = True
-            return [Note("refused", f"{node.name} {waited} and goes on: it refuses, see its log", node.name)]
+            text = f"{node.name} {waited} and keeps running: it refused to stop, see its log"
+            return [Note("refused", text, node.name)]
         return [Note("kill", f"{node.name} {waited} and is killed", node.name), Signal(node.name, signal.SIGKILL)]
 
     def _check_silence(self, node: Node, now: float) -> list[Effect]:

@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if not command:
         print(usage(manager))
-        raise UsageError("a command is wanted")
+        raise UsageError("no command given")
     if command not in COMMANDS:
         print(usage(manager))
         raise UsageError(f"unknown command {command!r}")

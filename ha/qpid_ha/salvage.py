@@ -142,7 +142,8 @@ def _print_restored(total: Mapping[str, Any]) -> None:
     for item in total["stay"]:
         print(f"{item['messages']} stay in the file, queue {item['queue']}: {item['why']}")
     if total["untold"]:
-        print(f"not told: {', '.join(total['untold'])}; files there may hold the same messages, not marked as restored")
+        untold = ", ".join(total["untold"])
+        print(f"not informed: {untold}; files there may hold the same messages, not marked as restored")
     if total["error"]:
         print(f"not finished: {total['error']}")
 

@@ -344,7 +344,7 @@ class _Connection:
                 await self._writer.drain()
                 data = await self._reader.read(1 << 16)
         except TimeoutError as error:
-            raise LinkError(f"no word for {PATIENCE:g} s") from error
+            raise LinkError(f"nothing received for {PATIENCE:g} s") from error
         if not data:
             raise LinkError("the connection was closed")
         return self.publisher.feed(data)

@@ -13,10 +13,7 @@ from enum import Enum
 from typing import Final
 
 from qpidd_py.amqp.client import (
-    FRAME_BODY,
-    FRAME_HEADER,
-    FRAME_OVERHEAD,
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     CloseAnswered,
     Closed,
@@ -26,18 +23,16 @@ from qpidd_py.amqp.client import (
     Opened,
     PeerSilent,
     VersionRefused,
-    frame,
-    method_frame,
     read_close,
 )
-from qpidd_py.amqp.fields import FieldError, Reader, encode_shortstr
+from qpidd_py.amqp.fields import FieldError, Reader
+from qpidd_py.amqp.frames import method_frame, publish_frames
 from qpidd_py.errors import AmqpError, LinkError
 
 CHANNEL: Final = 1
 _CHANNEL_OPEN, _CHANNEL_OPEN_OK, _CHANNEL_CLOSE, _CHANNEL_CLOSE_OK = (20, 10), (20, 11), (20, 40), (20, 41)
 _CONFIRM_SELECT, _CONFIRM_SELECT_OK = (85, 10), (85, 11)
-_PUBLISH, _RETURN, _ACK, _NACK = (60, 40), (60, 50), (60, 80), (60, 120)
-_MANDATORY: Final = b"\x01"
+_RETURN, _ACK, _NACK = (60, 50), (60, 80), (60, 120)
 
 
 class Outcome(Enum):
@@ -52,7 +47,7 @@ class Publisher:
     """One connection."""
 
     def __init__(self, login: Login) -> None:
-        self._client = ClientConnection(ClientHandshake(login, {"product": "qpid-ha salvage"}))
+        self._client = AmqpClient(ClientHandshake(login, {"product": "qpid-ha salvage"}))
         self._frame_max = 4096
         self._tag = 0
         self._open: dict[int, tuple[int, str, bytes]] = {}
@@ -75,13 +70,8 @@ class Publisher:
         """Publish to the queue of that name, through the default exchange.  `number` identifies it in its outcome."""
         self._tag += 1
         self._open[self._tag] = number, queue, header
-        arguments = b"\0\0" + encode_shortstr("") + encode_shortstr(queue) + _MANDATORY
-        handshake = self._client.handshake
-        handshake.send_method(CHANNEL, *_PUBLISH, arguments)
-        handshake.write(frame(FRAME_HEADER, CHANNEL, header))
-        step = self._frame_max - FRAME_OVERHEAD
-        for start in range(0, len(body), step):
-            handshake.write(frame(FRAME_BODY, CHANNEL, body[start : start + step]))
+        frames = publish_frames(CHANNEL, "", queue, header, body, self._frame_max, mandatory=True)
+        self._client.handshake.write(frames)
 
     def feed(self, data: bytes) -> list[tuple[int, Outcome]]:
         """Take received octets.  Returns (number, outcome) of each decided publish.

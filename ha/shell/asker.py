@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ha.environment import Answer, Json, Outcome
+from ha.shell.management_link import End, ManagementLink
 from qpidd_py.amqp import management_client
-from qpidd_py.amqp.client import Closed, Login, PeerSilent, VersionRefused
-from qpidd_py.amqp.management_client import ManagementClient
-from qpidd_py.errors import AmqpError
+from qpidd_py.amqp.client import Login
 
 log = logging.getLogger("ha")
 AGAIN: Final = 0.01
@@ -40,82 +39,41 @@ class _Request:
     breaks: int = 0
     finished: bool = False
 
+    def answered(self, event: management_client.Answer) -> None:
+        result = event.result if event.ok and isinstance(event.result, dict) else {}
+        self.finish(Answer(Outcome.ANSWERED, result, event.error))
+
     def finish(self, answer: Answer) -> None:
         if not self.finished:
             self.finished = True
             self.done(answer)
 
 
-class _Conversation(asyncio.Protocol):
-    """One connection."""
+class _Conversation:
+    """One connection, and the requests on it."""
 
     def __init__(self, asker: Asker, login: Login) -> None:
+        self.link = ManagementLink(login, self._closed)
         self._asker = asker
-        self._client = ManagementClient(login)
-        self._transport: asyncio.Transport | None = None
-        self._requests: dict[int, _Request] = {}
-        self._heard = 0
-        self.over = False
+        self._requests: list[_Request] = []
 
     def send(self, request: _Request) -> None:
-        request.heard = self._heard
-        self._requests[self._client.request(request.method, request.arguments)] = request
-        self._flush()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    @property
-    def waiting(self) -> list[_Request]:
-        return [request for request in self._requests.values() if not request.finished]
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._flush()
+        request.heard = self.link.heard
+        self._requests = [*self._waiting, request]
+        self.link.request(request.method, request.arguments, request.answered)
 
     def expired(self, request: _Request) -> bool:
-        """Give up `request`.  Returns True if anything was received since it was sent."""
-        self._requests = {number: each for number, each in self._requests.items() if each is not request}
-        return self._heard > request.heard
+        """`request` was given up.  Returns True if anything was received since it was sent."""
+        return self.link.heard > request.heard
 
-    def data_received(self, data: bytes) -> None:
-        if self.over:
-            return
-        self._heard += len(data)
-        try:
-            events = self._client.feed(data)
-        except AmqpError:
-            self._end()
-            return
-        for event in events:
-            if isinstance(event, management_client.Answer):
-                self._answered(event)
-            elif isinstance(event, Closed | VersionRefused | PeerSilent):
-                self._asker.refused(event.reply_text if isinstance(event, Closed) else str(event))
-                self._end()
-                return
-        self._flush()
+    @property
+    def _waiting(self) -> list[_Request]:
+        return [request for request in self._requests if not request.finished]
 
-    def _answered(self, event: management_client.Answer) -> None:
-        request = self._requests.pop(event.number, None)
-        if request is not None:
-            result = event.result if isinstance(event.result, dict) else {}
-            request.finish(Answer(Outcome.ANSWERED, result if event.ok else {}, event.error))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        hung_up, self.over = self.over, True
-        self._asker.lost(self, self.waiting, hung_up)
-
-    def _end(self) -> None:
-        self._flush()
-        self.over = True
-        self.abort()
-
-    def _flush(self) -> None:
-        if self._transport is not None and (output := self._client.take_output()):
-            self._transport.write(output)
+    def _closed(self, end: End) -> None:
+        if end.complaint:
+            self._asker.refused(end.complaint)
+        self._asker.lost(self, self._waiting, end.hung_up)
 
 
 class Asker:
@@ -138,7 +96,7 @@ class Asker:
         if self._task is not None:
             self._task.cancel()
         if self._conversation is not None:
-            self._conversation.abort()
+            self._conversation.link.close()
 
     def refused(self, text: str) -> None:
         """The other broker closes our connection, most likely for wrong credentials, which would block promotions."""
@@ -173,7 +131,7 @@ class Asker:
     async def _connect(self) -> None:
         conversation = _Conversation(self, self._login)
         try:
-            await self._loop.create_connection(lambda: conversation, self._host, self._port)
+            await self._loop.create_connection(lambda: conversation.link, self._host, self._port)
         except OSError as error:
             requests, self._connecting = self._connecting or [], None
             if error.errno in _BROKEN:
@@ -182,7 +140,8 @@ class Asker:
                 _finish(requests, Outcome.REFUSED if error.errno == errno.ECONNREFUSED else Outcome.SILENT)
             return
         requests, self._connecting = self._connecting or [], None
-        if conversation.over:  # it ended before we knew that it had begun: no other code would finish these requests
+        if conversation.link.over:
+            # It ended before we knew that it had begun: no other code would finish these requests.
             self.lost(conversation, requests, hung_up=False)
             return
         self._conversation = conversation
@@ -195,7 +154,7 @@ class Asker:
         request.finish(Answer(Outcome.SILENT))
         if self._conversation is not None:
             if not self._conversation.expired(request):
-                self._conversation.abort()
+                self._conversation.link.close()
                 self._conversation = None
         elif self._task is not None and self._connecting is not None:
             self._task.cancel()

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ha.environment import Json, Reply
 from ha.model.protocol import BACKUP, REPLICA
 from ha.node import Node
-from ha.requests import NodeRequests
+from ha.requests import FileRequests, NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
-from qpidd_py.errors import LinkError
 from qpidd_py.hooks import Refusal
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 
 class Replication(Protocol):
     """The replication of single queues."""
 
-    def opened(self, session: Session) -> bool:
+    def opened(self, connection: ClientConnection) -> bool:
         """True for a follower's connection, which the replication then handles."""
         ...
 
@@ -30,43 +29,38 @@ class Replication(Protocol):
 class ClusterHooks:
     """What a member of a cluster does for the broker (`qpidd_py.hooks.HaHooks`)."""
 
-    def __init__(self, node: Node, replication: Replication | None = None) -> None:
+    def __init__(self, node: Node, replication: Replication | None = None, files: FileRequests | None = None) -> None:
         self._node = node
         self.clients = ClientRows(node.local.env.event)
         self._replication = replication
-        self.requests = NodeRequests(node)
-        self.requests.add("ha.replicate", self._no_replica)
+        self.requests = NodeRequests(node, files)
 
-    @staticmethod
-    def _no_replica(arguments: Json, user: str) -> Json:
-        raise LinkError("a member of a cluster follows its primary only; single queues are for brokers outside")
-
-    def admit(self, session: Session, properties: Mapping[str, Any]) -> Refusal | None:
-        rejection = admit(self._node, properties, session.user)
+    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
+        rejection = admit(self._node, properties, connection.user)
         return None if rejection is None else Refusal(rejection.code, rejection.text)
 
-    def opened(self, session: Session) -> bool:
-        if BACKUP not in session.client_properties:
-            if _is_client(session):
-                self._note_opened(session)
-            return self._replication is not None and self._replication.opened(session)
-        link = IncomingLink(self._node, session)
-        session.link = link
-        session.connection.switch_to_link(False)
-        self._node.link_accepted(link, dict(session.client_properties))
+    def opened(self, connection: ClientConnection) -> bool:
+        if BACKUP not in connection.client_properties:
+            if _is_client(connection):
+                self._note_opened(connection)
+            return self._replication is not None and self._replication.opened(connection)
+        link = IncomingLink(self._node, connection)
+        connection.link = link
+        connection.core.switch_to_link(False)
+        self._node.link_accepted(link, dict(connection.client_properties))
         return True
 
-    def _note_opened(self, session: Session) -> None:
-        properties = session.client_properties
-        fields, attrs = described(session.peer, session.user, properties)
-        reading = carried(properties, session.broker.clocks()[1] - session.started)
+    def _note_opened(self, connection: ClientConnection) -> None:
+        properties = connection.client_properties
+        fields, attrs = described(connection.peer, connection.user, properties)
+        reading = carried(properties, connection.broker.clocks()[1] - connection.started)
         if reading is not None:
             attrs["peer_wall"] = reading
-        self.clients.opened(session.number, fields, attrs, self._node.local.env.now())
+        self.clients.opened(connection.number, fields, attrs, self._node.local.env.now())
 
-    def session_closed(self, session: Session) -> None:
-        if _is_client(session):
-            self.clients.closed(session.number, session.end_reason)
+    def connection_closed(self, connection: ClientConnection) -> None:
+        if _is_client(connection):
+            self.clients.closed(connection.number, connection.end_reason)
 
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
         return self.requests.request(method, arguments, reply, user)
@@ -76,6 +70,7 @@ class ClusterHooks:
         self.clients.tick(now)
 
 
-def _is_client(session: Session) -> bool:
+def _is_client(connection: ClientConnection) -> bool:
     """True for a client, not an admin connection or a link."""
-    return not session.admin and BACKUP not in session.client_properties and REPLICA not in session.client_properties
+    properties = connection.client_properties
+    return not connection.admin and BACKUP not in properties and REPLICA not in properties

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from ha.environment import Answer, Link, Outcome
 from ha.settings import split_address
 from ha.shell.core_link import LinkOwner, OutgoingLink
-from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened, VersionRefused
+from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Login, Opened, VersionRefused
 from qpidd_py.core import Engine, Reactor
 from qpidd_py.errors import AmqpError
 
@@ -46,14 +46,12 @@ class Connector:
         done: Done,
     ) -> None:
         """See `Environment.connect`; `owner` receives what arrives over the link."""
-        client = ClientConnection(ClientHandshake(login, properties), stop_when_open=True)
+        client = AmqpClient(ClientHandshake(login, properties), stop_when_open=True)
         task = self._loop.create_task(self._connect(owner, address, client, timeout, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(
-        self, owner: LinkOwner, address: str, client: ClientConnection, limit: float, done: Done
-    ) -> None:
+    async def _connect(self, owner: LinkOwner, address: str, client: AmqpClient, limit: float, done: Done) -> None:
         sock = None
         try:
             async with asyncio.timeout(limit):
@@ -88,7 +86,7 @@ class Connector:
             raise
         return sock
 
-    async def _handshake(self, client: ClientConnection, sock: socket.socket) -> Answer | None:
+    async def _handshake(self, client: AmqpClient, sock: socket.socket) -> Answer | None:
         """None if the connection is open, else the refusal.  Raises OSError and AmqpError."""
         while True:
             if output := client.take_output():
@@ -105,7 +103,7 @@ class Connector:
                         sock.send(client.take_output())
                     return Answer(Outcome.ANSWERED, error=text)
 
-    def _hand_over(self, owner: LinkOwner, client: ClientConnection, sock: socket.socket, done: Done) -> None:
+    def _hand_over(self, owner: LinkOwner, client: AmqpClient, sock: socket.socket, done: Done) -> None:
         link = OutgoingLink(owner, self._engine, self._reactor)
         self._reactor.add(link.connection, sock)
 

@@ -1,6 +1,6 @@
 """Replication links over connections of the core (`environment.Link`), and the interface of their owners.      Shell.
 
-`OutgoingLink` is the end that connected and receives the log.  `IncomingLink` is the other end: a session of the broker
+`OutgoingLink` is the end that connected and receives the log.  `IncomingLink` is the other end: a client connection
 that has become a link.  Backups and followers of single queues use both classes.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ha.environment import Link
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Batch, Connection, Engine, Reactor
 from qpidd_py.errors import LinkError
 
@@ -56,18 +56,18 @@ class CoreLink:
 
 
 class IncomingLink(CoreLink):
-    """The primary's end: a session of the broker that has become a link (`hooks.LinkHandler`)."""
+    """The primary's end: a client connection of the broker that has become a link (`hooks.LinkHandler`)."""
 
-    def __init__(self, owner: LinkOwner, session: Session) -> None:
-        super().__init__(session.connection)
+    def __init__(self, owner: LinkOwner, connection: ClientConnection) -> None:
+        super().__init__(connection.core)
         self._told = owner
-        self._session = session
+        self._accepted = connection
         self._over = False
 
     def close(self) -> None:
         if not self._over:
             self._over = True
-            self._session.close(320, "the replication link is closed")
+            self._accepted.close(320, "the replication link is closed")
 
     def link_frame(self, kind: int, position: int, body: bytes) -> None:
         if not self._over:

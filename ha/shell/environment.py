@@ -1,7 +1,7 @@
 """The real environment of the HA core: asyncio, sockets, files.                                               Shell.
 
 A replication link begins as an AMQP connection: the pure client does the handshake (`connector.py`), then the socket is
-handed to the core's reactor, which parses everything that follows.  On the primary's side the broker's session does the
+handed to the core's reactor, which parses everything that follows.  On the primary's side `ClientConnection` does the
 handshake; `IncomingLink` adapts it to the interface of the HA core (`core_link.py`).
 """
 
@@ -128,10 +128,10 @@ class ClusterEnvironment:
     # ---- this broker ----------------------------------------------------------------------------------------------
 
     def close_clients(self, code: int, text: str) -> None:
-        for session in list(self._broker.sessions):
-            # `admit` decides about sessions that have not sent connection.open yet.
-            if session.opened and session.link is None and (not session.admin or session.holds_messages):
-                session.close(code, text)
+        for connection in list(self._broker.connections):
+            # `admit` decides about connections that have not sent connection.open yet.
+            if connection.opened and connection.link is None and (not connection.admin or connection.holds_messages):
+                connection.close(code, text)
 
     def end(self, reason: str) -> None:
         self.fail(reason)

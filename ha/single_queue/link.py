@@ -24,8 +24,8 @@ from ha.shell.environment import LEVELS
 from ha.single_queue.follower import Replica, Source, Step
 from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.amqp.client import Login
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.session import Session
 from qpidd_py.config import LinkSettings
 from qpidd_py.core import Queue
 from qpidd_py.errors import LinkError
@@ -87,13 +87,13 @@ class QueueReplication:
         """The process ends."""
         self._port.stop()
 
-    def opened(self, session: Session) -> bool:
+    def opened(self, connection: ClientConnection) -> bool:
         """True if the opened connection is a follower's; then it is handled here."""
-        if REPLICA not in session.client_properties:
+        if REPLICA not in connection.client_properties:
             return False
-        link = IncomingLink(self._source, session)
-        session.link = link
-        session.connection.switch_to_link(False)
+        link = IncomingLink(self._source, connection)
+        connection.link = link
+        connection.core.switch_to_link(False)
         self._source.accepted(link)
         return True
 

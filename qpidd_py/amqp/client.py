@@ -4,7 +4,7 @@ Theory.  Two layers, because there are two kinds of caller:
 
 * `ClientHandshake` takes *method payloads* and leaves encoded frames in its output.  A caller whose frames are split
   elsewhere (by the data path, for the replication link) uses it alone, and may stop feeding it at `Opened`.
-* `ClientConnection` takes *octets*, splits frames, and adds heartbeats.  With `stop_when_open=True` it stops after
+* `AmqpClient` takes *octets*, splits frames, and adds heartbeats.  With `stop_when_open=True` it stops after
   `open-ok`: later octets belong to another protocol; `left_over()` returns them.
 
 States and transitions (any other method in a state is a violation by the peer, `ConnectionException` 503):
@@ -30,6 +30,17 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from qpidd_py.amqp.constants import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_MIN_SIZE,
+    FRAME_OVERHEAD,
+    HEARTBEAT_FRAME,
+    PROTOCOL_HEADER,
+)
 from qpidd_py.amqp.fields import (
     FieldError,
     Reader,
@@ -38,18 +49,8 @@ from qpidd_py.amqp.fields import (
     encode_table,
     encode_table_content,
 )
+from qpidd_py.amqp.frames import method_frame
 from qpidd_py.errors import ConnectionException, ReplyCode
-
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-
-FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT = 1, 2, 3, 8
-FRAME_END = 0xCE
-FRAME_OVERHEAD = 8
-"""Octets around each payload: type, channel, length, end."""
-FRAME_MIN_SIZE = 4096
-"""The frame size that every peer must accept; the limit before `tune`."""
-
-HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 CONNECTION = 10
 START, START_OK, SECURE, TUNE, TUNE_OK, OPEN, OPEN_OK, CLOSE, CLOSE_OK = 10, 11, 20, 30, 31, 40, 41, 50, 51
@@ -150,14 +151,6 @@ _RESPONSES: dict[str, Callable[[Login], bytes]] = {
     "EXTERNAL": lambda login: login.user.encode(),
     "ANONYMOUS": lambda login: login.user.encode(),
 }
-
-
-def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return b"%c%b%b%b\xce" % (kind, channel.to_bytes(2, "big"), len(payload).to_bytes(4, "big"), payload)
-
-
-def method_frame(channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> bytes:
-    return frame(FRAME_METHOD, channel, class_id.to_bytes(2, "big") + method_id.to_bytes(2, "big") + arguments)
 
 
 class ClientHandshake:
@@ -324,7 +317,7 @@ class _Wait:
     """More octets are needed."""
 
 
-class ClientConnection:
+class AmqpClient:
     """Octets in, events out, heartbeats; see the theory above.  Times are seconds of any steady clock."""
 
     def __init__(self, handshake: ClientHandshake, *, stop_when_open: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from pamqp import commands
 from pamqp.base import Frame
 
-from qpidd_py.amqp.constants import BASIC_CLASS, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from qpidd_py.amqp.constants import BASIC_CLASS, FRAME_METHOD
 from qpidd_py.amqp.fields import (
     FieldError,
     FieldTable,
@@ -22,14 +22,13 @@ from qpidd_py.amqp.fields import (
     encode_shortstr,
     encode_table,
 )
+from qpidd_py.amqp.frames import content_frames, frame
 from qpidd_py.errors import ConnectionException, ReplyCode
 
-_FRAME_HEAD = Struct(">BHI")
 _HEADER_HEAD = Struct(">HHQH")
 _U16 = Struct(">H")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
-_END: Final = bytes([FRAME_END])
 
 Command = TypeVar("Command", bound=Frame)
 Reader = Callable[[bytes, int], tuple[Any, int]]
@@ -188,11 +187,6 @@ def encode_method(channel: int, command: Frame) -> bytes:
     return frame(FRAME_METHOD, channel, b"".join(parts))
 
 
-def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """One frame of AMQP."""
-    return _FRAME_HEAD.pack(kind, channel, len(payload)) + payload + _END
-
-
 def ids(command: Frame) -> tuple[int, int]:
     """Class and method id."""
     return command.index >> 16, command.index & 0xFFFF
@@ -273,11 +267,5 @@ def encode_properties(properties: dict[str, Any], body_size: int) -> bytes:
 
 def encode_content(channel: int, command: Frame, properties: dict[str, Any], body: bytes, frame_max: int) -> bytes:
     """A method with content: method frame, header frame, and body frames of at most `frame_max` octets each."""
-    frames = [
-        encode_method(channel, command),
-        frame(FRAME_HEADER, channel, encode_properties(properties, len(body))),
-    ]
-    room = frame_max - FRAME_OVERHEAD
-    for start in range(0, len(body), room):
-        frames.append(frame(FRAME_BODY, channel, body[start : start + room]))
-    return b"".join(frames)
+    header = encode_properties(properties, len(body))
+    return encode_method(channel, command) + content_frames(channel, header, body, frame_max)

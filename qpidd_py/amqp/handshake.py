@@ -65,7 +65,7 @@ class Handshake:
         return start
 
     def receive(self, command: Frame) -> Frame | None:
-        """The answer to a method; None for `connection.open`, whose admission the session decides."""
+        """The answer to a method; None for `connection.open`, whose admission the connection decides."""
         step = _STEPS.get((self.state, type(command)))
         if step is None:
             text = f"{command.name} where {self.state.value} was expected"

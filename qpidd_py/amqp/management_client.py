@@ -12,14 +12,11 @@ requests are then void, and whether the broker has acted on them is unknown.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from qpidd_py.amqp.client import (
-    FRAME_BODY,
-    FRAME_HEADER,
-    FRAME_OVERHEAD,
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     ClientState,
     CloseAnswered,
@@ -30,10 +27,11 @@ from qpidd_py.amqp.client import (
     Opened,
     PeerSilent,
     VersionRefused,
-    frame,
     read_close,
 )
+from qpidd_py.amqp.constants import FRAME_MIN_SIZE
 from qpidd_py.amqp.fields import FieldError, Reader, encode_shortstr
+from qpidd_py.amqp.frames import publish_frames
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 MANAGEMENT = "qpid.management"
@@ -48,7 +46,7 @@ MAX_ANSWER = 256 << 20
 CHANNEL = 1
 BASIC = 60
 _CHANNEL_OPEN, _CHANNEL_OPEN_OK, _CHANNEL_CLOSE, _CHANNEL_CLOSE_OK = (20, 10), (20, 11), (20, 40), (20, 41)
-_BASIC_CONSUME, _BASIC_CONSUME_OK, _BASIC_PUBLISH = (BASIC, 20), (BASIC, 21), (BASIC, 40)
+_BASIC_CONSUME, _BASIC_CONSUME_OK = (BASIC, 20), (BASIC, 21)
 _BASIC_CANCEL, _BASIC_RETURN, _BASIC_DELIVER = (BASIC, 30), (BASIC, 50), (BASIC, 60)
 
 _NO_ACK = 0x02
@@ -94,7 +92,7 @@ class ManagementClient:
     ) -> None:
         """`heartbeat`: seconds, 0 = none.  With `consume=False`, Ready comes when the channel is open: a ping, without
         requests."""
-        self.connection = ClientConnection(ClientHandshake(login, properties, heartbeat=heartbeat))
+        self.connection = AmqpClient(ClientHandshake(login, properties, heartbeat=heartbeat))
         self.outstanding: set[int] = set()
         self._opened: Opened | None = None
         self._ready = False
@@ -112,7 +110,7 @@ class ManagementClient:
         self._next += 1
         self.outstanding.add(self._next)
         body = json.dumps(arguments or {}, separators=(",", ":")).encode()
-        encoded = b"".join(self._publish(method, str(self._next), body))
+        encoded = self._publish(method, str(self._next), body)
         if self._ready:
             self.connection.handshake.write(encoded)
         else:
@@ -229,14 +227,9 @@ class ManagementClient:
     def _method(self, method: tuple[int, int], arguments: bytes = b"") -> None:
         self.connection.handshake.send_method(CHANNEL, *method, arguments)
 
-    def _publish(self, method: str, correlation_id: str, body: bytes) -> Iterable[bytes]:
-        arguments = b"\0\0" + encode_shortstr(MANAGEMENT) + encode_shortstr(method) + b"\0"
-        yield frame(1, CHANNEL, BASIC.to_bytes(2, "big") + _BASIC_PUBLISH[1].to_bytes(2, "big") + arguments)
+    def _publish(self, method: str, correlation_id: str, body: bytes) -> bytes:
         flags = _CONTENT_TYPE | _CORRELATION_ID
         header = BASIC.to_bytes(2, "big") + b"\0\0" + len(body).to_bytes(8, "big") + flags.to_bytes(2, "big")
-        properties = encode_shortstr("application/json") + encode_shortstr(correlation_id)
-        yield frame(FRAME_HEADER, CHANNEL, header + properties)
-        # The smallest limit that a broker may set: requests are short, and may be encoded before `tune`.
-        step = 4096 - FRAME_OVERHEAD
-        for start in range(0, len(body), step):
-            yield frame(FRAME_BODY, CHANNEL, body[start : start + step])
+        header += encode_shortstr("application/json") + encode_shortstr(correlation_id)
+        # Requests are short, and may be encoded before `tune`.
+        return publish_frames(CHANNEL, MANAGEMENT, method, header, body, FRAME_MIN_SIZE)

@@ -14,7 +14,7 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.client import (
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     ClientState,
     CloseAnswered,
@@ -54,7 +54,7 @@ class MethodClient:
     """See the theory above.  Not thread-safe."""
 
     def __init__(self, login: Login | None = None, properties: Mapping[str, Any] | None = None) -> None:
-        self.connection = ClientConnection(ClientHandshake(login, properties))
+        self.connection = AmqpClient(ClientHandshake(login, properties))
 
     def call(self, command: Frame) -> None:
         """Queue a method; wait for its answer before the next."""

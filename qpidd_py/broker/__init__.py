@@ -1,1 +1,1 @@
-"""Exchanges, queues, bindings, sessions: the broker without I/O.  Knows nothing of HA."""
+"""Exchanges, queues, bindings, client connections: the broker without I/O.  Knows nothing of HA."""

@@ -1,4 +1,4 @@
-"""The broker: one engine, one virtual host, its sessions.  No I/O; the shell passes in connections and the time."""
+"""The broker: one engine, one virtual host, its connections.  No I/O; the shell passes in connections and the time."""
 
 import logging
 import platform
@@ -8,16 +8,16 @@ from typing import Any
 
 from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.sasl import Authenticate, accept_all
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.routing import MANAGEMENT
-from qpidd_py.broker.session import Session
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.engine import Engine
 from qpidd_py.hooks import HaHooks
 
 log = logging.getLogger(__name__)
 
-ManagementDoor = Callable[[Session, int, bytes, bytes, bytes], None]
-"""(session, channel, routing key, content header, body); answers with `session.answer`.  May raise `AmqpError`."""
+ManagementDoor = Callable[[ClientConnection, int, bytes, bytes, bytes], None]
+"""(connection, channel, routing key, content header, body); answers by `connection.answer`.  May raise `AmqpError`."""
 
 Clocks = Callable[[], tuple[int, int]]
 """(µs since 1970, µs of the monotonic clock): sent to clients and logged; no decision depends on it."""
@@ -53,29 +53,29 @@ class Broker:
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine)
-        self.engine.on_config = self.vhost.apply
-        self.sessions: set[Session] = set()
+        self.engine.on_config = self.vhost.configuration.apply
+        self.connections: set[ClientConnection] = set()
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.server_properties = _server_properties(name, version)
-        self.vhost.internal_exchanges[MANAGEMENT] = self._management_request
+        self.vhost.routing.internal_exchanges[MANAGEMENT] = self._management_request
         self._rng = rng or random.Random()
-        self._session_number = 0
+        self._connection_number = 0
 
     @property
     def passive(self) -> bool:
         """True while this broker is a backup; see `VHost`."""
-        return self.vhost.passive
+        return self.engine.passive
 
     @passive.setter
     def passive(self, value: bool) -> None:
-        self.vhost.passive = self.engine.passive = value
+        self.engine.passive = value
         self.engine.forget_routes()
 
-    def next_session_number(self) -> int:
-        self._session_number += 1
-        return self._session_number
+    def next_connection_number(self) -> int:
+        self._connection_number += 1
+        return self._connection_number
 
     def token(self) -> str:
         """Makes generated names unique over all brokers of a cluster."""
@@ -83,9 +83,9 @@ class Broker:
 
     def close_clients(self, code: int, text: str) -> None:
         """Ends all client connections (not links)."""
-        for session in list(self.sessions):
-            if session.link is None:
-                session.close(code, text)
+        for connection in list(self.connections):
+            if connection.link is None:
+                connection.close(code, text)
 
     @property
     def blocked(self) -> str:
@@ -95,30 +95,36 @@ class Broker:
     def block(self, reason: str, cause: str = "") -> None:
         """Blocks publishers (`connection.blocked`) until `unblock` was called for every `cause`."""
         self._blocks[cause] = reason
-        for session in list(self.sessions):
-            session.block(self.blocked)
+        for connection in list(self.connections):
+            connection.block(self.blocked)
 
     def unblock(self, cause: str = "") -> None:
         self._blocks.pop(cause, None)
         if not self._blocks:
-            for session in list(self.sessions):
-                session.unblock()
+            for connection in list(self.connections):
+                connection.unblock()
 
     def tick(self, now: float) -> None:
         """Runs periodic work; call several times a second.  `now` in seconds of a monotonic clock."""
-        for session in list(self.sessions):
-            session.tick(now)
+        for connection in list(self.connections):
+            connection.tick(now)
         self.vhost.tick(now)
         if self.hooks is not None:
             self.hooks.tick(now)
 
     def _management_request(
-        self, session: Session, channel: int, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
+        self,
+        connection: ClientConnection,
+        channel: int,
+        exchange: bytes,
+        routing_key: bytes,
+        header: bytes,
+        body: bytes,
     ) -> None:
         if self.management is None:
-            log.warning("%r: management request %r, but there is no management", session, routing_key)
+            log.warning("%r: management request %r, but there is no management", connection, routing_key)
             return
-        self.management(session, channel, routing_key, header, body)
+        self.management(connection, channel, routing_key, header, body)
 
 
 def _server_properties(name: str, version: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ of their own; only the bindings of a deleted object go with it on both sides.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from qpidd_py.amqp.fields import FieldError, decode_table, encode_table
 from qpidd_py.broker.arguments import REPLICATE
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 Operation = dict[str, Any]
 Cancelled = list[tuple[Any, int, str]]
-"""Consumers that a deletion ended: session, channel, tag."""
+"""Consumers that a deletion ended: connection, channel, tag."""
 
 
 def octets(value: str | bytes) -> bytes:
@@ -34,16 +34,24 @@ def octets(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
+class Observer(Protocol):
+    """Is told of queues, on a primary and on a backup."""
+
+    def queue_created(self, queue: DeclaredQueue) -> None: ...
+
+    def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None: ...
+
+
 class Configuration:
     """Exchanges, queues and bindings."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, observer: Observer) -> None:
+        self._engine = engine
+        self._observer = observer
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, DeclaredQueue] = {}
         self.next_number = 1
-        self.next_local = LOCAL_NUMBERS
-        self.routes_missed = False  # a route without destination is cached: a new queue has to forget it
+        self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = make_exchange(kind, name, True, False, False, {})
 
@@ -52,23 +60,32 @@ class Configuration:
     def create_queue(self, operation: Operation, number: int, position: int, payload: bytes) -> DeclaredQueue:
         """`operation` as of "queue.declare"; `position` 0 makes it local."""
         arguments = operation["arguments"]
-        core = self.engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
+        core = self._engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
         limit(core, arguments)
         queue = DeclaredQueue(core, operation["durable"], operation["exclusive"], operation["auto_delete"], arguments)
         queue.position, queue.payload = position, payload
         core.owner = queue
         self.queues[queue.name] = queue
-        if self.routes_missed:
-            self.routes_missed = False
-            self.engine.forget_routes()
+        self._observer.queue_created(queue)
         return queue
 
-    def drop_queue(self, queue: DeclaredQueue) -> Cancelled:
+    def create_local_queue(self, operation: Operation) -> DeclaredQueue:
+        """A queue that is not replicated."""
+        self._last_local += 1
+        return self.create_queue(operation, self._last_local, 0, b"")
+
+    def take_number(self) -> int:
+        """The number of the next replicated queue; never given twice."""
+        self.next_number += 1
+        return self.next_number - 1
+
+    def drop_queue(self, queue: DeclaredQueue) -> None:
         """Deletes the queue with its messages and bindings."""
         for binding in list(queue.incoming.values()):
             binding.source.remove(binding)
         del self.queues[queue.name]
-        return self.engine.delete_queue(queue.core)  # forgets the routes too
+        cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
+        self._observer.queue_dropped(queue, cancelled)
 
     def create_exchange(self, operation: Operation, position: int, payload: bytes) -> Exchange:
         """`operation` as of "exchange.declare"."""
@@ -82,7 +99,7 @@ class Configuration:
         )
         exchange.position, exchange.payload = position, payload
         self.exchanges[exchange.name] = exchange
-        self.engine.forget_routes()  # it may be the alternate of another
+        self._engine.forget_routes()  # it may be the alternate of another
         return exchange
 
     def drop_exchange(self, exchange: Exchange) -> None:
@@ -91,16 +108,16 @@ class Configuration:
             if binding.key in binding.source.bindings:
                 binding.source.remove(binding)
         del self.exchanges[exchange.name]
-        self.engine.forget_routes()
+        self._engine.forget_routes()
 
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position, binding.payload = position, payload
         binding.source.add(binding)
-        self.engine.forget_routes()
+        self._engine.forget_routes()
 
     def drop_binding(self, binding: Binding) -> None:
         binding.source.remove(binding)
-        self.engine.forget_routes()
+        self._engine.forget_routes()
 
     def bindings(self) -> Iterable[Binding]:
         return (binding for exchange in self.exchanges.values() for binding in exchange.bindings.values())

@@ -8,7 +8,7 @@ acknowledgements and answers with flow-ok.  The broker has then read everything 
 
 from typing import TYPE_CHECKING, Final
 
-from qpidd_py.broker.channel import ChannelSession
+from qpidd_py.broker.client_channel import ClientChannel
 
 if TYPE_CHECKING:
     from qpidd_py.broker.broker import Broker
@@ -23,15 +23,15 @@ class Pause:
     def __init__(self, broker: "Broker", reason: str) -> None:
         self._broker = broker
         broker.block(reason, CAUSE)
-        self._held: list[ChannelSession] = []
-        self._asked: list[ChannelSession] = []
-        for session in broker.sessions:
-            if session.opened:
-                answers = bool(session.client_properties.get(FLOW))
-                for channel in session.channels.values():
+        self._held: list[ClientChannel] = []
+        self._asked: list[ClientChannel] = []
+        for connection in broker.connections:
+            if connection.opened:
+                answers = bool(connection.client_properties.get(FLOW))
+                for channel in connection.channels.values():
                     self._begin(channel, answers)
 
-    def _begin(self, channel: ChannelSession, answers: bool) -> None:
+    def _begin(self, channel: ClientChannel, answers: bool) -> None:
         if channel.core.active and channel.core.consumers:
             channel.core.active = False
             self._held.append(channel)
@@ -56,9 +56,9 @@ class Pause:
     @property
     def unacknowledged(self) -> int:
         """Deliveries that consumers still hold."""
-        channels = (channel for session in self._broker.sessions for channel in session.channels.values())
+        channels = (channel for connection in self._broker.connections for channel in connection.channels.values())
         return sum(channel.core.unacked_count for channel in channels)
 
     @staticmethod
-    def _live(channels: list[ChannelSession]) -> list[ChannelSession]:
-        return [channel for channel in channels if channel.session.channels.get(channel.number) is channel]
+    def _live(channels: list[ClientChannel]) -> list[ClientChannel]:
+        return [channel for channel in channels if channel.connection.channels.get(channel.number) is channel]

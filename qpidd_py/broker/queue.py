@@ -40,7 +40,7 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
 
 
 class DeclaredQueue:
-    """A declared queue.  `owner` is the session that declared it exclusive; None once that session is gone (an
+    """A declared queue.  `owner` is the connection that declared it exclusive; None once that connection is gone (an
     exclusive queue of a lost primary's client, until promotion deletes it)."""
 
     def __init__(

@@ -3,7 +3,7 @@
 Everything here is a query and changes nothing.  The core caches the answers for publishers (`Route`) until
 `forget_routes`.  For dead letters it asks each time (`Queue.dead_letter`), on the primary only: the outcome is logged.
 
-`passive` is True while this broker is a backup: see `vhost.py`.
+`Engine.passive` is True while this broker is a backup: see `vhost.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,14 +11,15 @@ from functools import partial
 from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_headers, routing_key_octets
-from qpidd_py.broker.configuration import Configuration, Operation
+from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
+from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_headers
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
-from qpidd_py.errors import ChannelException, ReplyCode
+from qpidd_py.errors import ReplyCode
 
 MANAGEMENT: Final = "qpid.management"
 """The pseudo exchange and pseudo queue of management requests."""
@@ -31,40 +32,23 @@ Letter = tuple[Route, bytes, bytes, bytes]
 copy."""
 
 
-def refuse(code: ReplyCode, text: str) -> ChannelException:
-    """A channel exception; its class and method are those of the method that is being handled."""
-    return ChannelException(code, text)
+class RoutingTable:
+    """Routing queries over the exchanges and queues of a configuration."""
 
-
-class Routing(Configuration):
-    """The configuration with its routing queries."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self.passive = False
+    def __init__(self, engine: Engine, configuration: Configuration) -> None:
         self.internal_exchanges: dict[str, Handler] = {}
+        self._engine = engine
+        self._exchanges = configuration.exchanges
+        self._queues = configuration.queues
+        self._missed = False  # a route without destination is cached: a new queue has to forget it
 
-    def create_queue(self, operation: Operation, number: int, position: int, payload: bytes) -> DeclaredQueue:
-        queue = super().create_queue(operation, number, position, payload)
+    def queue_created(self, queue: DeclaredQueue) -> None:
+        """Forgets routes that lacked it; messages that leave it unconsumed are routed from here."""
+        if self._missed:
+            self._missed = False
+            self._engine.forget_routes()
         if queue.dead_letter_exchange is not None or queue.alternate is not None:
             queue.core.dead_letter = partial(self._dead_letter, queue)
-        return queue
-
-    def find_exchange(self, name: str) -> Exchange:
-        """Raises 404."""
-        exchange = self.exchanges.get(name)
-        if exchange is None:
-            raise refuse(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '/'")
-        return exchange
-
-    def _check_ours(self, item: DeclaredQueue | Exchange, what: str) -> None:
-        if self.passive and item.position:
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} is replicated and this broker is a backup")
-
-    def check_free(self, queue: DeclaredQueue) -> None:
-        """Raises 403 while a plug-in keeps the queue's messages to itself."""
-        if queue.reserved:
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' {queue.reserved}")
 
     # ------------------------------------------------------------ routing
 
@@ -76,32 +60,32 @@ class Routing(Configuration):
         handler = self.internal_exchanges.get(name)
         if handler is not None:
             return Route([], handler=handler)
-        exchange = self.find_exchange(name)
+        exchange = find_exchange(self._exchanges, name)
         if exchange.internal:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '/'")
         if self._needs_headers(exchange):
             return Route([], by_header=lambda header: self._by_header(exchange, routing_key, header))
-        return Route(self._permitted(self._destinations(exchange, routing_key, {})))
+        return Route(self._permitted(self.destinations(exchange, routing_key, {})))
 
     def _default_route(self, routing_key: bytes) -> Route:
         """The default exchange: the queue of that name."""
-        queue = self.queues.get(routing_key.decode("utf-8", "replace"))
+        queue = self._queues.get(routing_key.decode("utf-8", "replace"))
         if queue is None:
-            self.routes_missed = True
+            self._missed = True
             return Route([])
         return Route(self._permitted([queue.core]))
 
     def _permitted(self, queues: list[Queue]) -> list[Queue]:
         for queue in queues:
             owner = queue.owner
-            if isinstance(owner, DeclaredQueue) and (self.passive or owner.reserved):
-                self._check_ours(owner, f"queue '{queue.name}'")
-                self.check_free(owner)
+            if isinstance(owner, DeclaredQueue) and (self._engine.passive or owner.reserved):
+                check_ours(owner, f"queue '{queue.name}'", self._engine.passive)
+                check_free(owner)
         return queues
 
     def _by_header(self, exchange: Exchange, routing_key: bytes, header: bytes) -> list[Queue]:
         """Asked by the core for each message.  Raises 502 for a header that cannot be read."""
-        return self._permitted(self._destinations(exchange, routing_key, decode_headers(header)))
+        return self._permitted(self.destinations(exchange, routing_key, decode_headers(header)))
 
     def _needs_headers(self, start: Exchange) -> bool:
         """Whether a message to `start` can meet a headers exchange."""
@@ -113,13 +97,13 @@ class Routing(Configuration):
             exchange = waiting.pop()
             yield exchange
             following = [b.destination for b in exchange.bindings.values() if isinstance(b.destination, Exchange)]
-            alternate = self.exchanges.get(exchange.alternate) if exchange.alternate is not None else None
+            alternate = self._exchanges.get(exchange.alternate) if exchange.alternate is not None else None
             for item in (*following, *([alternate] if alternate else [])):
                 if item.name not in seen:
                     seen.add(item.name)
                     waiting.append(item)
 
-    def _destinations(self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]) -> list[Queue]:
+    def destinations(self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]) -> list[Queue]:
         """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
         queues: dict[Queue, None] = {}
         seen, waiting = {start.name}, [start]
@@ -137,12 +121,12 @@ class Routing(Configuration):
         self, exchange: Exchange, routing_key: bytes, headers: Mapping[str, Any]
     ) -> list[DeclaredQueue | Exchange]:
         if exchange.name == "":  # as an alternate
-            queue = self.queues.get(routing_key.decode("utf-8", "replace"))
-            self.routes_missed = self.routes_missed or queue is None
+            queue = self._queues.get(routing_key.decode("utf-8", "replace"))
+            self._missed = self._missed or queue is None
             return [queue] if queue else []
         found = [binding.destination for binding in exchange.matching(routing_key, headers)]
-        if not found and exchange.alternate is not None and exchange.alternate in self.exchanges:
-            return [self.exchanges[exchange.alternate]]
+        if not found and exchange.alternate is not None and exchange.alternate in self._exchanges:
+            return [self._exchanges[exchange.alternate]]
         return found
 
     # ------------------------------------------------------------ unconsumed messages
@@ -152,7 +136,7 @@ class Routing(Configuration):
     ) -> Letter | None:
         """From the core, for a message that left `queue` unconsumed; None drops it."""
         if queue.dead_letter_exchange is not None:
-            death = Death(queue.name, reason, exchange, routing_key, self.engine.now // 1000)
+            death = Death(queue.name, reason, exchange, routing_key, self._engine.now // 1000)
             return self._bury(queue, queue.dead_letter_exchange, death, header)
         if reason == REJECTED and queue.alternate is not None:
             return Route(self._queues_for(queue.alternate, routing_key, header)), exchange, routing_key, header
@@ -168,11 +152,11 @@ class Routing(Configuration):
             queues = [core for core in queues if not goes_round(core.name, deaths)]
         return Route(queues), exchange.encode(), key, marked
 
-    def _router(self, exchange: str, excluded: Queue | None = None) -> Router:
+    def router(self, exchange: str, excluded: Queue | None = None) -> Router:
         """For many messages at one time: where headers do not matter, each routing key is looked up once.
 
         Nothing goes to the queue `excluded`."""
-        source = self.exchanges.get(exchange)
+        source = self._exchanges.get(exchange)
         by_header = source is not None and self._needs_headers(source)
         known: dict[bytes, Route] = {}
 
@@ -186,14 +170,14 @@ class Routing(Configuration):
 
     def _queues_for(self, exchange: str, routing_key: bytes, header: bytes) -> list[Queue]:
         """Where a publish by the broker itself goes; nowhere if there is no such exchange.  Never raises."""
-        source = self.exchanges.get(exchange)
+        source = self._exchanges.get(exchange)
         if source is None:
             return []
         headers = readable_headers(header) if self._needs_headers(source) else {}
-        queues = self._destinations(source, routing_key, headers)
+        queues = self.destinations(source, routing_key, headers)
         return [core for core in queues if not self._takes_none(core)]
 
     def _takes_none(self, core: Queue) -> bool:
         """True if its content comes from elsewhere: the log of the primary, or another broker's queue."""
         owner = core.owner
-        return isinstance(owner, DeclaredQueue) and bool(owner.reserved or (self.passive and owner.position))
+        return isinstance(owner, DeclaredQueue) and bool(owner.reserved or (self._engine.passive and owner.position))

@@ -1,26 +1,23 @@
-"""The methods of the classes exchange and queue, as handlers of a channel."""
-
-from collections.abc import Callable
-from typing import Any, Final
+"""The methods of the classes exchange and queue, as handlers of a channel; called by `methods`."""
 
 from pamqp import commands
-from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import make, routing_key_octets
-from qpidd_py.broker.channel import HANDLERS, ChannelSession
-from qpidd_py.broker.routing import MANAGEMENT, refuse
+from qpidd_py.broker.access import refuse
+from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.errors import ReplyCode
 
 Exchange, Queue = commands.Exchange, commands.Queue
 
 
-def queue_declare(channel: ChannelSession, command: commands.Queue.Declare) -> None:
+def queue_declare(channel: ClientChannel, command: commands.Queue.Declare) -> None:
     if command.passive:
         _queue_passive(channel, command)
         return
-    name = command.queue or f"amq.gen-{channel.session.broker.token()}"
+    name = command.queue or f"amq.gen-{channel.connection.broker.token()}"
     queue, position = channel.vhost.declare_queue(
-        channel.session,
+        channel.connection,
         name,
         bool(command.durable),
         bool(command.exclusive),
@@ -35,11 +32,11 @@ def queue_declare(channel: ChannelSession, command: commands.Queue.Declare) -> N
         channel.reply_when_safe(position, reply)
 
 
-def _queue_passive(channel: ChannelSession, command: commands.Queue.Declare) -> None:
+def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> None:
     name = channel.queue_name(command.queue)
     ready = consumers = position = 0
     if name != MANAGEMENT:
-        queue = channel.vhost.find_queue(name, channel.session)
+        queue = channel.vhost.find_queue(name, channel.connection)
         ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
     channel.last_queue = name
     if not command.nowait:
@@ -47,7 +44,7 @@ def _queue_passive(channel: ChannelSession, command: commands.Queue.Declare) -> 
         channel.reply_when_safe(position, reply)
 
 
-def queue_bind(channel: ChannelSession, command: commands.Queue.Bind) -> None:
+def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
     queue = channel.find_queue(command.queue)
     key = _binding_key(channel, command.queue, command.routing_key)
     position = channel.vhost.bind(command.exchange, queue, key, command.arguments or {})
@@ -55,35 +52,36 @@ def queue_bind(channel: ChannelSession, command: commands.Queue.Bind) -> None:
         channel.reply_when_safe(position, Queue.BindOk())
 
 
-def queue_unbind(channel: ChannelSession, command: commands.Queue.Unbind) -> None:
+def queue_unbind(channel: ClientChannel, command: commands.Queue.Unbind) -> None:
     queue = channel.find_queue(command.queue)
     key = _binding_key(channel, command.queue, command.routing_key)
     position = channel.vhost.unbind(command.exchange, queue, key, command.arguments or {})
     channel.reply_when_safe(position, Queue.UnbindOk())
 
 
-def _binding_key(channel: ChannelSession, queue: str, routing_key: str) -> bytes:
+def _binding_key(channel: ClientChannel, queue: str, routing_key: str) -> bytes:
     """When neither a queue nor a key is named, the key is the name of the queue declared last."""
     return routing_key_octets(routing_key if queue or routing_key else channel.last_queue)
 
 
-def queue_purge(channel: ChannelSession, command: commands.Queue.Purge) -> None:
-    count, position = channel.vhost.purge_queue(channel.session, channel.queue_name(command.queue))
+def queue_purge(channel: ClientChannel, command: commands.Queue.Purge) -> None:
+    count, position = channel.vhost.purge_queue(channel.connection, channel.queue_name(command.queue))
     if not command.nowait:
         channel.reply_when_safe(position, Queue.PurgeOk(count))
 
 
-def queue_delete(channel: ChannelSession, command: commands.Queue.Delete) -> None:
+def queue_delete(channel: ClientChannel, command: commands.Queue.Delete) -> None:
     name = channel.queue_name(command.queue)
-    count, position = channel.vhost.delete_queue(channel.session, name, bool(command.if_unused), bool(command.if_empty))
+    if_unused, if_empty = bool(command.if_unused), bool(command.if_empty)
+    count, position = channel.vhost.delete_queue(channel.connection, name, if_unused, if_empty)
     if not command.nowait:
         channel.reply_when_safe(position, Queue.DeleteOk(count))
 
 
-def exchange_declare(channel: ChannelSession, command: commands.Exchange.Declare) -> None:
+def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare) -> None:
     vhost, name = channel.vhost, command.exchange
     if command.passive:
-        position = 0 if name in vhost.internal_exchanges else vhost.find_exchange(name).position
+        position = 0 if name in vhost.routing.internal_exchanges else vhost.find_exchange(name).position
     elif name == "":
         raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
     else:
@@ -99,13 +97,13 @@ def exchange_declare(channel: ChannelSession, command: commands.Exchange.Declare
         channel.reply_when_safe(position, Exchange.DeclareOk())
 
 
-def exchange_delete(channel: ChannelSession, command: commands.Exchange.Delete) -> None:
+def exchange_delete(channel: ClientChannel, command: commands.Exchange.Delete) -> None:
     position = channel.vhost.delete_exchange(command.exchange, bool(command.if_unused))
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.DeleteOk())
 
 
-def exchange_bind(channel: ChannelSession, command: commands.Exchange.Bind) -> None:
+def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> None:
     destination = channel.vhost.find_exchange(command.destination)
     key = routing_key_octets(command.routing_key)
     position = channel.vhost.bind(command.source, destination, key, command.arguments or {})
@@ -113,23 +111,9 @@ def exchange_bind(channel: ChannelSession, command: commands.Exchange.Bind) -> N
         channel.reply_when_safe(position, Exchange.BindOk())
 
 
-def exchange_unbind(channel: ChannelSession, command: commands.Exchange.Unbind) -> None:
+def exchange_unbind(channel: ClientChannel, command: commands.Exchange.Unbind) -> None:
     destination = channel.vhost.find_exchange(command.destination)
     key = routing_key_octets(command.routing_key)
     position = channel.vhost.unbind(command.source, destination, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.UnbindOk())
-
-
-_TOPOLOGY: Final[dict[type[Frame], Callable[[ChannelSession, Any], None]]] = {
-    Queue.Declare: queue_declare,
-    Queue.Bind: queue_bind,
-    Queue.Unbind: queue_unbind,
-    Queue.Purge: queue_purge,
-    Queue.Delete: queue_delete,
-    Exchange.Declare: exchange_declare,
-    Exchange.Delete: exchange_delete,
-    Exchange.Bind: exchange_bind,
-    Exchange.Unbind: exchange_unbind,
-}
-HANDLERS.update(_TOPOLOGY)

@@ -3,14 +3,17 @@
 Every method that changes something returns the log position that its reply has to wait for; 0 = none.  A repeated
 declaration also waits for the position of the first one: the object may not be safe yet.
 
-`passive` is True while this broker is a backup: clients (a backup admits only administrative ones) may use objects that
-are not replicated; replicated objects follow the log, and nothing is appended to it here.
+`Engine.passive` is True while this broker is a backup: clients (a backup admits only administrative ones) may use
+objects that are not replicated; replicated objects follow the log, and nothing is appended to it here.
+
+`VHost` decides; its `Configuration` holds the state, and its `RoutingTable` says where a message goes.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
 from qpidd_py.broker.arguments import (
     REPLICATE,
     check_exchange_arguments,
@@ -21,6 +24,7 @@ from qpidd_py.broker.arguments import (
 )
 from qpidd_py.broker.configuration import (
     Cancelled,
+    Configuration,
     Operation,
     binding_operation,
     exchange_operation,
@@ -28,44 +32,48 @@ from qpidd_py.broker.configuration import (
 )
 from qpidd_py.broker.exchange import EXCHANGE_TYPES, Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.routing import MANAGEMENT, Routing, refuse
+from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 
 
-class VHost(Routing):
-    """The virtual host as sessions use it."""
+class VHost:
+    """The virtual host as connections use it."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+        self.engine = engine
+        self.configuration = Configuration(engine, self)
+        self.routing = RoutingTable(engine, self.configuration)
+        self.exchanges: Mapping[str, Exchange] = self.configuration.exchanges
+        self.queues: Mapping[str, DeclaredQueue] = self.configuration.queues
         self.default_replicate = "none"
-        self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by session
+        self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self._expiring: dict[str, DeclaredQueue] = {}
 
     def _log(self, operation: Operation) -> tuple[int, bytes]:
-        if self.passive:
+        if self.engine.passive:
             raise InvariantError(f"a backup decides {operation['op']}")
         payload = encode_table(operation)
         return self.engine.log_config(payload), payload
 
     # ------------------------------------------------------------ queues
 
-    def find_queue(self, name: str, session: object) -> DeclaredQueue:
+    def find_queue(self, name: str, connection: object) -> DeclaredQueue:
         """Raises 404, 405 if it is exclusive to another connection, 403 if access is not allowed."""
         queue = self.queues.get(name)
         if queue is None:
             raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '/'")
-        if queue.exclusive and queue.owner is not session:
+        if queue.exclusive and queue.owner is not connection:
             text = f"cannot obtain exclusive access to locked queue '{name}' in vhost '/'"
             raise refuse(ReplyCode.RESOURCE_LOCKED, text)
-        self._check_ours(queue, f"queue '{name}'")
+        check_ours(queue, f"queue '{name}'", self.engine.passive)
         return queue
 
     def declare_queue(
         self,
-        session: object,
+        connection: object,
         name: str,
         durable: bool,
         exclusive: bool,
@@ -74,7 +82,7 @@ class VHost(Routing):
     ) -> tuple[DeclaredQueue, int]:
         """The queue, new or found equal, and the position to wait for."""
         if name in self.queues:
-            return self._redeclare_queue(session, name, durable, exclusive, auto_delete, arguments)
+            return self._redeclare_queue(connection, name, durable, exclusive, auto_delete, arguments)
         if name.startswith("amq.") and not name.startswith("amq.gen-"):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
         if name == MANAGEMENT:
@@ -85,34 +93,32 @@ class VHost(Routing):
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level})
         queue = self._new_queue(operation, level)
         if exclusive:
-            queue.owner = session
-            self._exclusive.setdefault(session, {})[name] = queue
+            queue.owner = connection
+            self._exclusive.setdefault(connection, {})[name] = queue
         if queue.expires is not None:
             self._expiring[name] = queue
         return queue, queue.position
 
     def _new_queue(self, operation: Operation, level: str) -> DeclaredQueue:
         if level == "none":
-            self.next_local += 1
-            return self.create_queue(operation, self.next_local, 0, b"")
-        if self.passive:
+            return self.configuration.create_local_queue(operation)
+        if self.engine.passive:
             text = f"queue '{operation['name']}' would be replicated and this broker is a backup"
             raise refuse(ReplyCode.ACCESS_REFUSED, text)
-        operation["number"] = number = self.next_number
-        self.next_number += 1
+        operation["number"] = number = self.configuration.take_number()
         position, payload = self._log(operation)
-        return self.create_queue(operation, number, position, payload)
+        return self.configuration.create_queue(operation, number, position, payload)
 
     def _redeclare_queue(
         self,
-        session: object,
+        connection: object,
         name: str,
         durable: bool,
         exclusive: bool,
         auto_delete: bool,
         arguments: Mapping[str, Any],
     ) -> tuple[DeclaredQueue, int]:
-        queue = self.find_queue(name, session)
+        queue = self.find_queue(name, connection)
         what = f"queue '{name}' in vhost '/'"
         check_queue_arguments(arguments, what)
         wanted = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete, **arguments}
@@ -122,13 +128,13 @@ class VHost(Routing):
         queue.idle_since = None
         return queue, queue.position
 
-    def delete_queue(self, session: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
+    def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
         error, so that a client may repeat a deletion whose answer it lost."""
         if name not in self.queues:
             return 0, self.engine.changed
-        queue = self.find_queue(name, session)
-        self.check_free(queue)
+        queue = self.find_queue(name, connection)
+        check_free(queue)
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
         self.engine.settle(queue.core)
@@ -143,44 +149,47 @@ class VHost(Routing):
 
         Remaining messages go to its alternate exchange first, each in the batch that removes it from here."""
         if queue.alternate is not None:
-            self.engine.drain(queue.core, self._router(queue.alternate, queue.core))
+            self.engine.drain(queue.core, self.routing.router(queue.alternate, queue.core))
         else:
             self.engine.settle(queue.core)
         if queue.position:
             self._log({"op": "queue.delete", "name": queue.name, "number": queue.number})
         sources = {binding.source for binding in queue.incoming.values()}
-        self.drop_queue(queue)
+        self.configuration.drop_queue(queue)
         self._collect(sources)
 
-    def drop_queue(self, queue: DeclaredQueue) -> Cancelled:
-        """Deletes it and notifies its consumers."""
-        cancelled = super().drop_queue(queue)
-        self._expiring.pop(queue.name, None)
-        if queue.owner is not None:
-            self._exclusive.get(queue.owner, {}).pop(queue.name, None)
-        for session, channel, tag in cancelled:
-            session.consumer_cancelled(channel, tag)
-        return cancelled
-
-    def purge_queue(self, session: object, name: str) -> tuple[int, int]:
+    def purge_queue(self, connection: object, name: str) -> tuple[int, int]:
         """Returns the number of purged messages, and the position to wait for: purged messages must not come back."""
-        queue = self.find_queue(name, session)
-        self.check_free(queue)
+        queue = self.find_queue(name, connection)
+        check_free(queue)
         count: int = self.engine.purge(queue.core)
         return count, self.engine.flush() if queue.core.replicated else 0
 
-    def move_messages(self, session: object, source: str, limit: int, target: str, exchange: str) -> int:
+    def move_messages(self, connection: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
         early at a full queue.  Returns how many were moved."""
-        queue = self.find_queue(source, session)
-        self.check_free(queue)
+        queue = self.find_queue(source, connection)
+        check_free(queue)
         if target:
-            to = self.find_queue(target, session)
-            self.check_free(to)
+            to = self.find_queue(target, connection)
+            check_free(to)
             route = Route([to.core])
             return self.engine.move(queue.core, limit, lambda *_: route)
         self.find_exchange(exchange)
-        return self.engine.move(queue.core, limit, self._router(exchange))
+        return self.engine.move(queue.core, limit, self.routing.router(exchange))
+
+    # ------------------------------------------------------------ from the configuration
+
+    def queue_created(self, queue: DeclaredQueue) -> None:
+        self.routing.queue_created(queue)
+
+    def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
+        """Tells its consumers."""
+        self._expiring.pop(queue.name, None)
+        if queue.owner is not None:
+            self._exclusive.get(queue.owner, {}).pop(queue.name, None)
+        for connection, channel, tag in cancelled:
+            connection.consumer_cancelled(channel, tag)
 
     # ------------------------------------------------------------ effects of consumers and connections on queues
 
@@ -200,15 +209,15 @@ class VHost(Routing):
                 continue
             queue.idle_since = None
             queue.consumed_exclusively = False
-            if queue.auto_delete and queue.delay is None and not (self.passive and queue.position):
+            if queue.auto_delete and queue.delay is None and not (self.engine.passive and queue.position):
                 self.remove_queue(queue)
 
-    def session_gone(self, session: object) -> None:
+    def connection_gone(self, connection: object) -> None:
         """Deletes its exclusive queues.  On a former primary the replicated ones stay until the new primary deletes
         them."""
-        for queue in list(self._exclusive.pop(session, {}).values()):
+        for queue in list(self._exclusive.pop(connection, {}).values()):
             queue.owner = None
-            if not (self.passive and queue.position):
+            if not (self.engine.passive and queue.position):
                 self.remove_queue(queue)
 
     def on_promoted(self) -> None:
@@ -229,7 +238,7 @@ class VHost(Routing):
         for queue in list(self._expiring.values()):
             expires = queue.expires
             busy = queue.core.consumer_count or queue.waits_for_its_first_user
-            if busy or expires is None or (self.passive and queue.position):
+            if busy or expires is None or (self.engine.passive and queue.position):
                 queue.idle_since = None
             elif queue.idle_since is None:
                 queue.idle_since = now
@@ -237,6 +246,10 @@ class VHost(Routing):
                 self.remove_queue(queue)
 
     # ------------------------------------------------------------ exchanges
+
+    def find_exchange(self, name: str) -> Exchange:
+        """Raises 404."""
+        return find_exchange(self.exchanges, name)
 
     def declare_exchange(
         self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
@@ -250,7 +263,7 @@ class VHost(Routing):
         level = str(wanted.pop(REPLICATE, self.default_replicate))
         existing = self.exchanges.get(name)
         if existing is not None:
-            self._check_ours(existing, what)
+            check_ours(existing, what, self.engine.passive)
             first_difference(what, wanted, existing.properties())
             if REPLICATE in arguments:
                 first_difference(what, {REPLICATE: level}, {REPLICATE: existing.level})
@@ -258,25 +271,25 @@ class VHost(Routing):
         self._check_name(name)
         operation = exchange_operation(name, kind, durable, auto_delete, internal, {**arguments, REPLICATE: level})
         if level == "none":
-            return self.create_exchange(operation, 0, b"").position
-        if self.passive:
+            return self.configuration.create_exchange(operation, 0, b"").position
+        if self.engine.passive:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} would be replicated and this broker is a backup")
-        return self.create_exchange(operation, *self._log(operation)).position
+        return self.configuration.create_exchange(operation, *self._log(operation)).position
 
     def _check_name(self, name: str) -> None:
         if name.startswith("amq."):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
-        if name in self.internal_exchanges:
+        if name in self.routing.internal_exchanges:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' is reserved")
 
     def delete_exchange(self, name: str, if_unused: bool) -> int:
         """The position to wait for; deleting a missing exchange is no error (see `delete_queue`)."""
         exchange = self.exchanges.get(name)
-        if name == "" or name in self.internal_exchanges or (exchange is not None and exchange.predeclared):
+        if name == "" or name in self.routing.internal_exchanges or (exchange is not None and exchange.predeclared):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
         if exchange is None:
             return self.engine.changed
-        self._check_ours(exchange, f"exchange '{name}'")
+        check_ours(exchange, f"exchange '{name}'", self.engine.passive)
         if if_unused and (exchange.bindings or self._is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
         self._remove_exchange(exchange)
@@ -290,14 +303,14 @@ class VHost(Routing):
         if exchange.position:
             self._log({"op": "exchange.delete", "name": exchange.name})
         sources = {binding.source for binding in exchange.incoming.values()} - {exchange}
-        self.drop_exchange(exchange)
+        self.configuration.drop_exchange(exchange)
         self._collect(sources)
 
     def _collect(self, sources: Iterable[Exchange]) -> None:
         """Auto-delete exchanges are deleted with their last binding.  (In order of name, since a set has none.)"""
         for exchange in sorted(sources, key=lambda item: item.name):
             left = exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange
-            if left and not (self.passive and exchange.position):
+            if left and not (self.engine.passive and exchange.position):
                 self._remove_exchange(exchange)
 
     # ------------------------------------------------------------ bindings
@@ -313,9 +326,9 @@ class VHost(Routing):
         if existing is not None:
             return existing.position
         if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
-            self.create_binding(binding, *self._log(binding_operation("bind", binding.key, arguments)))
+            self.configuration.create_binding(binding, *self._log(binding_operation("bind", binding.key, arguments)))
         else:
-            self.create_binding(binding, 0, b"")
+            self.configuration.create_binding(binding, 0, b"")
         return binding.position
 
     def unbind(
@@ -328,7 +341,7 @@ class VHost(Routing):
             return self.engine.changed
         if binding.position:
             self._log(binding_operation("unbind", binding.key, arguments))
-        self.drop_binding(binding)
+        self.configuration.drop_binding(binding)
         self._collect([exchange])
         return self.engine.changed if binding.position else 0
 
@@ -337,5 +350,5 @@ class VHost(Routing):
             raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
         exchange = self.find_exchange(source)
         if isinstance(destination, Exchange):
-            self._check_ours(destination, f"exchange '{destination.name}'")
+            check_ours(destination, f"exchange '{destination.name}'", self.engine.passive)
         return exchange

@@ -127,6 +127,9 @@ class ClientSocket:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Sends connection.close without waiting for the answer: the tool is about to end, and the broker may not
         respond."""
         try:
@@ -202,10 +205,13 @@ class ManagementSocket(ClientSocket):
         self._management = ManagementClient(target.login, consume=manage)
         super().__init__(target, deadline, self._management, Ready)
 
-    def request(self, method: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """The result; raises `RequestRefused` with the broker's reason."""
-        self._management.request(method, arguments)
+    def request(self, method: str, arguments: Mapping[str, Any] | None = None, deadline: Deadline | None = None) -> Any:
+        """The result; raises `RequestRefused` with the broker's reason.  `deadline` replaces that of the connection."""
+        self._deadline = deadline or self._deadline
+        number = self._management.request(method, arguments)
         answer: Answer = self._expect(Answer)
+        while answer.number != number:  # of a request whose time was over
+            answer = self._expect(Answer)
         if not answer.ok:
             raise RequestRefused(answer.error)
         return answer.result

@@ -53,7 +53,7 @@ def make_parser() -> Parser:
     add_address_options(add)
     add("-t", dest="timeout", metavar="SECONDS", help="the same as --timeout")
     add("--json", action="store_true", help="print JSON")
-    add("--ha-admin", action="store_true", help="be let in by a backup, for what is not replicated")
+    add("--ha-admin", action="store_true", help="connect to a backup, too, for what is not replicated")
     add("-r", "--recursive", action="store_true", help="with the bindings")
     add_login_options(add)
     _add_options(parser.add_argument_group("add-options").add_argument)

@@ -41,7 +41,7 @@ cdef class Consumer:
 
 
 cdef class Channel:
-    """One AMQP channel; made by Connection.open_channel, used by that connection's session only.
+    """One AMQP channel; made by Connection.open_channel, used by that connection's owner only.
 
     Delivery tag t lies in slot t of `unacked`, from `unacked_head` to `unacked_tail` - 1; a settled slot has no queue.
     Publish tags count from 1 as well; `confirmed` is the highest that has been confirmed together with all before

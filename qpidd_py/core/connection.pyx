@@ -34,7 +34,7 @@ cdef class Transport:
 
 
 cdef class Connection:
-    """One peer.  `owner` is the session (or link) that handles everything outside the data path.
+    """One peer.  `owner` is the client's connection (or link) that handles everything outside the data path.
 
     Only the reactor's thread may call.  A callback may write, open and close channels and stop the connection; it must
     not feed it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.errors import InvariantError
 from qpidd_py.management.model import Management
 from qpidd_py.management.request import Json
@@ -29,13 +29,15 @@ class AmqpDoor:
     def __init__(self, management: Management) -> None:
         self._management = management
 
-    def __call__(self, session: Session, channel: int, routing_key: bytes, header: bytes, body: bytes) -> None:
+    def __call__(
+        self, connection: ClientConnection, channel: int, routing_key: bytes, header: bytes, body: bytes
+    ) -> None:
         """May raise `ConnectionException` 502 for a content header that cannot be read."""
         correlation_id = str(decode_properties(header).get("correlation_id", ""))
 
         def reply(answer: Json) -> None:
-            # The session drops answers for a closed channel.
-            session.answer(channel, correlation_id, json.dumps(answer, separators=(",", ":")).encode())
+            # The connection drops answers for a closed channel.
+            connection.answer(channel, correlation_id, json.dumps(answer, separators=(",", ":")).encode())
 
         method = routing_key.decode("utf-8", "backslashreplace")
         try:
@@ -44,7 +46,7 @@ class AmqpDoor:
             reply({"ok": False, "error": f"{method}: {error}"})
             return
         try:
-            self._management.request(method, arguments, reply, session.user)
+            self._management.request(method, arguments, reply, connection.user)
         except InvariantError:
             raise
         except Exception as error:

@@ -30,9 +30,9 @@ from typing import Any
 
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.session import Session
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.changes import Changes
@@ -120,7 +120,7 @@ class Management:
             "blocked": self.broker.blocked,
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),
-            "sessions": len(self.broker.sessions),
+            "sessions": len(self.broker.connections),
         }
 
     def _queue_list(self, _: Json) -> list[Json]:
@@ -142,11 +142,11 @@ class Management:
         return [_show_exchange(exchange) for _, exchange in sorted(self.broker.vhost.exchanges.items())]
 
     def _binding_list(self, _: Json) -> list[Json]:
-        bindings = sorted(self.broker.vhost.bindings(), key=lambda binding: binding.key)
+        bindings = sorted(self.broker.vhost.configuration.bindings(), key=lambda binding: binding.key)
         return [_show_binding(binding) for binding in bindings]
 
     def _session_list(self, _: Json) -> list[Json]:
-        return [_show_session(session) for session in sorted(self.broker.sessions, key=lambda session: session.number)]
+        return [_show_connection(each) for each in sorted(self.broker.connections, key=lambda each: each.number)]
 
 
 def _show_queue(queue: DeclaredQueue) -> Json:
@@ -264,21 +264,21 @@ def _show_properties(header: bytes) -> Any:
         return {"unreadable": error.reply_text}
 
 
-def _show_session(session: Session) -> Json:
-    connection = session.connection
+def _show_connection(connection: ClientConnection) -> Json:
+    core = connection.core
     return {
-        "number": session.number,
-        "peer": session.peer,
-        "state": session.state.value,
-        "user": session.user,
-        "admin": session.admin,
-        "link": session.link is not None,
-        "channels": len(session.channels),
-        "publisher": connection.publisher,
-        "received": connection.received,
-        "sent": connection.sent,
-        "backlog": connection.backlog,
-        "client_properties": to_json(dict(session.client_properties)),
+        "number": connection.number,
+        "peer": connection.peer,
+        "state": connection.state.value,
+        "user": connection.user,
+        "admin": connection.admin,
+        "link": connection.link is not None,
+        "channels": len(connection.channels),
+        "publisher": core.publisher,
+        "received": core.received,
+        "sent": core.sent,
+        "backlog": core.backlog,
+        "client_properties": to_json(dict(connection.client_properties)),
     }
 
 

@@ -1,4 +1,4 @@
-"""One accepted TCP connection: the transport behind a `Session` whose socket the reactor serves.
+"""One accepted TCP connection: the transport behind a `ClientConnection` whose socket the reactor serves.
 
 The core owns the socket while the connection lives.  Closing is done here: closing a socket with unread input makes the
 kernel send a reset, which can destroy the last output (the `connection.close` with the reason).  So the socket lingers:
@@ -18,7 +18,7 @@ _WASTE: Final = 65536
 
 
 class PlainTransport:
-    """The `Transport` of one session; `attach` gives it what it needs once the session exists."""
+    """The `Transport` of one client connection; `attach` gives it the core's connection once that exists."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reactor: Reactor, sock: socket.socket) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Accepts connections and gives each its session; plain ones to the reactor, TLS ones to asyncio."""
+"""Accepts sockets and makes a `ClientConnection` for each; plain ones go to the reactor, TLS ones to asyncio."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from qpidd_py.broker.session import Session, State, Transport
+from qpidd_py.broker.client_connection import ClientConnection, State, Transport
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
 from qpidd_py.server.connection import PlainTransport
 from qpidd_py.server.tls import TlsConnection
@@ -46,7 +46,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._tls: set[TlsConnection] = set()
-        self._negotiating: deque[tuple[float, Session]] = deque()
+        self._negotiating: deque[tuple[float, ClientConnection]] = deque()
 
     def open(self, sockets: list[socket.socket]) -> None:
         """Accept plain connections on these listening sockets from now on."""
@@ -78,14 +78,14 @@ class Listener:
         """Ends handshakes that take too long.  All have the same time limit, so the oldest is first."""
         waiting = self._negotiating
         while waiting and (waiting[0][0] <= now or waiting[0][1].state is not State.HANDSHAKE):
-            _, session = waiting.popleft()
-            if session.state is State.HANDSHAKE:
+            _, connection = waiting.popleft()
+            if connection.state is State.HANDSHAKE:
                 limit = self._network.max_negotiate_time
-                log.info("%r: no connection.open within %g s", session, limit)
-                session.close(320, "handshake timed out")
-        for connection in self._tls:
-            connection.look()
-        self._tls = {connection for connection in self._tls if not connection.closed}
+                log.info("%r: no connection.open within %g s", connection, limit)
+                connection.close(320, "handshake timed out")
+        for tls in self._tls:
+            tls.look()
+        self._tls = {tls for tls in self._tls if not tls.closed}
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS):
@@ -118,28 +118,28 @@ class Listener:
             sock.close()  # it was reset before it was accepted
             return
         transport = PlainTransport(self._loop, self._reactor, sock)
-        session = self._new_session(peer, transport)
-        if session is None:
+        connection = self._new_connection(peer, transport)
+        if connection is None:
             sock.close()
         else:
-            self._guard(lambda: transport.attach(session.connection))
+            self._guard(lambda: transport.attach(connection.core))
 
-    def _accept_tls(self, peer: str, transport: TlsConnection) -> Session | None:
-        session = self._new_session(peer, transport)
-        if session is not None:
+    def _accept_tls(self, peer: str, transport: TlsConnection) -> ClientConnection | None:
+        connection = self._new_connection(peer, transport)
+        if connection is not None:
             self._tls.add(transport)
-        return session
+        return connection
 
-    def _new_session(self, peer: str, transport: Transport) -> Session | None:
+    def _new_connection(self, peer: str, transport: Transport) -> ClientConnection | None:
         most = self._network.max_connections
-        if most and len(self._broker.sessions) >= most:
+        if most and len(self._broker.connections) >= most:
             log.warning("connection from %s refused: %d are open, max-connections allows %d", peer, most, most)
             return None
-        session = Session(self._broker, peer, transport)
-        session.handshake.channel_max = self._limits.channel_max or 65535
-        session.handshake.frame_max = self._limits.frame_max
-        self._negotiating.append((self._loop.time() + self._network.max_negotiate_time, session))
-        return session
+        connection = ClientConnection(self._broker, peer, transport)
+        connection.handshake.channel_max = self._limits.channel_max or 65535
+        connection.handshake.frame_max = self._limits.frame_max
+        self._negotiating.append((self._loop.time() + self._network.max_negotiate_time, connection))
+        return connection
 
 
 def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> list[socket.socket]:

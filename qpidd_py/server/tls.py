@@ -14,7 +14,7 @@ from qpidd_py.config import SecuritySettings
 from qpidd_py.errors import ConfigError
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 BUFFER: int = 1 << 20
 """Octets that asyncio buffers before it pauses writing."""
@@ -23,7 +23,7 @@ BUFFER: int = 1 << 20
 class Accepter(Protocol):
     """The listener's callback for a new TLS connection."""
 
-    def __call__(self, peer: str, transport: "TlsConnection") -> "Session | None": ...
+    def __call__(self, peer: str, transport: "TlsConnection") -> "ClientConnection | None": ...
 
 
 def context(settings: SecuritySettings) -> ssl.SSLContext | None:
@@ -51,12 +51,12 @@ def waiting(transport: asyncio.Transport) -> int:
 
 
 class TlsConnection(asyncio.Protocol):
-    """Both the asyncio protocol and the session's `Transport`."""
+    """Both the asyncio protocol and the connection's `Transport`."""
 
     def __init__(self, accept: Accepter, guard: Callable[[Callable[[], None]], None]) -> None:
         self._accept = accept
         self._guard = guard
-        self._session: Session | None = None
+        self._connection: ClientConnection | None = None
         self._transport: asyncio.Transport | None = None
         self._writable = True
         self._reading = True
@@ -68,8 +68,8 @@ class TlsConnection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(BUFFER)
         peer = transport.get_extra_info("peername") or ("?", 0)
-        self._session = self._accept(f"{peer[0]}:{peer[1]}", self)
-        if self._session is None:
+        self._connection = self._accept(f"{peer[0]}:{peer[1]}", self)
+        if self._connection is None:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -77,9 +77,9 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        session, self._session = self._session, None
-        if session is not None:
-            self._guard(lambda: session.closed(str(error) if error else "closed by the peer"))
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._guard(lambda: connection.closed(str(error) if error else "closed by the peer"))
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -88,18 +88,18 @@ class TlsConnection(asyncio.Protocol):
         self._writable = True
         self._guard(self.output_ready)
 
-    # ---- from the session
+    # ---- from the connection
 
     def output_ready(self) -> None:
-        session, transport = self._session, self._transport
-        if session is None or transport is None:
+        connection, transport = self._connection, self._transport
+        if connection is None or transport is None:
             return
         while self._writable:
-            output = session.connection.take_output(False)
+            output = connection.core.take_output(False)
             if not output:
                 break
             transport.write(output)
-        session.connection.left(waiting(transport))
+        connection.core.left(waiting(transport))
 
     def disconnect(self) -> None:
         self._writable = True
@@ -115,11 +115,11 @@ class TlsConnection(asyncio.Protocol):
 
     def look(self) -> None:
         """Pauses or resumes reading as the core asks, and reports to it how much output has left."""
-        session, transport = self._session, self._transport
-        if session is None or transport is None:
+        connection, transport = self._connection, self._transport
+        if connection is None or transport is None:
             return
-        session.connection.left(waiting(transport))
-        wanted = not session.connection.input_paused
+        connection.core.left(waiting(transport))
+        wanted = not connection.core.input_paused
         if wanted and not self._reading:
             transport.resume_reading()
         elif self._reading and not wanted:
@@ -127,7 +127,7 @@ class TlsConnection(asyncio.Protocol):
         self._reading = wanted
 
     def _feed(self, data: bytes) -> None:
-        if self._session is not None and not self._session.finished:
-            self._session.connection.feed(data)
-            self._session.broker.engine.end_turn()
+        if self._connection is not None and not self._connection.finished:
+            self._connection.core.feed(data)
+            self._connection.broker.engine.end_turn()
             self.look()

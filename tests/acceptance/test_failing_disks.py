@@ -113,7 +113,7 @@ def test_b3_a_primary_that_cannot_store_a_smaller_set_waits_and_goes_on(small: C
     disks[primary].freeze()
     victim.kill()
     held = Held(primary, "q", "held")
-    wait_for(lambda: "the disk has not taken: node3 is dropped" in the_stall(primary), TIMEOUT, lambda: primary.log)
+    wait_for(lambda: "the disk has not stored: node3 is dropped" in the_stall(primary), TIMEOUT, lambda: primary.log)
     assert "Read-only file system" in the_stall(primary)
     assert "ha-state.json cannot be written" in primary.log
     assert primary.status == "active" and not held.done.is_set()

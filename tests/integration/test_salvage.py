@@ -207,7 +207,7 @@ def test_who_has_become_primary_itself_restores_to_itself(pair: Pair) -> None:
     pair["b"].kill()
     pair.promote("a", force=True)
     (file,) = json.loads(pair.qpid_ha("a", "list", "--all", "--json")[1])[0]["files"]
-    untold = f"not told: {pair['b'].address}; files there may hold the same messages, not marked as restored"
+    untold = f"not informed: {pair['b'].address}; files there may hold the same messages, not marked as restored"
     assert pair.qpid_ha("a", "restore", file["file"]) == (0, f"10 messages restored\n{untold}\n")
     assert pair.contents("a", "orders") == pair.contents("a", "other") == [f"m{number}" for number in range(10)]
 

@@ -11,20 +11,20 @@ import pytest
 
 from qpidd_py.amqp.sasl import password_check
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core.reactor import Reactor
 
 
 class _Socket:
-    """The session's transport."""
+    """The connection's transport."""
 
-    session: Session
+    connection: ClientConnection
 
     def __init__(self, reactor):
         self.reactor = reactor
 
     def disconnect(self):
-        self.reactor.remove(self.session.connection)
+        self.reactor.remove(self.connection.core)
 
     def output_ready(self):
         raise AssertionError("connections with a descriptor do not ask")
@@ -78,8 +78,8 @@ class BrokerThread:
         sock, address = self.listener.accept()
         sock.setblocking(False)
         transport = _Socket(self.reactor)
-        transport.session = Session(self.broker, f"{address[0]}:{address[1]}", transport)
-        self.reactor.add(transport.session.connection, sock)
+        transport.connection = ClientConnection(self.broker, f"{address[0]}:{address[1]}", transport)
+        self.reactor.add(transport.connection.core, sock)
 
     def call(self, function):
         """Runs `function` in the broker's thread; its result."""

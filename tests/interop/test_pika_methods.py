@@ -60,13 +60,13 @@ def test_open_and_close(server):
         assert properties["capabilities"][name] is True
     assert connection.publisher_confirms_supported
     connection.close()
-    wait_for(lambda: not server.broker.sessions)
+    wait_for(lambda: not server.broker.connections)
 
 
 def test_wrong_password(server):
     with pytest.raises((AuthenticationError, ProbableAuthenticationError)):
         server.connect(credentials=pika.PlainCredentials("guest", "wrong"))
-    wait_for(lambda: not server.broker.sessions)
+    wait_for(lambda: not server.broker.connections)
 
 
 def test_unknown_vhost(server):
@@ -90,13 +90,13 @@ def test_broker_closes_clients(server, connection, channel):
         wait_for(lambda: False, connection)
     assert info.value.reply_code == 320
     assert info.value.reply_text == "CONNECTION_FORCED - going down"
-    wait_for(lambda: not server.broker.sessions)
+    wait_for(lambda: not server.broker.connections)
 
 
 def test_blocked(server, connection, channel):
     seen = []
     channel.basic_publish("", "nowhere", b"this one publishes")
-    wait_for(lambda: any(session.connection.publisher for session in server.broker.sessions), connection)
+    wait_for(lambda: any(each.core.publisher for each in server.broker.connections), connection)
     connection.add_on_connection_blocked_callback(lambda _, frame: seen.append(frame.method.reason))
     connection.add_on_connection_unblocked_callback(lambda *_: seen.append("unblocked"))
     server.call(lambda: server.broker.block("memory"))

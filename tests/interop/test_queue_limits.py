@@ -65,9 +65,9 @@ def test_time_to_live(channel, server):
 def test_a_backup_knows_the_limits_when_it_is_promoted():
     engine, backup_engine = Engine(), Engine()
     vhost, backup = VHost(engine), VHost(backup_engine)
-    vhost.default_replicate, backup.passive = "all", True
+    vhost.default_replicate, backup_engine.passive = "all", True
     arguments = {"x-max-length": 7, "x-message-ttl": 99, "x-max-priority": 2, "x-overflow": "reject-publish"}
     vhost.declare_queue(None, "q", True, False, False, arguments)
-    backup.adopt(vhost.snapshot())
+    backup.configuration.adopt(vhost.configuration.snapshot())
     core = backup.queues["q"].core
     assert (core.max_count, core.ttl, core.rejects, len(core.levels or ())) == (7, 99, True, 3)

@@ -84,7 +84,6 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "environment",
         "model/public_url",
         "plugin",
-        "qpid_cluster/admin_link",
         "qpid_cluster/control",
         "qpid_cluster/main",
         "qpid_cluster/processes",
@@ -107,6 +106,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "shell/consistent",
         "shell/core_link",
         "shell/environment",
+        "shell/management_link",
         "shell/standalone",
     ),
     "it is a command, or writes files for other programs: its output is compared as a whole (tests/unit)": (

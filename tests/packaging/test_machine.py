@@ -118,13 +118,13 @@ def test_rotation_loses_no_line(machine: Machine) -> None:
         qpidd --quit
         cat /tmp/pings
         ls /var/log/qpidd
-        zcat --force /var/log/qpidd/* | grep -o '<Session [0-9]*.*user guest'
+        zcat --force /var/log/qpidd/* | grep -o '<Connection [0-9]*.*user guest'
         """
     )
     assert {"qpidd.log", "qpidd.log.1", "qpidd.log.2.gz", "qpidd.log.3.gz"} <= set(said.split())
     (pings,) = re.findall(r"^(\d+) pings", said, re.MULTILINE)
     assert int(pings) > 20
-    assert {int(number) for number in re.findall(r"<Session (\d+)", said)} == set(range(1, int(pings) + 1))
+    assert {int(number) for number in re.findall(r"<Connection (\d+)", said)} == set(range(1, int(pings) + 1))
 
 
 @needs("systemd-analyze")

@@ -1,4 +1,4 @@
-"""Garbage for the parser: mutated sessions into the real broker, octets as they please.
+"""Garbage for the parser: mutated input into the real broker, octets as they please.
 
     python -m tests.property.fuzz_feed --seconds 600 [--seed N]
 
@@ -21,13 +21,13 @@ from pamqp import commands
 from pamqp.commands import Basic, Channel, Exchange, Queue, Tx
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine, IdRuns, link_frame
 from tests.support.memory import PROTOCOL_HEADER, decode, deliveries, method_octets, publish_octets
 
 
 class MemoryTransport:
-    """The shell of a session in a test."""
+    """The shell of a client connection in a test."""
 
     def __init__(self) -> None:
         self.disconnected = False
@@ -52,14 +52,14 @@ class Peer:
 
     def __init__(self, broker: Broker) -> None:
         self.transport = MemoryTransport()
-        self.session = Session(broker, "memory", self.transport)
+        self.connection = ClientConnection(broker, "memory", self.transport)
 
     def feed(self, octets: bytes) -> None:
         if not self.transport.disconnected:
-            self.session.connection.feed(octets)
+            self.connection.core.feed(octets)
 
     def take(self) -> bytes:
-        return self.session.connection.take_output()
+        return self.connection.core.take_output()
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -169,7 +169,7 @@ def one_round(broker: Broker, victim: Victim, rng: random.Random) -> None:
     broker.engine.tick()
     victim.check()
     if not peer.transport.disconnected:
-        peer.session.closed("end of the round")
+        peer.connection.closed("end of the round")
     broker.engine.end_turn()
     for queue in list(broker.engine.queues.values()):
         queue.check()

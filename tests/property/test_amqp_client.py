@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pamqp import commands, frame, header
 from pamqp.body import ContentBody
 
-from qpidd_py.amqp.client import ClientConnection, ClientHandshake, ClientState
+from qpidd_py.amqp.client import AmqpClient, ClientHandshake, ClientState
 from qpidd_py.amqp.management_client import Answer, ManagementClient
 from qpidd_py.errors import ConnectionException
 
@@ -62,7 +62,7 @@ def test_answers_do_not_depend_on_how_octets_arrive(answers: dict[int, Any], pie
 
 @given(st.binary(max_size=100), cuts)
 def test_what_follows_the_handshake_is_handed_out_whole(rest: bytes, cuts: list[int]) -> None:
-    connection = ClientConnection(ClientHandshake(), stop_when_open=True)
+    connection = AmqpClient(ClientHandshake(), stop_when_open=True)
     feed_in_pieces(connection, HANDSHAKE + rest, cuts)
     assert connection.left_over() == rest
 

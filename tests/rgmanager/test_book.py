@@ -160,7 +160,7 @@ def test_all_fail(cluster: Cluster, load: Load, figures: Figures) -> None:
     assert kept <= missing <= at_most
     assert verdict.lost == len(missing)
     assert verdict.unexpected == verdict.changed == 0
-    assert any("promoted, and nobody holds more" in node.log for node in cluster.nodes.values())
+    assert any("promoted, and no other broker holds more" in node.log for node in cluster.nodes.values())
 
 
 def test_both_services_stopped(cluster: Cluster, load: Load) -> None:

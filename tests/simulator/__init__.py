@@ -1,6 +1,6 @@
 """Brokers, links, clients, disks and resource managers as pure code under one seeded scheduler.
 
-Real: the core with its compaction, the broker (sessions, virtual host, management), the HA node, the state file's
+Real: the core with its compaction, the broker (connections, virtual host, management), the HA node, the state file's
 codec; in some scenarios also `ha.shell.asker.Asker` (on the loop of `loop.py`), `ha.registry.file.FileRegistry`, and
 the exchanges of `ha.registry.attributes` (with the tools of `tools.py`).
 Simulated: time and clocks, the network (`network.py`), processes with their crashes and pauses (`process.py`,

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pamqp.frame
 from pamqp import commands
 
-from qpidd_py.amqp.client import frame
+from qpidd_py.amqp.constants import FRAME_MAX
+from qpidd_py.amqp.frames import frame, publish_frames
 
 DECLARE_OK = 0x0032000B
 PURGE_OK = 0x0032001F
@@ -120,18 +121,12 @@ def get(queue: str) -> bytes:
     return marshal(commands.Basic.Get(queue=queue))
 
 
-@cache
-def _publish_method(exchange: str, routing_key: str, mandatory: bool) -> bytes:
-    return marshal(commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory))
-
-
 def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0, mandatory: bool = False) -> bytes:
     id = message_id(body.partition(b"|")[0].decode()).encode()
     properties = b"\x18\x80\x02" + bytes([priority]) if priority else b"\x10\x80\x02"
     properties += bytes([len(id)]) + id
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
-    content = frame(2, 1, header) + (frame(3, 1, body) if body else b"")
-    return _publish_method(exchange, routing_key, mandatory) + content
+    return publish_frames(1, exchange, routing_key, header, body, FRAME_MAX, mandatory)
 
 
 def message_id(name: str) -> str:

@@ -34,7 +34,7 @@ def objects(process: BrokerProcess) -> frozenset[str]:
     """Queues, exchanges and bindings by name."""
     vhost = process.broker.vhost
     found = [f"queue {name}" for name in vhost.queues] + [f"exchange {name}" for name in vhost.exchanges]
-    found += [f"binding {binding.destination.name} {binding.source.name}" for binding in vhost.bindings()]
+    found += [f"binding {binding.destination.name} {binding.source.name}" for binding in vhost.configuration.bindings()]
     return frozenset(found)
 
 
@@ -68,7 +68,8 @@ def _hex(ranges: Iterable[tuple[int, int]]) -> str:
 def everything(process: BrokerProcess) -> dict[str, Any]:
     """Configuration and messages, without what only a primary knows (redelivered)."""
     # Position 0 has the next free queue number; one that was primary may have given out more, which does no harm.
-    found: dict[str, Any] = {"configuration": sorted(each for each in process.broker.vhost.snapshot() if each[0])}
+    snapshot = process.broker.vhost.configuration.snapshot()
+    found: dict[str, Any] = {"configuration": sorted(each for each in snapshot if each[0])}
     for queue in process.broker.vhost.queues.values():
         if queue.core.replicated:
             messages = queue.core.peek(1 << 30)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from qpidd_py.amqp.client import (
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     Closed,
     ContentReceived,
@@ -56,7 +56,7 @@ class Client:
         self.ballot = (0, "")
         """Of the primary that let us in, or a later one of the same broker."""
         self._end: End | None = None
-        self._connection: ClientConnection
+        self._connection: AmqpClient
         self._to_send: deque[tuple[bytes, int]] = deque()
         self._deliver: amqp.Deliver | None = None
         self._missing = 0
@@ -95,7 +95,7 @@ class Client:
         self._life += 1
         life = self._life
         self.opened = False
-        self._connection = ClientConnection(ClientHandshake(Login(), self.properties, heartbeat=1))
+        self._connection = AmqpClient(ClientHandshake(Login(), self.properties, heartbeat=1))
         self._end = end = self.simulation.network.connect(self, self.broker)
         end.on_data = self._received
         end.on_closed = self.lost

@@ -12,8 +12,8 @@ from ha.model.protocol import REPLICA
 from ha.model.salvaged import Header, Record
 from ha.shell.asker import Asker
 from ha.shell.core_link import OutgoingLink
-from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
-from qpidd_py.broker.session import Session
+from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Login, Opened
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.amqp_door import AmqpDoor
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
 
 
 class SimTransport:
-    """What a session asks of the shell."""
+    """What a connection asks of the shell."""
 
     def __init__(self, end: End) -> None:
         self.end = end
-        self.session: Session
+        self.connection: ClientConnection
         self._unread: list[Call] = []
         """What comes while the broker does not read, as behind a full socket."""
 
     def received(self, data: bytes) -> None:
-        connection = self.session.connection
+        connection = self.connection.core
         self._in_order(lambda: connection.feed(data))
 
     def closed(self, reason: str) -> None:
         if reason == "reset":
             self._unread.clear()
-        self._in_order(lambda: self.session.closed(reason))
+        self._in_order(lambda: self.connection.closed(reason))
 
     def _in_order(self, call: Call) -> None:
-        if self._unread or self.session.connection.input_paused:
+        if self._unread or self.connection.core.input_paused:
             self._unread.append(call)
         else:
             call()
 
     def look(self) -> None:
         """Does the broker read again?  The core does not say so by itself (as `TlsConnection.look`)."""
-        while self._unread and not self.session.connection.input_paused:
+        while self._unread and not self.connection.core.input_paused:
             self._unread.pop(0)()
 
     @property
@@ -63,11 +63,11 @@ class SimTransport:
 
     @property
     def backlog(self) -> int:
-        return self.session.connection.backlog
+        return self.connection.core.backlog
 
     @property
     def is_link(self) -> bool:
-        return self.session.link is not None and self.end.open and REPLICA not in self.session.client_properties
+        return self.connection.link is not None and self.end.open and REPLICA not in self.connection.client_properties
 
     def output_ready(self) -> None:
         peer = self.end.peer_host
@@ -76,12 +76,12 @@ class SimTransport:
         if isinstance(peer, Client):
             if not peer.reads:
                 return  # the octets stay with the broker, as behind a full socket
-            octets = self.session.connection.take_output()
+            octets = self.connection.core.take_output()
             if self.end.open:
                 peer.octets_left(octets)
             self.end.send(octets)
         else:
-            self.end.send(self.session.connection.take_output())
+            self.end.send(self.connection.core.take_output())
 
     def disconnect(self) -> None:
         """What does not fit the socket any more is lost."""
@@ -211,12 +211,12 @@ class Ports:
         """To our backups."""
         return [each for each in self.transports if each.is_link]
 
-    # ---- sessions and links ---------------------------------------------------------------------------------------
+    # ---- connections and links ---------------------------------------------------------------------------------------
 
     def accepted(self, end: End) -> None:
         transport = SimTransport(end)
-        session = Session(self.process.broker, end.peer_host.name, transport)
-        transport.session = session
+        connection = ClientConnection(self.process.broker, end.peer_host.name, transport)
+        transport.connection = connection
         end.on_data, end.on_closed = transport.received, transport.closed
         end.on_writable = transport.output_ready
         self.transports = [each for each in self.transports if not each.is_over]
@@ -227,7 +227,7 @@ class Ports:
     ) -> None:
         _Dialling(self.process, address, properties, timeout, done)
 
-    def hand_over(self, client: ClientConnection, end: End, done: Callable[[Link | Answer], None]) -> None:
+    def hand_over(self, client: AmqpClient, end: End, done: Callable[[Link | Answer], None]) -> None:
         """The handshake is over: from here on the core reads."""
         process = self.process
         link = SimOutgoingLink(process.node, process.engine, self._wires)  # type: ignore[arg-type]
@@ -343,9 +343,9 @@ class Ports:
     # ---- this broker ----------------------------------------------------------------------------------------------
 
     def close_clients(self, code: int, text: str) -> None:
-        for session in list(self.process.broker.sessions):
-            if session.opened and session.link is None and (not session.admin or session.holds_messages):
-                session.close(code, text)
+        for connection in list(self.process.broker.connections):
+            if connection.opened and connection.link is None and (not connection.admin or connection.holds_messages):
+                connection.close(code, text)
 
     def end(self, reason: str) -> None:
         """The process ends itself; nobody starts it again before an administrator has looked."""
@@ -408,7 +408,7 @@ class _Dialling:
         self._process = process
         self._done = done
         self._over = False
-        self._client = ClientConnection(ClientHandshake(Login(), properties), stop_when_open=True)
+        self._client = AmqpClient(ClientHandshake(Login(), properties), stop_when_open=True)
         process.after(timeout, lambda: self._finish(Answer(Outcome.SILENT, error="no answer in time")))
         target = process.simulation.by_address.get(address)
         if target is None:

@@ -13,8 +13,8 @@ from ha.plugin import standing
 from ha.shell.core_link import IncomingLink, LinkOwner, OutgoingLink
 from ha.single_queue.follower import Replica, Source, Step
 from ha.single_queue.source import Feed, ReplicaSource
-from qpidd_py.amqp.client import ClientConnection, Login
-from qpidd_py.broker.session import Session
+from qpidd_py.amqp.client import AmqpClient, Login
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine, Queue, decode_ids
 from tests.simulator.environment import Wires, _Dialling
 from tests.simulator.network import End
@@ -56,13 +56,13 @@ class Passes(ReplicaSource):
         self.begun[feed.name] = feed.queue, ids_of(feed.queue)
         super()._begin(feed)
 
-    def opened(self, session: Session) -> bool:
+    def opened(self, connection: ClientConnection) -> bool:
         """As `QueueReplication.opened`."""
-        if REPLICA not in session.client_properties:
+        if REPLICA not in connection.client_properties:
             return False
-        link = IncomingLink(self, session)
-        session.link = link
-        session.connection.switch_to_link(False)
+        link = IncomingLink(self, connection)
+        connection.link = link
+        connection.core.switch_to_link(False)
         self.accepted(link)
         return True
 
@@ -130,7 +130,7 @@ class Follower:
     ) -> None:
         _Dialling(self, address, properties, timeout, done)  # type: ignore[arg-type]
 
-    def hand_over(self, client: ClientConnection, end: End, done: Callable[[Link | Answer], None]) -> None:
+    def hand_over(self, client: AmqpClient, end: End, done: Callable[[Link | Answer], None]) -> None:
         link = FollowerLink(self._replica, self.engine, self._wires)  # type: ignore[arg-type]
         link.end = end
         self._wires.ends[link.connection] = end

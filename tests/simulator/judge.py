@@ -107,7 +107,7 @@ class Judge:
         for link in process.links if process.is_primary else []:
             if link.backlog > process.settings.backlog_high:
                 ticks, before_sent = before.get(link, (0, -1))
-                sent = link.session.connection.sent
+                sent = link.connection.core.sent
                 found[link] = (ticks + 1 if sent == before_sent else 1), sent
                 self._check_patience(process, link.end.peer_host.name, found[link][0] * TICK)
         self._slow[process.name] = found

@@ -201,7 +201,7 @@ def confirm_twice() -> AbstractContextManager[None]:
     """A confirm is said again, now and then."""
 
     def output_ready(self: SimTransport) -> None:
-        output = self.session.connection.take_output()
+        output = self.connection.core.take_output()
         at = output.rfind(ACK) - 7
         if at >= 0 and output[at : at + 1] == b"\x01" and len(output) % 7 == 0:
             output += output[at : at + 21]

@@ -37,7 +37,7 @@ def redelivered_lost() -> Iterator[None]:
         if not isinstance(peer := self.end.peer_host, Client):
             old(self)
         elif peer.reads:
-            octets = self.session.connection.take_output()
+            octets = self.connection.core.take_output()
             peer.octets_left(octets)
             self.end.send(_unmarked(octets, handed[host, host.life, host.node.local.persisted.ballot]))
 

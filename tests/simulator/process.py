@@ -21,7 +21,7 @@ from ha.plugin import VHostConfiguration
 from ha.settings import NodeSettings
 from ha.shell.cluster_hooks import ClusterHooks
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine
 from qpidd_py.errors import ConfigError
 from tests.simulator.coverage import CoveredNode
@@ -55,14 +55,14 @@ class Clock:
         return cls(*values)
 
 
-class OrderedSessions(dict[Session, None]):
-    """A set of sessions whose order does not depend on where they lie in memory: a seed must replay exactly."""
+class OrderedConnections(dict[ClientConnection, None]):
+    """A set of connections whose order does not depend on where they lie in memory: a seed must replay exactly."""
 
-    def add(self, session: Session) -> None:
-        self[session] = None
+    def add(self, connection: ClientConnection) -> None:
+        self[connection] = None
 
-    def discard(self, session: Session) -> None:
-        self.pop(session, None)
+    def discard(self, connection: ClientConnection) -> None:
+        self.pop(connection, None)
 
 
 class BrokerProcess(Ports):
@@ -155,7 +155,7 @@ class BrokerProcess(Ports):
         self.engine.now = self.wall_clock()
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
-        self.broker.sessions = OrderedSessions()  # type: ignore[assignment]
+        self.broker.connections = OrderedConnections()  # type: ignore[assignment]
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
         configuration, instance = VHostConfiguration(self.broker), f"{self.name}.{self.life}"

@@ -80,7 +80,7 @@ def test_two_objects_of_one_position_are_told_apart() -> None:
     one.vhost.declare_queue(None, "work", True, False, False, {})
     other.vhost.declare_queue(None, "main", True, False, False, {})
     assert one.vhost.queues["work"].position == other.vhost.queues["main"].position
-    one.vhost.adopt(other.vhost.snapshot())
+    one.vhost.configuration.adopt(other.vhost.configuration.snapshot())
     assert list(one.vhost.queues) == ["main"]
 
 

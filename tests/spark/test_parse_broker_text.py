@@ -53,7 +53,7 @@ def test_a_state_change_is_the_event_that_the_segments_have() -> None:
         ("deposed: node2 claims epoch 4", {"kind": "demote", "reason": "node2 claims epoch 4"}),
         ("stepping down: relocation to node2", {"kind": "demote", "reason": "relocation to node2"}),
         ("isolated: no majority; clients are closed", {"kind": "isolated", "result": "begun", "reason": "no majority"}),
-        ("no longer isolated: clients are let in", {"kind": "isolated", "result": "ended"}),
+        ("no longer isolated: clients are admitted", {"kind": "isolated", "result": "ended"}),
         ("relocation to node2 begins", {"kind": "relocate", "peer": "node2", "result": "begin"}),
         ("relocated to node2", {"kind": "relocate", "peer": "node2", "result": "done"}),
         (

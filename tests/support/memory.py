@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pamqp.body
 import pamqp.commands as commands
 import pamqp.frame
-import pamqp.header
 
+from qpidd_py.amqp.codec import encode_properties
+from qpidd_py.amqp.frames import publish_frames
 from qpidd_py.core import Connection, Engine, Queue, Route
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
@@ -17,14 +17,10 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 def publish_octets(
     body: bytes, routing_key: str, exchange: str = "", channel: int = 1, frame_max: int = 131072, **properties: Any
 ) -> bytes:
-    """basic.publish with its content, cut to `frame_max`."""
+    """basic.publish with its content, cut to `frame_max`; a property that is None is left out."""
     mandatory = properties.pop("mandatory", False)
-    method = commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
-    header = pamqp.header.ContentHeader(body_size=len(body), properties=commands.Basic.Properties(**properties))
-    piece = frame_max - 8
-    bodies = [pamqp.body.ContentBody(body[i : i + piece]) for i in range(0, len(body), piece)]
-    frames: list[Any] = [method, header, *bodies]
-    return b"".join(pamqp.frame.marshal(frame, channel) for frame in frames)
+    header = encode_properties({name: value for name, value in properties.items() if value is not None}, len(body))
+    return publish_frames(channel, exchange, routing_key, header, body, frame_max, mandatory)
 
 
 def method_octets(method: Any, channel: int = 1) -> bytes:

@@ -1,4 +1,4 @@
-"""A broker without reactor and processes: real sessions behind a real socket, served by one thread.
+"""A broker without reactor and processes: real connections behind a real socket, served by one thread.
 
 For tests of tools that block.  `hooks` plays the HA module; `behaviour` spoils the connection on purpose.
 """
@@ -9,17 +9,17 @@ import threading
 from typing import Any
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.management.amqp_door import install
 
 
 class Peer:
-    """The transport of one session."""
+    """The transport of one connection."""
 
     def __init__(self, broker: Broker, connection: socket.socket) -> None:
         self.socket = connection
         self.ending = False
-        self.session = Session(broker, "test", self)
+        self.connection = ClientConnection(broker, "test", self)
 
     def disconnect(self) -> None:
         self.ending = True
@@ -83,17 +83,17 @@ class SocketBroker:
         if self.greeting is not None and data:
             return
         if data:
-            peer.session.connection.feed(data)
+            peer.connection.core.feed(data)
             self.broker.engine.end_turn()
-            self.seen.append(dict(peer.session.client_properties))
+            self.seen.append(dict(peer.connection.client_properties))
             self._write(peer)
         if not data or peer.ending:
             self._selector.unregister(peer.socket)
-            peer.session.closed("end of file")
+            peer.connection.closed("end of file")
             peer.socket.close()
 
     def _write(self, peer: Peer) -> None:
         try:
-            peer.socket.sendall(peer.session.connection.take_output())
+            peer.socket.sendall(peer.connection.core.take_output())
         except OSError:
             peer.ending = True

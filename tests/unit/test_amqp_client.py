@@ -7,9 +7,7 @@ from pamqp import commands, frame
 from pamqp.heartbeat import Heartbeat
 
 from qpidd_py.amqp.client import (
-    HEARTBEAT_FRAME,
-    PROTOCOL_HEADER,
-    ClientConnection,
+    AmqpClient,
     ClientHandshake,
     ClientState,
     CloseAnswered,
@@ -22,6 +20,7 @@ from qpidd_py.amqp.client import (
     PeerSilent,
     VersionRefused,
 )
+from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from qpidd_py.errors import ConnectionException
 
 
@@ -34,7 +33,7 @@ TUNE = marshal(commands.Connection.Tune(2047, 131072, 60))
 OPEN_OK = marshal(commands.Connection.OpenOk())
 
 
-def sent(connection: ClientConnection) -> list[Any]:
+def sent(connection: AmqpClient) -> list[Any]:
     """What the client wrote, decoded by pamqp."""
     output, found = connection.take_output(), []
     while output:
@@ -44,9 +43,9 @@ def sent(connection: ClientConnection) -> list[Any]:
     return found
 
 
-def opened(**options: Any) -> ClientConnection:
+def opened(**options: Any) -> AmqpClient:
     stop = options.pop("stop_when_open", False)
-    connection = ClientConnection(ClientHandshake(**options), stop_when_open=stop)
+    connection = AmqpClient(ClientHandshake(**options), stop_when_open=stop)
     connection.feed(START + TUNE + OPEN_OK)
     connection.take_output()
     assert connection.state is ClientState.OPEN
@@ -55,7 +54,7 @@ def opened(**options: Any) -> ClientConnection:
 
 def test_the_whole_handshake() -> None:
     handshake = ClientHandshake(Login("me", "secret"), {"qpid.ha-admin": 1}, virtual_host="/v", heartbeat=10)
-    connection = ClientConnection(handshake)
+    connection = AmqpClient(handshake)
     assert connection.take_output() == PROTOCOL_HEADER
     assert connection.feed(START) == []
     (start_ok,) = sent(connection)
@@ -71,7 +70,7 @@ def test_the_whole_handshake() -> None:
 
 
 def test_octet_by_octet() -> None:
-    connection = ClientConnection(ClientHandshake())
+    connection = AmqpClient(ClientHandshake())
     found: list[Event] = []
     for octet in START + TUNE + OPEN_OK + marshal(commands.Channel.OpenOk(), 3):
         found += connection.feed(bytes([octet]))
@@ -79,7 +78,7 @@ def test_octet_by_octet() -> None:
 
 
 def test_amqplain() -> None:
-    connection = ClientConnection(ClientHandshake(Login("me", "secret", "amqplain")))
+    connection = AmqpClient(ClientHandshake(Login("me", "secret", "amqplain")))
     connection.take_output()
     connection.feed(START)
     output = connection.take_output()
@@ -88,7 +87,7 @@ def test_amqplain() -> None:
 
 
 def test_no_common_mechanism_is_an_access_refusal() -> None:
-    connection = ClientConnection(ClientHandshake(Login(mechanism="EXTERNAL")))
+    connection = AmqpClient(ClientHandshake(Login(mechanism="EXTERNAL")))
     with pytest.raises(ConnectionException, match="wanted EXTERNAL, offered AMQPLAIN PLAIN") as caught:
         connection.feed(START)
     assert caught.value.reply_code == 403
@@ -106,7 +105,7 @@ def test_no_common_mechanism_is_an_access_refusal() -> None:
     ],
 )
 def test_tuning(ours: tuple[int, int, int], theirs: tuple[int, int, int], agreed: tuple[int, int, int]) -> None:
-    connection = ClientConnection(ClientHandshake(heartbeat=ours[0], frame_max=ours[1], channel_max=ours[2]))
+    connection = AmqpClient(ClientHandshake(heartbeat=ours[0], frame_max=ours[1], channel_max=ours[2]))
     connection.take_output()
     connection.feed(START)
     connection.take_output()
@@ -116,7 +115,7 @@ def test_tuning(ours: tuple[int, int, int], theirs: tuple[int, int, int], agreed
 
 
 def test_what_follows_open_ok_is_handed_out() -> None:
-    connection = ClientConnection(ClientHandshake(), stop_when_open=True)
+    connection = AmqpClient(ClientHandshake(), stop_when_open=True)
     events = connection.feed(START + TUNE + OPEN_OK + b"LINK1")
     assert isinstance(events[0], Opened)
     assert connection.feed(b"LINK2") == []
@@ -126,7 +125,7 @@ def test_what_follows_open_ok_is_handed_out() -> None:
 
 @pytest.mark.parametrize("before", [b"", START, START + TUNE, START + TUNE + OPEN_OK])
 def test_the_peer_closes_in_any_state(before: bytes) -> None:
-    connection = ClientConnection(ClientHandshake())
+    connection = AmqpClient(ClientHandshake())
     close = marshal(commands.Connection.Close(320, "CONNECTION_FORCED - go away", 10, 40))
     events = connection.feed(before + close + b"rubbish")
     assert events[-1] == Closed(320, "CONNECTION_FORCED - go away", 10, 40)
@@ -155,7 +154,7 @@ def test_both_sides_close_at_once() -> None:
 
 
 def test_another_version_is_refused_with_its_header() -> None:
-    connection = ClientConnection(ClientHandshake())
+    connection = AmqpClient(ClientHandshake())
     assert connection.feed(b"AMQ") == []
     (event,) = connection.feed(b"P\x00\x01\x00\x00")
     assert isinstance(event, VersionRefused)
@@ -200,7 +199,7 @@ def test_blocked_is_nothing_to_us() -> None:
     ],
 )
 def test_what_a_broken_peer_costs(data: bytes, code: int) -> None:
-    connection = ClientConnection(ClientHandshake())
+    connection = AmqpClient(ClientHandshake())
     with pytest.raises(ConnectionException) as caught:
         connection.feed(data)
     assert caught.value.reply_code == code

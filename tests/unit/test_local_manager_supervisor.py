@@ -413,7 +413,7 @@ def test_a_primary_that_refuses_to_stop_is_not_killed():
     lab.tick(WATCH.stop_timeout + 0.1, live="abc")
     assert Signal("a", signal.SIGKILL) not in lab.effects
     assert lab.core.nodes["a"].wanted
-    assert "a did not stop within 5 s and goes on: it refuses, see its log" in lab.texts("refused")
+    assert "a did not stop within 5 s and keeps running: it refused to stop, see its log" in lab.texts("refused")
 
 
 def test_close_stops_all_and_elects_nobody():

@@ -26,7 +26,7 @@ def wanted(*enabled: str, disabled: tuple[str, ...] = ()) -> RuleFilter:
 
 
 def test_categories() -> None:
-    assert category("qpidd_py.broker.session") == "Broker"
+    assert category("qpidd_py.broker.client_connection") == "Broker"
     assert category("ha.shell.environment") == "HA"
     assert category("ha") == "HA"
     assert category("hamster") == "Unspecified"

@@ -1,4 +1,4 @@
-"""Management over AMQP, in memory: the real client against the real session, core and model."""
+"""Management over AMQP, in memory: the real client against the real connection, core and model."""
 
 import base64
 import json
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from qpidd_py.amqp.client import ClientConnection, ClientHandshake, Closed, Login, Opened
+from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Login, Opened
 from qpidd_py.amqp.codec import decode_properties, encode_content, encode_method
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.hooks import Refusal
 from qpidd_py.management.amqp_door import install, read_arguments
 from qpidd_py.management.model import BROWSE_OCTETS, PEEK_BODY, to_json
@@ -27,12 +27,12 @@ class NoTransport:
 
 
 class Wire:
-    """A client of any kind and a session, joined."""
+    """A client of any kind and a connection, joined."""
 
     def __init__(self, broker: Broker, client: Any) -> None:
         self.broker = broker
         self.client = client
-        self.session = Session(broker, "test:1", NoTransport())
+        self.connection = ClientConnection(broker, "test:1", NoTransport())
         self.events: list[Any] = []
 
     def run(self) -> list[Any]:
@@ -40,9 +40,9 @@ class Wire:
         while True:
             outward = self.client.take_output()
             if outward:
-                self.session.connection.feed(outward)
+                self.connection.core.feed(outward)
             self.broker.engine.end_turn()
-            inward = self.session.connection.take_output()
+            inward = self.connection.core.take_output()
             if not outward and not inward:
                 break
             self.events += self.client.feed(inward)
@@ -57,13 +57,13 @@ class FakeHa:
         self.refusal = refusal
         self.asked: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], None]]] = []
 
-    def admit(self, session: Session, properties: Any) -> Refusal | None:
+    def admit(self, connection: ClientConnection, properties: Any) -> Refusal | None:
         return None if properties.get("qpid.ha-admin") else self.refusal
 
-    def opened(self, session: Session) -> bool:
+    def opened(self, connection: ClientConnection) -> bool:
         return False
 
-    def session_closed(self, session: Session) -> None:
+    def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
     def request(
@@ -160,10 +160,10 @@ def test_peek_says_what_is_wrong(wire: Wire, arguments: dict[str, Any], text: st
     assert text in answer.error
 
 
-def test_sessions_are_listed(wire: Wire) -> None:
-    (session,) = ask(wire, "session.list").result
-    assert (session["peer"], session["user"], session["admin"], session["channels"]) == ("test:1", "guest", True, 1)
-    assert session["client_properties"]["qpid.ha-admin"] == 1
+def test_connections_are_listed(wire: Wire) -> None:
+    (listed,) = ask(wire, "session.list").result
+    assert (listed["peer"], listed["user"], listed["admin"], listed["channels"]) == ("test:1", "guest", True, 1)
+    assert listed["client_properties"]["qpid.ha-admin"] == 1
 
 
 def test_unknown_methods_and_a_missing_plugin_are_told(wire: Wire) -> None:
@@ -193,7 +193,7 @@ def test_an_answer_after_the_end_of_the_connection_is_dropped(broker: Broker, wi
     broker.hooks = hooks
     wire.client.request("ha.promote")
     wire.run()
-    wire.session.closed("cable pulled")
+    wire.connection.closed("cable pulled")
     hooks.asked[0][2]({"ok": True, "result": {}})
 
 
@@ -237,7 +237,7 @@ def test_a_backup_refuses_plain_clients_with_its_text_and_admits_administrators(
 @pytest.mark.parametrize("mechanism", ["", "PLAIN", "AMQPLAIN"])
 def test_the_handshake_works_with_our_own_server(broker: Broker, mechanism: str) -> None:
     handshake = ClientHandshake(Login("guest", "guest", mechanism), heartbeat=7, frame_max=8192)
-    (opened,) = Wire(broker, ClientConnection(handshake)).run()
+    (opened,) = Wire(broker, AmqpClient(handshake)).run()
     assert isinstance(opened, Opened)
     assert (opened.frame_max, opened.heartbeat) == (8192, 7)
     assert opened.server_properties["capabilities"]["publisher_confirms"] is True
@@ -247,7 +247,7 @@ def test_closing_in_an_orderly_way(wire: Wire) -> None:
     wire.client.close()
     wire.run()
     assert wire.client.closed
-    assert wire.session.finished
+    assert wire.connection.finished
 
 
 @pytest.mark.parametrize(

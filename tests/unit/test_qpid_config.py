@@ -1,4 +1,4 @@
-"""`qpid-config`: words, options, listings, errors; against real sessions behind a socket."""
+"""`qpid-config`: words, options, listings, errors; against real connections behind a socket."""
 
 import json
 
@@ -17,13 +17,13 @@ from tests.support.socket_broker import SocketBroker
 class Backup:
     """Hooks that let only administrators in."""
 
-    def admit(self, session, properties):
+    def admit(self, connection, properties):
         return None if properties.get("qpid.ha-admin") else Refusal(320, "CONNECTION_FORCED - is a backup")
 
-    def opened(self, session):
+    def opened(self, connection):
         return False
 
-    def session_closed(self, session):
+    def connection_closed(self, connection):
         pass
 
     def request(self, method, arguments, reply, user):
@@ -152,7 +152,8 @@ def test_bindings_come_and_go(config, server):
     assert config("bind", "amq.topic", "q", "a.*") == (0, "")
     assert config("bind", "amq.fanout", "q") == (0, "")
     assert config("bind", "amq.match", "q", "all", "kind=5", "text='5'") == (0, "")
-    found = {(item.source.name, item.routing_key): dict(item.arguments) for item in server.broker.vhost.bindings()}
+    bindings = server.broker.vhost.configuration.bindings()
+    found = {(item.source.name, item.routing_key): dict(item.arguments) for item in bindings}
     assert found == {
         ("amq.topic", b"a.*"): {},
         ("amq.fanout", b""): {},
@@ -160,7 +161,7 @@ def test_bindings_come_and_go(config, server):
     }
     assert config("unbind", "amq.topic", "q", "a.*") == (0, "")
     assert config("unbind", "amq.match", "q", "all", "kind=5", "text='5'") == (0, "")
-    assert [item.source.name for item in server.broker.vhost.bindings()] == ["amq.fanout"]
+    assert [item.source.name for item in server.broker.vhost.configuration.bindings()] == ["amq.fanout"]
     assert config("bind", "absent", "q", "k")[1] == (
         "Failed: RequestRefused: 404 NOT_FOUND - no exchange 'absent' in vhost '/'\n"
     )

@@ -1,4 +1,4 @@
-"""`qpid-ha`: words, exit codes, options; against real sessions behind a socket."""
+"""`qpid-ha`: words, exit codes, options; against real connections behind a socket."""
 
 import json
 import os
@@ -36,13 +36,13 @@ class FakeHa:
         self.refuses = ""
         self.silent = False
 
-    def admit(self, session: Any, properties: Any) -> Refusal | None:
+    def admit(self, connection: Any, properties: Any) -> Refusal | None:
         return None if properties.get("qpid.ha-admin") == 1 else Refusal(320, "CONNECTION_FORCED - a backup")
 
-    def opened(self, session: Any) -> bool:
+    def opened(self, connection: Any) -> bool:
         return False
 
-    def session_closed(self, session: Any) -> None:
+    def connection_closed(self, connection: Any) -> None:
         pass
 
     def tick(self, now: float) -> None:
@@ -296,7 +296,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            ((), "a command is wanted"),
+            ((), "no command given"),
             (("stauts",), "unknown command 'stauts'"),
             (("ping", "extra"), "unexpected arguments: extra"),
             (("ping", "--nonsense"), "unexpected arguments: --nonsense"),

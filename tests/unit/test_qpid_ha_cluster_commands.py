@@ -1,4 +1,4 @@
-"""`qpid-ha` commands that change a cluster, and the tables; against real sessions behind a socket."""
+"""`qpid-ha` commands that change a cluster, and the tables; against real connections behind a socket."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -22,13 +22,13 @@ class FakeMember:
         self.results: dict[str, Any] = {"ha.query": {"status": "active", "name": "me", "broker_id": "aa"}}
         self.refuse: Callable[[str, dict[str, Any]], str] = lambda method, arguments: ""
 
-    def admit(self, session: Any, properties: Any) -> None:
+    def admit(self, connection: Any, properties: Any) -> None:
         return None
 
-    def opened(self, session: Any) -> bool:
+    def opened(self, connection: Any) -> bool:
         return False
 
-    def session_closed(self, session: Any) -> None:
+    def connection_closed(self, connection: Any) -> None:
         pass
 
     def tick(self, now: float) -> None:

@@ -1,12 +1,12 @@
-"""A session without sockets: methods go in, decoded frames come out."""
+"""A connection without sockets: methods go in, decoded frames come out."""
 
 import pamqp.commands as commands
 import pamqp.frame
-import pamqp.header
 
 from qpidd_py.amqp.codec import encode_method, make
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.session import Session
+from qpidd_py.broker.client_connection import ClientConnection
+from tests.support.memory import publish_octets
 
 HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -18,7 +18,7 @@ class Peer:
         self.broker = broker
         self.disconnected = 0
         self.outputs = 0
-        self.session = Session(broker, "memory", self)
+        self.connection = ClientConnection(broker, "memory", self)
         if opened:
             self.handshake(heartbeat, properties)
 
@@ -44,7 +44,7 @@ class Peer:
         return self.call(number, commands.Channel.Open())
 
     def feed(self, octets):
-        self.session.connection.feed(octets)
+        self.connection.core.feed(octets)
 
     def send(self, channel, *methods):
         for method in methods:
@@ -57,7 +57,7 @@ class Peer:
     def channel_frames(self):
         """The same, each with its channel."""
         self.broker.engine.end_turn()
-        octets = self.session.connection.take_output()
+        octets = self.connection.core.take_output()
         found = []
         while octets:
             used, channel, frame = pamqp.frame.unmarshal(octets)
@@ -72,11 +72,7 @@ class Peer:
         return answer
 
     def publish(self, body, routing_key, exchange="", channel=1, **properties):
-        header = pamqp.header.ContentHeader(body_size=len(body), properties=commands.Basic.Properties(**properties))
-        self.send(channel, commands.Basic.Publish(exchange=exchange, routing_key=routing_key))
-        self.feed(pamqp.frame.marshal(header, channel))
-        if body:
-            self.feed(b"\x03" + channel.to_bytes(2, "big") + len(body).to_bytes(4, "big") + body + b"\xce")
+        self.feed(publish_octets(body, routing_key, exchange, channel, **properties))
 
 
 class Replicated(Broker):

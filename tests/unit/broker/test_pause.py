@@ -29,7 +29,7 @@ def publish(peer, count=1):
 
 
 def broker_turn(peer):
-    peer.session.broker.engine.end_turn()
+    peer.connection.broker.engine.end_turn()
 
 
 def names(peer):
@@ -63,7 +63,7 @@ def test_a_client_that_knows_channel_flow_answers(broker):
 def test_a_channel_that_has_gone_needs_no_answer(broker):
     peer = client(broker, **{FLOW: True})
     pause = Pause(broker, "moving")
-    peer.session.closed("reset")
+    peer.connection.closed("reset")
     assert pause.unanswered == 0
     pause.end()
 

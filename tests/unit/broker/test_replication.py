@@ -22,7 +22,7 @@ def state(vhost):
         {q.name: (q.position, q.number, q.used_position, q.properties(), q.level, q.core.replicated)
          for q in vhost.queues.values() if q.position},
         {e.name: (e.position, e.properties()) for e in vhost.exchanges.values() if e.position},
-        {b.key: b.position for b in vhost.bindings() if b.position},
+        {b.key: b.position for b in vhost.configuration.bindings() if b.position},
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_local_objects_wait_for_nobody_and_stay_here():
     )
     assert broker.vhost.queues["n"].number > LOCAL_NUMBERS
     assert state(broker.vhost) == ({}, {}, {})
-    assert broker.batches == [] and len(broker.vhost.snapshot()) == 1
+    assert broker.batches == [] and len(broker.vhost.configuration.snapshot()) == 1
 
 
 def test_levels():
@@ -127,12 +127,12 @@ def test_messages_and_configuration_arrive_together():
 def test_garbage_in_the_log_costs_the_link():
     for payload in (b"", b"\0\0\0\x09", encode_table({"op": "unknown"}), encode_table({"op": "queue.declare"})):
         with pytest.raises(LinkError):
-            Broker().vhost.apply(1, payload)
+            Broker().vhost.configuration.apply(1, payload)
 
 
 # ---------------------------------------------------------------- primary and backup are the same
 
-SESSION = object()
+CONNECTION = object()
 names = st.sampled_from(["a", "b", "c"])
 flags = st.booleans()
 levels = st.sampled_from([None, "none", "configuration", "all"])
@@ -147,25 +147,25 @@ operations = st.one_of(
 )
 
 
-def act(vhost, session, step):
+def act(vhost, connection, step):
     """One step; what AMQP refuses is refused."""
     kind, name, *rest = step
     try:
         if kind == "declare":
             arguments = {"qpid.replicate": rest[2]} if rest[2] else {}
-            vhost.declare_queue(session, name, rest[0], False, rest[1], arguments)
+            vhost.declare_queue(connection, name, rest[0], False, rest[1], arguments)
         elif kind == "delete":
-            vhost.delete_queue(session, name, False, False)
+            vhost.delete_queue(connection, name, False, False)
         elif kind == "exchange":
             arguments = {"qpid.replicate": rest[2]} if rest[2] else {}
             vhost.declare_exchange(name, rest[0], True, rest[1], False, arguments)
         elif kind == "exchange-delete":
             vhost.delete_exchange(name, False)
         elif kind == "consume":
-            vhost.consumer_added(vhost.find_queue(name, session))
+            vhost.consumer_added(vhost.find_queue(name, connection))
         else:
             to_exchange = rest[1]
-            find = vhost.find_exchange if to_exchange else lambda queue: vhost.find_queue(queue, session)
+            find = vhost.find_exchange if to_exchange else lambda queue: vhost.find_queue(queue, connection)
             call = vhost.bind if kind == "bind" else vhost.unbind
             call(name, find(rest[0]), rest[2], {"x": 1} if rest[3] else {})
     except (ChannelException, ConnectionException):
@@ -177,31 +177,31 @@ def act(vhost, session, step):
 def test_backup_equals_primary(steps, more):
     broker = Replicated()
     for step in steps:
-        act(broker.vhost, SESSION, step)
+        act(broker.vhost, CONNECTION, step)
     first = broker.backup()
     assert state(first.vhost) == state(broker.vhost)
-    snapshot = broker.vhost.snapshot()
-    assert first.vhost.snapshot() == snapshot
+    snapshot = broker.vhost.configuration.snapshot()
+    assert first.vhost.configuration.snapshot() == snapshot
     assert state(restored(broker).vhost) == state(broker.vhost)
     # one that was away for a while
     for step in more:
-        act(broker.vhost, SESSION, step)
-    first.vhost.adopt(broker.vhost.snapshot())
+        act(broker.vhost, CONNECTION, step)
+    first.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
     assert state(first.vhost) == state(broker.vhost)
-    assert first.vhost.next_number == broker.vhost.next_number
+    assert first.vhost.configuration.next_number == broker.vhost.configuration.next_number
     assert all_routes(first) == all_routes(restored(broker))
 
 
 def restored(broker):
     """What is replicated of it, made anew."""
     fresh = Broker()
-    fresh.vhost.adopt(broker.vhost.snapshot())
+    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
     return fresh
 
 
 def all_routes(broker):
     return {
-        (exchange.name, key): {queue.name for queue in broker.vhost._destinations(exchange, key, {"x": 1})}
+        (exchange.name, key): {queue.name for queue in broker.vhost.routing.destinations(exchange, key, {"x": 1})}
         for exchange in broker.vhost.exchanges.values()
         for key in (b"", b"a", b"\0")
     }
@@ -217,7 +217,7 @@ def test_same_name_other_uid_is_another_queue():
     broker.advance()
     peer.send(1, Queue.Declare(queue="q"))
     broker.advance()
-    backup.vhost.adopt(broker.vhost.snapshot())
+    backup.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
     assert backup.vhost.queues["q"].core.ready == 0
     assert backup.vhost.queues["q"].number == broker.vhost.queues["q"].number
 
@@ -231,7 +231,7 @@ def test_adopt_keeps_what_is_the_same_and_what_is_local():
     admin.open_channel()
     admin.call(1, Queue.Declare(queue="mine", exclusive=True, auto_delete=True))
     kept = backup.vhost.queues["q"]
-    backup.vhost.adopt(broker.vhost.snapshot())
+    backup.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
     assert backup.vhost.queues["q"] is kept and kept.core.ready == 1
     assert "mine" in backup.vhost.queues
 
@@ -243,11 +243,11 @@ def test_adopt_forgets_that_a_queue_was_used_where_the_primary_does_not_know_of_
     peer.send(1, Queue.Declare(queue="q", auto_delete=True))
     broker.advance()
     backup = broker.backup()
-    before = broker.vhost.snapshot()
-    backup.vhost.apply(broker.engine.position + 1, encode_table({"op": "queue.used", "name": "q"}))
-    assert backup.vhost.snapshot() != before
-    backup.vhost.adopt(before)
-    assert backup.vhost.snapshot() == before
+    before = broker.vhost.configuration.snapshot()
+    backup.vhost.configuration.apply(broker.engine.position + 1, encode_table({"op": "queue.used", "name": "q"}))
+    assert backup.vhost.configuration.snapshot() != before
+    backup.vhost.configuration.adopt(before)
+    assert backup.vhost.configuration.snapshot() == before
 
 
 def test_numbers_are_never_used_twice():
@@ -257,8 +257,8 @@ def test_numbers_are_never_used_twice():
         peer.send(1, Queue.Delete(queue=name))
         broker.advance()
     fresh = Broker()
-    fresh.vhost.adopt(broker.vhost.snapshot())
-    assert fresh.vhost.next_number == 3
+    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    assert fresh.vhost.configuration.next_number == 3
 
 
 # ---------------------------------------------------------------- roles
@@ -363,9 +363,9 @@ def test_demotion_logs_nothing():
     peer.send(0, commands.Connection.CloseOk())
     broker.engine.demote()
     broker.engine.end_turn()
-    assert peer.session.finished and len(broker.batches) == batches
+    assert peer.connection.finished and len(broker.batches) == batches
     assert set(broker.vhost.queues) == {"mine", "auto"}
-    broker.vhost.adopt(Broker().vhost.snapshot())
+    broker.vhost.configuration.adopt(Broker().vhost.configuration.snapshot())
     assert not broker.vhost.queues
 
 
@@ -386,7 +386,7 @@ def test_an_unknown_level_is_refused_and_nothing_is_made(level):
         peer.open_channel()
         assert peer.call(1, method).reply_code == 406, method.name
     assert state(broker.vhost) == before == state(broker.backup().vhost)
-    assert not list(broker.vhost.bindings())
+    assert not list(broker.vhost.configuration.bindings())
 
 
 def test_a_binding_of_level_none_is_gone_after_a_fail_over():
@@ -397,9 +397,9 @@ def test_a_binding_of_level_none_is_gone_after_a_fail_over():
     arguments: dict[str, Any] = {"qpid.replicate": "none"}
     peer.send(1, Queue.Bind(queue="q", exchange="amq.direct", routing_key="here", arguments=arguments))
     broker.advance()
-    assert {binding.routing_key for binding in broker.vhost.bindings()} == {b"both", b"here"}
+    assert {binding.routing_key for binding in broker.vhost.configuration.bindings()} == {b"both", b"here"}
     heir = broker.backup()
     heir.engine.begin_epoch(1)
     heir.passive = False
     heir.vhost.on_promoted()
-    assert {binding.routing_key for binding in heir.vhost.bindings()} == {b"both"}
+    assert {binding.routing_key for binding in heir.vhost.configuration.bindings()} == {b"both"}

@@ -82,13 +82,13 @@ class Client:
         self.tags = {}  # channel -> delivery tags to settle
 
     def core(self, number):
-        return self.peer.session.connection.channel(number)
+        return self.peer.connection.core.channel(number)
 
     def step(self):
         number = self.rng.randrange(1, 4)
         core = self.core(number)
         if self.rng.random() < 0.01:
-            self.peer.session.closed("lost")
+            self.peer.connection.closed("lost")
             self.connect()
         elif core is None:
             self.peer.send(number, Channel.Open(), Queue.Declare(queue=self.rng.choice("abc"), nowait=True))
@@ -141,9 +141,9 @@ def test_storm(seed):
         for queue in broker.vhost.queues.values():
             queue.core.check()
     for client in clients:
-        client.peer.session.closed("end")
+        client.peer.connection.closed("end")
     broker.advance()
-    assert not broker.sessions
+    assert not broker.connections
     for queue in broker.vhost.queues.values():
         queue.core.check()
         assert not queue.exclusive and queue.core.unacked == 0 and queue.core.consumer_count == 0

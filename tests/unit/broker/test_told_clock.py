@@ -1,4 +1,4 @@
-"""connection.start says what the broker's clock shows, and the session remembers when start-ok came."""
+"""connection.start says what the broker's clock shows, and the connection remembers when start-ok came."""
 
 import pamqp.commands as commands
 
@@ -28,14 +28,14 @@ def test_a_broker_without_a_clock_says_nothing() -> None:
     assert TIME not in start_of(Peer(Broker(), opened=False)).server_properties
 
 
-def test_the_session_remembers_when_start_ok_came() -> None:
+def test_the_connection_remembers_when_start_ok_came() -> None:
     ticks = iter(range(100, 200))
     broker = Broker(clocks=lambda: (1, next(ticks)))
     peer = Peer(broker, product="p")
-    assert peer.session.opened and peer.session.started == 101
+    assert peer.connection.opened and peer.connection.started == 101
 
 
-def test_the_session_remembers_why_it_ended() -> None:
+def test_the_connection_remembers_why_it_ended() -> None:
     peer = Peer(Broker())
     peer.send(0, commands.Connection.Close(200, "bye", 0, 0))
-    assert peer.session.end_reason == "closed by the client: 200 bye"
+    assert peer.connection.end_reason == "closed by the client: 200 bye"

@@ -308,7 +308,7 @@ def test_auto_delete_sends_its_leftovers_once(broker, peer, end):
     elif end == "close channel":
         do(broker, other, commands.Channel.Close(200, "", 0, 0))
     else:
-        other.session.closed("gone")
+        other.connection.closed("gone")
     broker.advance()
     backup = broker.backup()
     for each in (broker, backup):
@@ -504,7 +504,7 @@ def test_a_storm_of_deaths(seed):
         elif step < 0.9:
             expire(broker, rng.choice((5, 50)))
         elif step < 0.93:
-            peer.session.closed("gone")
+            peer.connection.closed("gone")
             peer = None
         if peer is not None:
             peer = read(broker, peer, tags, rng)
@@ -541,6 +541,6 @@ def read(broker, peer, tags, rng):
             elif tag is not None and frame.name == "ContentBody":
                 tags[tag], tag = frame.value, None
             elif isinstance(frame, commands.Channel.Close):
-                peer.session.closed("was refused something")
+                peer.connection.closed("was refused something")
                 return None
     return peer

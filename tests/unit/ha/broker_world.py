@@ -45,9 +45,9 @@ class BrokerHost(Host):
 
     def close_clients(self, code: int, text: str) -> None:
         super().close_clients(code, text)
-        for session in list(self.broker.sessions):
-            if session.link is None:
-                session.close(code, text)
+        for connection in list(self.broker.connections):
+            if connection.link is None:
+                connection.close(code, text)
 
     def contents(self, queue: str) -> list[bytes]:
         found = self.broker.vhost.queues.get(queue)
@@ -126,4 +126,4 @@ class BrokerWorld(World):
             for name in host.queues():
                 host.broker.vhost.queues[name].core.check()
                 assert host.contents(name) == living[0].contents(name), name
-            assert host.broker.vhost.snapshot() == living[0].broker.vhost.snapshot()
+            assert host.broker.vhost.configuration.snapshot() == living[0].broker.vhost.configuration.snapshot()

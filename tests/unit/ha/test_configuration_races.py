@@ -191,7 +191,7 @@ def test_an_auto_delete_queue_loses_its_user_while_a_backup_is_away(
     elif gone == "close":
         user.send(1, Channel.Close(200, "", 0, 0))
     else:
-        user.session.closed("lost")
+        user.connection.closed("lost")
     world.heal()
     world.agree()
     assert "q" not in world["b"].queues()
@@ -206,7 +206,7 @@ def test_an_exclusive_queue_ends_while_a_backup_is_away(world: BrokerWorld, clie
     (refused,) = client.do(Queue.Declare(queue="mine", passive=True))
     assert refused.reply_code == 405
     away(world)
-    other.session.closed("lost")
+    other.connection.closed("lost")
     world.heal()
     world.agree()
     assert "mine" not in world["b"].queues()

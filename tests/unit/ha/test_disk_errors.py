@@ -107,7 +107,7 @@ def test_a_primary_that_cannot_store_a_smaller_set_freezes_and_thaws() -> None:
     fail(world, "a")
     world["b"].kill()
     client.publish("q", b"m20")
-    stalled(world, f"the disk has not taken: b is dropped: {FULL}", "it can be written again")
+    stalled(world, f"the disk has not stored: b is dropped: {FULL}", "it can be written again")
     world.run(10.0)
     assert client.confirmed == 20
     assert world["a"].state is State.ACTIVE
@@ -196,6 +196,6 @@ def test_a_change_that_stalls_nobody_is_no_stall() -> None:
     world.run(2.0)
     cause = StallWatch(world["a"].node.role)  # type: ignore[arg-type]
     cause.look(world.clock)
-    assert "the disk has not taken" not in str(cause.shown(world.clock))
+    assert "the disk has not stored" not in str(cause.shown(world.clock))
     repair(world, "a")
     world.until(lambda: len(world["a"].disk.in_sync.ids) == 3, 5.0)

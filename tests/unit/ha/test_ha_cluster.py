@@ -398,7 +398,7 @@ def test_backup_that_stood_still_is_in_doubt_while_the_primary_is_silent() -> No
     world.resume("b")
     world.resume("c")
     world.run(0.01)
-    assert "out of touch" in world.refused("b")
+    assert "was disconnected" in world.refused("b")
     world.resume("a")
     world.until(lambda: world["b"].state is State.READY and world["b"].contents("q") == bodies(0, 21))
 

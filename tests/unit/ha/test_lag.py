@@ -319,7 +319,7 @@ def test_quorum_keeps_a_slow_backup_that_it_needs(backlog):
     assert throttled(world)
     assert world["a"].disk.in_sync.ids == {"id-a", "id-b"}
     stalled = stall(world)
-    assert stalled["why"] == "slow: 100 MiB wait for b, publishers are not read"
+    assert stalled["why"] == "slow: 100 MiB wait for b, publishers are paused"
     assert stalled["until"] == "less waits for it"
     assert stalled["seconds"] == pytest.approx(20, abs=0.5)
     world["c"].boot()

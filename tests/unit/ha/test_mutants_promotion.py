@@ -178,7 +178,7 @@ def test_a_reachable_primary_is_named_however_the_order() -> None:
 def test_a_living_twin_is_named_and_one_that_is_primary_even_more() -> None:
     twin = view(Member("id-b", "b", "x:1", "2"))
     seen = Survey((view(A), view(C)), {}, {"a:1": "id-a", "c:1": "id-c"}, (twin,))
-    assert refusal(view(), seen, force=True).startswith("b at x:1 lives and has the same identity")
+    assert refusal(view(), seen, force=True).startswith("b at x:1 is running and has the same identity")
     leading = Survey((view(A), view(C)), {}, seen.ids, (view(Member("id-b", "b", "x:1", "2"), state=State.ACTIVE),))
     assert refusal(view(), leading) == "b is primary (active)"
 
@@ -278,7 +278,7 @@ def test_who_holds_more_by_position_and_not_by_name_is_ahead() -> None:
 
 def test_a_member_in_doubt_needs_the_leader_of_the_newest_set_and_the_one_it_has_granted() -> None:
     me = view(doubt=True)
-    text = "it was out of touch, and a, which may have gone on without it, does not answer"
+    text = "it was disconnected, and a, which may have gone on without it, does not answer"
     assert refusal(me, survey(view(C), a=SILENT)) == text
     assert claim(view(), survey(view(C), a=SILENT)).epoch == 2, "no doubt"
     assert claim(me, survey(view(C), a=REFUSED)).epoch == 2
@@ -301,7 +301,7 @@ def test_a_former_primary_in_doubt_is_no_silent_leader_of_its_own() -> None:
 
 def test_one_that_stood_still_needs_every_other_member() -> None:
     me = view(doubt=True, stood=True)
-    text = "it was out of touch, and c, which may know that it was dropped, does not answer"
+    text = "it was disconnected, and c, which may know that it was dropped, does not answer"
     assert refusal(me, survey(view(A), c=SILENT)) == text
     assert claim(me, survey(view(A), c=REFUSED)).epoch == 2
     assert claim(view(doubt=True), survey(view(A), c=SILENT)).epoch == 2, "it ran all the time"
@@ -352,7 +352,7 @@ def test_a_silent_member_may_be_whole(mode: str) -> None:
         (
             "quorum",
             broken(),
-            f"{JOINING}, and a may hold more: a host that refuses a connection may have a living broker."
+            f"{JOINING}, and a may hold more: a host that refuses a connection may still run a broker."
             " Start it, or use force",
         ),
     ],
@@ -380,7 +380,7 @@ def test_the_silent_broker_with_the_highest_ballot_may_be_primary() -> None:
     assert claim(broken(epoch=4, leader="id-a"), seen).epoch == 5, "it has answered"
 
 
-REFUSAL = "may hold more: a host that refuses a connection may have a living broker. Start it, or use force"
+REFUSAL = "may hold more: a host that refuses a connection may still run a broker. Start it, or use force"
 
 
 def test_with_a_registry_whom_the_set_on_record_replaces_may_hold_more() -> None:

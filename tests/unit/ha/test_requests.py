@@ -52,8 +52,7 @@ def test_what_only_looks(method: str, arguments: Json) -> None:
 
 @pytest.mark.parametrize(("method", "arguments"), STEERING)
 def test_only_the_user_of_ha_username_may_steer(method: str, arguments: Json) -> None:
-    table = RequestTable("qpid-ha")
-    table.add(method, lambda arguments, user: {"by": user})
+    table = RequestTable("qpid-ha", {method: lambda arguments, user: {"by": user}}, {})
     action = f" {arguments['action']}" if "action" in arguments else ""
     text = f"ACCESS_REFUSED - user 'guest' may not call {method}{action}, expected the user of ha-username"
     assert ask(table, method, arguments, "guest") == [{"ok": False, "error": text}]
@@ -61,8 +60,7 @@ def test_only_the_user_of_ha_username_may_steer(method: str, arguments: Json) ->
 
 
 def test_without_ha_username_everybody_may() -> None:
-    table = RequestTable("")
-    table.add("ha.promote", lambda arguments, user: {})
+    table = RequestTable("", {"ha.promote": lambda arguments, user: {}}, {})
     assert ask(table, "ha.promote", {}, "anybody") == [{"ok": True, "result": {}}]
 
 
@@ -70,16 +68,14 @@ def test_a_refusal_is_an_answer_and_unknown_methods_are_not_ours() -> None:
     def refuse(arguments: Json, user: str) -> Json:
         raise LinkError("not now")
 
-    table = RequestTable("")
-    table.add("ha.x", refuse)
+    table = RequestTable("", {"ha.x": refuse}, {})
     assert ask(table, "ha.x", {}, "") == [{"ok": False, "error": "not now"}]
     assert not table.request("ha.y", {}, lambda reply: None, "")
 
 
 def test_a_late_answer() -> None:
     waiting: list[Any] = []
-    table = RequestTable("")
-    table.add_later("ha.x", lambda arguments, user, reply: waiting.append(reply))
+    table = RequestTable("", {}, {"ha.x": lambda arguments, user, reply: waiting.append(reply)})
     replies = ask(table, "ha.x", {}, "")
     assert replies == []
     waiting[0]({"ok": True, "result": {"a": 1}})
@@ -123,3 +119,5 @@ def test_alone() -> None:
     assert ask(table, "ha.query", {}, "guest")[0]["result"]["broker_id"] == "id"
     assert not ask(table, "ha.promote", {}, "guest")[0]["ok"]
     assert ask(table, "ha.promote", {}, "qpid-ha") == [{"ok": True, "result": {}}]
+    off = {"ok": False, "error": "ha-queue-replication is off here"}
+    assert ask(table, "ha.replicate", {}, "qpid-ha") == [off]

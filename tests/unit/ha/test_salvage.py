@@ -514,7 +514,7 @@ def test_an_answer_that_was_not_asked_for_costs_the_link() -> None:
     link = backup(world["b"]).link
     assert link is not None
     world["b"].node.link_frame(link, 11, 0, b"\0" * 12)
-    assert any("was not asked for" in line for line in world.lines)
+    assert any("was not requested" in line for line in world.lines)
     joined(world, "b")
 
 

@@ -434,13 +434,13 @@ class FakeSalvage:
         self.requests: list[dict[str, Any]] = []
         self.brokers = ""
 
-    def admit(self, session: Any, properties: Any) -> None:
+    def admit(self, connection: Any, properties: Any) -> None:
         return None
 
-    def opened(self, session: Any) -> bool:
+    def opened(self, connection: Any) -> bool:
         return False
 
-    def session_closed(self, session: Any) -> None: ...
+    def connection_closed(self, connection: Any) -> None: ...
 
     def tick(self, now: float) -> None: ...
 
@@ -526,7 +526,10 @@ def test_restore_names_who_was_not_told(capsys: pytest.CaptureFixture[str]) -> N
     hooks = FakeSalvage(restore=[result(restored=5, next=7, untold=["b:1"]), result(untold=["b:1", "c:1"])])
     assert tool(hooks, capsys, "restore", NAME) == (
         0,
-        ["5 messages restored", "not told: b:1, c:1; files there may hold the same messages, not marked as restored"],
+        [
+                "5 messages restored",
+                "not informed: b:1, c:1; files there may hold the same messages, not marked as restored",
+            ],
     )
 
 

@@ -60,7 +60,7 @@ def test_a_new_primary_names_the_backups_that_it_expects() -> None:
     world["a"].kill()
     world.promote("b")
     world.run(0.3)
-    stalled(world, "expected back: c", "not heard of for 10 s", "b")
+    stalled(world, "expected back: c", "silent for 10 s", "b")
     assert query(world, "b")["status"] == "recovering"
     world.resume("c")
     flows(world, "b")
@@ -117,7 +117,7 @@ def test_a_primary_that_stood_still_says_so_until_it_has_looked_around() -> None
     world.cut("a", "b")
     world.resume("a")
     world.run(0.2)
-    stalled(world, "this process stood still", "has found no other primary")
+    stalled(world, "this process did not run", "has found no other primary")
 
 
 # ---- with a registry
@@ -303,7 +303,7 @@ def test_a_total_failure_is_said_plainly_and_one_promotion_starts_the_cluster_ag
     world["c"].boot()
     world.pause("c")
     world.run(3.0)
-    restarted = "every member that was heard has restarted, and has lost what it held in memory"
+    restarted = "every member that answers has restarted, and has lost what it held in memory"
     assert status(world, "b")["advice"].startswith(f"{restarted}; c does not answer and may hold what was confirmed")
     world.resume("c")
     world.run(3.0)

@@ -25,6 +25,7 @@ from ha.requests import NodeRequests
 from ha.settings import NodeSettings
 from ha.shell.core_link import CoreLink
 from qpidd_py.core import Connection, Engine, Queue, Route
+from tests.support.memory import publish_octets
 from tests.support.salvage import MemorySalvage
 
 LATENCY = 0.0005
@@ -185,13 +186,7 @@ class Publisher:
         self._input = b""
 
     def publish(self, queue: str, body: bytes) -> int:
-        key = queue.encode()
-        method = b"\x00\x3c\x00\x28\x00\x00\x00" + bytes([len(key)]) + key + b"\x00"
-        header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + b"\x00\x00"
-        frames = [(1, method), (2, header), (3, body)]
-        for kind, payload in frames:
-            octets = bytes([kind]) + b"\x00\x01" + len(payload).to_bytes(4, "big") + payload + b"\xce"
-            self.connection.feed(octets)
+        self.connection.feed(publish_octets(body, queue))
         self.sent += 1
         self.host.engine.end_turn()
         return self.sent

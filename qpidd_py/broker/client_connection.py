@@ -28,8 +28,8 @@ from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
 from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.amqp.handshake import State as HandshakeState
-from qpidd_py.broker import topology  # noqa: F401  (adds its handlers)
-from qpidd_py.broker.channel import ChannelSession
+from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.methods import handle
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
@@ -50,7 +50,7 @@ _CLOSE_OK = commands.Channel.CloseOk.index
 
 
 class Transport(Protocol):
-    """The interface of the shell that holds a session's socket."""
+    """The interface of the shell that holds a connection's socket."""
 
     def disconnect(self) -> None:
         """Close the socket once what was written has left; called once."""
@@ -69,18 +69,18 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
-class Session:
+class ClientConnection:
     """The owner of one core connection."""
 
     def __init__(self, broker: "Broker", peer: str, transport: Transport) -> None:
         self.broker = broker
         self.peer = peer
         self.transport = transport
-        self.number = broker.next_session_number()
+        self.number = broker.next_connection_number()
         self.state = State.HANDSHAKE
         self.handshake = Handshake(broker.server_properties, broker.authenticate, broker.heartbeat)
-        self.connection = Connection(broker.engine, self)
-        self.channels: dict[int, ChannelSession] = {}
+        self.core = Connection(broker.engine, self)
+        self.channels: dict[int, ClientChannel] = {}
         self.link: LinkHandler | None = None
         self.was_opened = False
         self.started = 0  # when start-ok came, µs of `broker.clocks`
@@ -88,7 +88,7 @@ class Session:
         self._told_blocked = False
         self._late: list[int] | None = None
         self._clock = _Clock()
-        broker.sessions.add(self)
+        broker.connections.add(self)
 
     @property
     def user(self) -> str:
@@ -118,14 +118,14 @@ class Session:
         return self.state is State.FINISHED
 
     def __repr__(self) -> str:
-        return f"<Session {self.number} {self.peer} {self.state.value}>"
+        return f"<Connection {self.number} {self.peer} {self.state.value}>"
 
     # ------------------------------------------------------------ from the core
 
     def protocol_header(self, header: bytes) -> None:
         start = self.handshake.protocol_header(header, self.broker.clocks()[0])
         if start is None:
-            self.connection.write(PROTOCOL_HEADER)  # specification 4.2.2: sends the supported version, then closes
+            self.core.write(PROTOCOL_HEADER)  # specification 4.2.2: sends the supported version, then closes
             self._finish(f"protocol header {header!r}")
         else:
             self._send(0, start)
@@ -145,7 +145,7 @@ class Session:
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
 
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
-        route = self.broker.vhost.route(exchange, routing_key)
+        route = self.broker.vhost.routing.route(exchange, routing_key)
         if self.broker.blocked and route.handler is None:
             self._tell_blocked(self.broker.blocked)
         return route
@@ -213,7 +213,7 @@ class Session:
         elif self.handshake.state is HandshakeState.OPENED:
             self._open(command)
         else:
-            self.connection.frame_max = self.handshake.frame_max
+            self.core.frame_max = self.handshake.frame_max
 
     def _open(self, command: Frame) -> None:
         hooks = self.broker.hooks
@@ -254,7 +254,7 @@ class Session:
             self._send(number, commands.Channel.CloseOk())
             self._drop_channel(number)
         else:
-            channel.handle(command)
+            handle(channel, command)
 
     def _open_channel(self, number: int, command: Frame) -> None:
         if not isinstance(command, commands.Channel.Open):
@@ -262,7 +262,7 @@ class Session:
         if number > self.handshake.channel_max:
             text = f"channel {number} is beyond channel_max {self.handshake.channel_max}"
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, text)
-        self.channels[number] = ChannelSession(self, self.connection.open_channel(number))
+        self.channels[number] = ClientChannel(self, self.core.open_channel(number))
         self._send(number, make(commands.Channel.OpenOk, channel_id=""))
 
     def _close_channel(self, number: int, code: int, text: str, class_id: int, method_id: int) -> None:
@@ -276,10 +276,10 @@ class Session:
 
     def _release_channel(self, number: int) -> None:
         """Messages it held go back now; its number stays in use until the peer's close-ok."""
-        queues = self.connection.close_channel(number)
-        core = self.connection.open_channel(number)
+        queues = self.core.close_channel(number)
+        core = self.core.open_channel(number)
         core.closing = True
-        self.channels[number] = ChannelSession(self, core)
+        self.channels[number] = ClientChannel(self, core)
         self.broker.vhost.consumers_gone(queues)
 
     def _while_channel_closing(self, number: int, payload: bytes) -> None:
@@ -291,7 +291,7 @@ class Session:
 
     def _drop_channel(self, number: int) -> None:
         del self.channels[number]
-        self.broker.vhost.consumers_gone(self.connection.close_channel(number))
+        self.broker.vhost.consumers_gone(self.core.close_channel(number))
 
     @contextmanager
     def failing_late(self) -> Iterator[None]:
@@ -320,7 +320,7 @@ class Session:
     def block(self, reason: str) -> None:
         """Blocks a client that publishes.  Others are blocked when they begin to publish: a consumer could otherwise
         run into its time limit for blocked connections."""
-        if self.connection.publisher:
+        if self.core.publisher:
             self._tell_blocked(reason)
 
     def unblock(self) -> None:
@@ -336,7 +336,7 @@ class Session:
     def close(self, code: int, text: str) -> None:
         """Closes the connection from our side, with the closing handshake if it was open."""
         if self.state is State.OPENED:
-            self.connection.stop()
+            self.core.stop()
             self._send_close(code, text, 0, 0)
         elif self.state in (State.HANDSHAKE, State.LINK):
             self._finish(text)
@@ -353,18 +353,18 @@ class Session:
             self._heartbeat(clock, elapsed)
 
     def _heartbeat(self, clock: "_Clock", elapsed: float) -> None:
-        interval, connection = self.handshake.heartbeat, self.connection
+        interval, core = self.handshake.heartbeat, self.core
         # waiting output serves as a heartbeat; while we pause input, the peer does not count as silent
-        if clock.quiet_out(connection.sent, elapsed) >= interval / 2 and not connection.backlog:
-            connection.write(HEARTBEAT_FRAME)
-        if clock.quiet_in(connection.received, elapsed, connection.input_paused) > 2 * interval:
+        if clock.quiet_out(core.sent, elapsed) >= interval / 2 and not core.backlog:
+            core.write(HEARTBEAT_FRAME)
+        if clock.quiet_in(core.received, elapsed, core.input_paused) > 2 * interval:
             log.warning("%r: nothing received for two heartbeats of %d s", self, interval)
             self._finish("missed heartbeats")
 
     # ------------------------------------------------------------ the end
 
     def _send(self, channel: int, command: Frame) -> None:
-        self.connection.write(encode_method(channel, command))
+        self.core.write(encode_method(channel, command))
 
     def _send_close(self, code: int, text: str, class_id: int, method_id: int) -> None:
         log.info("%r: %d %s", self, code, text)
@@ -381,14 +381,14 @@ class Session:
         link, self.link = self.link, None
         self.state, self.end_reason = State.FINISHED, reason
         self.channels.clear()
-        self.broker.sessions.discard(self)
-        queues = self.connection.close()
+        self.broker.connections.discard(self)
+        queues = self.core.close()
         self.broker.vhost.consumers_gone(queues)
-        self.broker.vhost.session_gone(self)
+        self.broker.vhost.connection_gone(self)
         if link is not None:
             link.closed(reason)
         if self.was_opened and self.broker.hooks is not None:
-            self.broker.hooks.session_closed(self)
+            self.broker.hooks.connection_closed(self)
         self.transport.disconnect()
 
 

@@ -1,33 +1,33 @@
-"""One channel of a client: the methods that are not on the data path, one short handler each.
+"""One channel of a client: the methods that are not on the data path, one short handler each, called by `methods`.
 
 `hold` delays the reply to a change of configuration until the change is safe.  Until then the core keeps the frames of
 this channel aside, so a handler never runs while a reply is outstanding.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pamqp import commands
 from pamqp.base import Frame
 
-from qpidd_py.amqp.codec import encode_content, encode_method, ids, make
+from qpidd_py.amqp.codec import encode_content, encode_method, make
+from qpidd_py.broker.access import check_free, refuse
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.routing import MANAGEMENT, refuse
+from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.core.channel import Channel
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 if TYPE_CHECKING:
-    from qpidd_py.broker.session import Session
+    from qpidd_py.broker.client_connection import ClientConnection
 
 Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
 
-class ChannelSession:
+class ClientChannel:
     """The Python part of a channel; the rest is in `core`."""
 
-    def __init__(self, session: "Session", core: Channel) -> None:
-        self.session = session
-        self.vhost = session.broker.vhost
+    def __init__(self, connection: "ClientConnection", core: Channel) -> None:
+        self.connection = connection
+        self.vhost = connection.broker.vhost
         self.core = core
         self.number = core.number
         self.last_queue = ""  # declared last; meant by an empty queue name
@@ -36,17 +36,10 @@ class ChannelSession:
         self.flowing = True  # False once the client has answered that it has stopped publishing
         self._tags = 0
 
-    def handle(self, command: Frame) -> None:
-        """One method.  Raises `AmqpError`; ids of class and method are added by the caller."""
-        handler = HANDLERS.get(type(command))
-        if handler is None:
-            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on a channel", *ids(command))
-        handler(self, command)
-
     # ------------------------------------------------------------ replies
 
     def reply(self, command: Frame) -> None:
-        self.session.connection.write(encode_method(self.number, command))
+        self.connection.core.write(encode_method(self.number, command))
 
     def reply_when_safe(self, position: int, command: Frame) -> None:
         self.core.hold(position, encode_method(self.number, command))
@@ -60,7 +53,7 @@ class ChannelSession:
         return self.last_queue
 
     def find_queue(self, name: str) -> DeclaredQueue:
-        return self.vhost.find_queue(self.queue_name(name), self.session)
+        return self.vhost.find_queue(self.queue_name(name), self.connection)
 
     # ------------------------------------------------------------ channel
 
@@ -98,17 +91,17 @@ class ChannelSession:
         if name == MANAGEMENT:
             self._consume_management(tag, command)
         else:
-            self._consume(self.vhost.find_queue(name, self.session), tag, command)
+            self._consume(self.vhost.find_queue(name, self.connection), tag, command)
 
     def _new_tag(self) -> str:
         self._tags += 1
-        return f"amq.ctag-{self.session.number}.{self.number}.{self._tags}"
+        return f"amq.ctag-{self.connection.number}.{self.number}.{self._tags}"
 
     def _consume(self, queue: DeclaredQueue, tag: str, command: commands.Basic.Consume) -> None:
         priority = (command.arguments or {}).get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
-        self.vhost.check_free(queue)
+        check_free(queue)
         if queue.consumed_exclusively or (command.exclusive and queue.core.consumer_count):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
@@ -139,7 +132,7 @@ class ChannelSession:
 
     def get(self, command: commands.Basic.Get) -> None:
         queue = self.find_queue(command.queue)
-        self.vhost.check_free(queue)
+        check_free(queue)
         queue.idle_since = None
         if not self.core.get(queue.core, bool(command.no_ack)):
             self.reply(Basic.GetEmpty())
@@ -168,7 +161,7 @@ class ChannelSession:
 
     def tx_commit(self, command: commands.Tx.Commit) -> None:
         self._check_transactional()
-        with self.session.failing_late():
+        with self.connection.failing_late():
             position = self.core.tx_commit()
         if not self.core.closing:
             self.reply_when_safe(position, Tx.CommitOk())
@@ -197,22 +190,5 @@ class ChannelSession:
                 routing_key="",
             )
             properties: dict[str, Any] = {"content_type": "application/json", "correlation_id": correlation_id}
-            frame_max = self.session.connection.frame_max
-            self.session.connection.write(encode_content(self.number, deliver, properties, body, frame_max))
-
-
-HANDLERS: Final[dict[type[Frame], Callable[[ChannelSession, Any], None]]] = {
-    commands.Channel.Flow: ChannelSession.flow,
-    commands.Channel.FlowOk: ChannelSession.flow_ok,
-    Basic.Qos: ChannelSession.qos,
-    Basic.Consume: ChannelSession.consume,
-    Basic.Cancel: ChannelSession.cancel,
-    Basic.CancelOk: ChannelSession.cancel_ok,
-    Basic.Get: ChannelSession.get,
-    Basic.Recover: ChannelSession.recover,
-    Basic.RecoverAsync: ChannelSession.recover_async,
-    Confirm.Select: ChannelSession.confirm_select,
-    Tx.Select: ChannelSession.tx_select,
-    Tx.Commit: ChannelSession.tx_commit,
-    Tx.Rollback: ChannelSession.tx_rollback,
-}
+            frame_max = self.connection.core.frame_max
+            self.connection.core.write(encode_content(self.number, deliver, properties, body, frame_max))

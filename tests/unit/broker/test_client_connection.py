@@ -1,4 +1,4 @@
-"""Sessions without sockets: time, admission, links, management, and the ends of connections."""
+"""Connections without sockets: time, admission, links, management, and the ends of connections."""
 
 import pamqp.commands as commands
 import pamqp.heartbeat
@@ -22,19 +22,19 @@ class Hooks:
         self.take_over = take_over
         self.calls = []
 
-    def admit(self, session, properties):
+    def admit(self, connection, properties):
         self.calls.append(("admit", dict(properties)))
         return self.refusal
 
-    def opened(self, session):
-        self.calls.append(("opened", session))
+    def opened(self, connection):
+        self.calls.append(("opened", connection))
         if self.take_over:
-            session.link = self
-            session.connection.switch_to_link()
+            connection.link = self
+            connection.core.switch_to_link()
         return self.take_over
 
-    def session_closed(self, session):
-        self.calls.append(("session_closed", session))
+    def connection_closed(self, connection):
+        self.calls.append(("connection_closed", connection))
 
     def request(self, method, arguments, reply, user):
         return False
@@ -58,43 +58,43 @@ class Hooks:
 # ---------------------------------------------------------------- time
 
 
-def ticks(session, start, seconds, step=0.5):
+def ticks(connection, start, seconds, step=0.5):
     now = start
     while now < start + seconds:
         now += step
-        session.tick(now)
+        connection.tick(now)
     return now
 
 
 def test_heartbeats_go_out_when_nothing_else_does():
     peer = Peer(Broker(), heartbeat=4)
-    now = ticks(peer.session, 0, 2.5)
+    now = ticks(peer.connection, 0, 2.5)
     assert [type(frame) for frame in peer.frames()] == [pamqp.heartbeat.Heartbeat]
     peer.open_channel()
-    now = ticks(peer.session, now, 1.5)
+    now = ticks(peer.connection, now, 1.5)
     assert peer.frames() == []
-    ticks(peer.session, now, 1)
+    ticks(peer.connection, now, 1)
     assert len(peer.frames()) == 1
 
 
 def test_no_heartbeats_when_none_were_agreed():
     peer = Peer(Broker(), heartbeat=0)
-    ticks(peer.session, 0, 600, 1)
-    assert peer.frames() == [] and peer.session.opened
+    ticks(peer.connection, 0, 600, 1)
+    assert peer.frames() == [] and peer.connection.opened
 
 
 def test_silence_of_two_heartbeats_ends_the_connection():
     broker = Broker()
     peer = Peer(broker, heartbeat=2)
-    now = ticks(peer.session, 0, 4)
-    assert peer.session.opened
+    now = ticks(peer.connection, 0, 4)
+    assert peer.connection.opened
     peer.feed(b"\x08\0\0\0\0\0\0\xce")
     peer.frames()
-    now = ticks(peer.session, now, 4)
-    assert peer.session.opened
-    ticks(peer.session, now, 1)
-    assert peer.session.finished and peer.disconnected == 1
-    assert broker.sessions == set()
+    now = ticks(peer.connection, now, 4)
+    assert peer.connection.opened
+    ticks(peer.connection, now, 1)
+    assert peer.connection.finished and peer.disconnected == 1
+    assert broker.connections == set()
 
 
 def test_input_that_was_paused_is_no_silence_afterwards():
@@ -105,37 +105,37 @@ def test_input_that_was_paused_is_no_silence_afterwards():
     broker.vhost.declare_queue(None, "a", False, False, False, {})
     peer.send(1, Basic.Publish(routing_key="a"))
     broker.engine.throttle(True)
-    assert peer.session.connection.input_paused
-    now = ticks(peer.session, 0, 10)
+    assert peer.connection.core.input_paused
+    now = ticks(peer.connection, 0, 10)
     broker.engine.throttle(False)
-    now = ticks(peer.session, now, 4)
-    assert peer.session.opened
-    ticks(peer.session, now, 1)
-    assert peer.session.finished
+    now = ticks(peer.connection, now, 4)
+    assert peer.connection.opened
+    ticks(peer.connection, now, 1)
+    assert peer.connection.finished
 
 
 def test_a_broker_that_slept_does_not_blame_its_clients():
     peer = Peer(Broker(), heartbeat=2)
-    peer.session.tick(0)
-    peer.session.tick(0.5)
-    peer.session.tick(3600)
-    assert peer.session.opened
+    peer.connection.tick(0)
+    peer.connection.tick(0.5)
+    peer.connection.tick(3600)
+    assert peer.connection.opened
 
 
 def test_handshake_has_a_time_limit():
     peer = Peer(Broker(), opened=False)
-    ticks(peer.session, 0, 9)
-    assert not peer.session.finished
-    ticks(peer.session, 9, 3)
+    ticks(peer.connection, 0, 9)
+    assert not peer.connection.finished
+    ticks(peer.connection, 9, 3)
     assert peer.disconnected == 1
 
 
 def test_close_ok_has_a_time_limit():
     peer = Peer(Broker())
-    peer.session.close(320, "go")
+    peer.connection.close(320, "go")
     assert peer.frames()[0].reply_text == "CONNECTION_FORCED - go"
-    ticks(peer.session, 0, 7)
-    assert peer.session.finished and peer.disconnected == 1
+    ticks(peer.connection, 0, 7)
+    assert peer.connection.finished and peer.disconnected == 1
 
 
 def test_expiring_queue():
@@ -170,7 +170,7 @@ def test_admission_sees_the_properties_and_may_refuse():
     assert close.reply_text == "CONNECTION_FORCED - NODE is a backup (ready); the primary is not known"
     assert broker.hooks.calls == [("admit", {"product": "test"})]
     peer.send(0, Connection.CloseOk())
-    assert peer.session.finished and "session_closed" not in broker.hooks.kinds()
+    assert peer.connection.finished and "connection_closed" not in broker.hooks.kinds()
 
 
 def test_refusal_by_admission_is_told_without_the_capability():
@@ -187,7 +187,7 @@ def test_opened_and_closed_are_told():
     peer.frames()
     assert peer.call(0, Connection.Close(200, "bye", 0, 0)).name == "Connection.CloseOk"
     broker.tick(1.0)
-    assert hooks.kinds() == ["admit", "opened", "session_closed", "tick"]
+    assert hooks.kinds() == ["admit", "opened", "connection_closed", "tick"]
     assert peer.disconnected == 1
 
 
@@ -195,19 +195,19 @@ def test_a_link_leaves_amqp():
     broker = Broker()
     broker.hooks = hooks = Hooks(take_over=True)
     peer = Peer(broker)
-    assert peer.session.state.value == "link"
+    assert peer.connection.state.value == "link"
     other = Broker()
     sender = Peer(other)
     sender.frames()
-    sender.session.connection.switch_to_link()
-    sender.session.connection.send_frame(2, 17, b"hello")
+    sender.connection.core.switch_to_link()
+    sender.connection.core.send_frame(2, 17, b"hello")
     other.engine.end_turn()
-    peer.feed(sender.session.connection.take_output())
+    peer.feed(sender.connection.core.take_output())
     assert ("link_frame", 2, 17, b"hello") in hooks.calls
     broker.close_clients(320, "clients only")
-    assert not peer.session.finished
+    assert not peer.connection.finished
     peer.feed(b"x" * 100)
-    assert hooks.kinds()[-2:] == ["closed", "session_closed"]
+    assert hooks.kinds()[-2:] == ["closed", "connection_closed"]
     assert peer.disconnected == 1
 
 
@@ -215,14 +215,14 @@ def test_lost_connection_is_told_to_its_link():
     broker = Broker()
     broker.hooks = hooks = Hooks(take_over=True)
     peer = Peer(broker)
-    peer.session.closed("reset by peer")
-    peer.session.closed("reset by peer")
+    peer.connection.closed("reset by peer")
+    peer.connection.closed("reset by peer")
     assert hooks.calls.count(("closed", "reset by peer")) == 1 and peer.disconnected == 1
 
 
 def test_admin():
-    assert Peer(Broker(), **{"qpid.ha-admin": 1}).session.admin
-    assert not Peer(Broker()).session.admin
+    assert Peer(Broker(), **{"qpid.ha-admin": 1}).connection.admin
+    assert not Peer(Broker()).connection.admin
 
 
 # ---------------------------------------------------------------- management
@@ -241,9 +241,9 @@ def management_peer(door):
 def test_management_request_and_answer():
     seen = []
 
-    def door(session, channel, routing_key, header, body):
+    def door(connection, channel, routing_key, header, body):
         seen.append((routing_key, body))
-        session.answer(channel, decode_properties(header)["correlation_id"], b'{"ok":true}')
+        connection.answer(channel, decode_properties(header)["correlation_id"], b'{"ok":true}')
 
     peer = management_peer(door)
     for number in (1, 2):
@@ -276,12 +276,12 @@ def test_management_request_that_breaks_the_rules(error, name):
 
 def test_late_answers_find_nobody():
     peer = management_peer(lambda *_: None)
-    session = peer.session
+    connection = peer.connection
     peer.call(1, commands.Channel.Close(200, "", 0, 0))
-    session.answer(1, "1", b"")
+    connection.answer(1, "1", b"")
     peer.call(0, Connection.Close(200, "", 0, 0))
-    session.answer(1, "1", b"")
-    assert peer.session.finished
+    connection.answer(1, "1", b"")
+    assert peer.connection.finished
 
 
 def test_management_names_are_reserved():
@@ -320,7 +320,7 @@ def test_our_own_fault_is_541_and_costs_one_connection(monkeypatch):
 
 def test_long_reply_texts_are_cut():
     peer = Peer(Broker())
-    peer.session.close(320, "ü" * 300)
+    peer.connection.close(320, "ü" * 300)
     text = peer.frames()[0].reply_text
     assert len(text.encode()) <= 255 and text.startswith("CONNECTION_FORCED - ü")
 

@@ -1,0 +1,32 @@
+"""Refusals: what a client may not use, and the exception that says so."""
+
+from collections.abc import Mapping
+
+from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.errors import ChannelException, ReplyCode
+
+
+def refuse(code: ReplyCode, text: str) -> ChannelException:
+    """A channel exception; its class and method are those of the method that is being handled."""
+    return ChannelException(code, text)
+
+
+def find_exchange(exchanges: Mapping[str, Exchange], name: str) -> Exchange:
+    """Raises 404."""
+    exchange = exchanges.get(name)
+    if exchange is None:
+        raise refuse(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '/'")
+    return exchange
+
+
+def check_ours(item: DeclaredQueue | Exchange, what: str, passive: bool) -> None:
+    """Raises 403 for a replicated object while this broker is a backup (`passive`)."""
+    if passive and item.position:
+        raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} is replicated and this broker is a backup")
+
+
+def check_free(queue: DeclaredQueue) -> None:
+    """Raises 403 while a plug-in keeps the queue's messages to itself."""
+    if queue.reserved:
+        raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' {queue.reserved}")
