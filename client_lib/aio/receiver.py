@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from client_lib.aio.monitor import ALL
+from client_lib.aio.monitor import ALL, ends
 from client_lib.aio.waiting import Waiting
 from client_lib.core.subscription import Subscription
-from client_lib.errors import ConnectionClosed, Empty, LinkClosed, MessagingError, SessionClosed
+from client_lib.errors import ConnectionClosed, Empty, LinkClosed, SessionClosed
 from client_lib.message import Message
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Receiver(Subscription):
         super().__init__(waiting.worker, *arguments)
         self.session = session
         self._waiting = waiting
-        self._line = waiting.monitor.line(lambda: ALL if self._over() else 0)
+        self._line = waiting.monitor.line(lambda: ALL if ends(self.check) else 0)
         self._burst = 0
 
     async def fetch(self, timeout: float | None = None) -> Message:
@@ -90,10 +90,3 @@ class Receiver(Subscription):
         super().arrived(message)
         self._line.wake(1)
         self._waiting.message_arrived()
-
-    def _over(self) -> bool:
-        try:
-            self.check()
-        except MessagingError:
-            return True
-        return False

@@ -25,11 +25,11 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from client_lib.aio.monitor import ALL, expire
+from client_lib.aio.monitor import ALL, ends, expire
 from client_lib.aio.waiting import Waiting, leave
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.window import Window
-from client_lib.errors import InDoubt, MessagingError
+from client_lib.errors import InDoubt
 from client_lib.message import Message
 
 if TYPE_CHECKING:
@@ -173,19 +173,12 @@ class Sender(Window):
     def _places(self) -> int:
         """How many tasks that wait for room may continue; after the window was full, none before a quarter of it is
         free."""
-        if self._over():
+        if ends(self.check):
             return ALL
         if self._paused or self.full() or (self._filled and not self.roomy()):
             return 0
         self._filled = False
         return self.available() - self._room.going
-
-    def _over(self) -> bool:
-        try:
-            self.check()
-        except MessagingError:
-            return True
-        return False
 
     def report(self, entry: Entry) -> None:
         """Calls the application's callback."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from client_lib.aio.monitor import ALL, LoopMonitor, expire
+from client_lib.aio.monitor import ALL, LoopMonitor, ends, expire
 from client_lib.connecting.link import Link
 from client_lib.core.channel_worker import State
 from client_lib.core.ledger import Disposition
@@ -49,16 +49,8 @@ class Waiting:
         self.own_loop = owner.own_loop
         """The loop of the connection.  Raises RuntimeError in another one."""
         self._owner = owner
-        self._arrivals = self.monitor.line(lambda: ALL if self._over() else 0)
+        self._arrivals = self.monitor.line(lambda: ALL if ends(self.worker.check) else 0)
         """The tasks that wait for a message of any receiver."""
-
-    def _over(self) -> bool:
-        """True if `check` would raise."""
-        try:
-            self.worker.check()
-        except MessagingError:
-            return True
-        return False
 
     def settle(self, message: Message, disposition: Disposition) -> None:
         self.own_loop()
@@ -91,7 +83,7 @@ class Waiting:
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """False at the timeout.  Raises what ends the session meanwhile."""
         self.own_loop()
-        reached = await self.monitor.wait_for(lambda: predicate() or self._over(), timeout)
+        reached = await self.monitor.wait_for(lambda: predicate() or ends(self.worker.check), timeout)
         if not predicate():
             self.worker.check()
         return reached
