@@ -46,7 +46,7 @@ from client_lib.core.steps import answer, refuse
 from client_lib.core.subscription import Subscription
 from client_lib.core.transacting import Answers, Transacting
 from client_lib.core.transaction import Phase, Transaction
-from client_lib.core.watcher import Nobody, Watcher
+from client_lib.core.watcher import NoWatcher, Watcher
 from client_lib.errors import MessagingError, ReceiverCancelled, SessionClosed, server_error
 from client_lib.event_runs import NOWHERE, Where
 
@@ -54,7 +54,7 @@ LOGGER = logging.getLogger("client_lib")
 RESTORE_INTERVAL = 0.1  # seconds
 LOCKED = (403, 405)
 """Reply codes for a queue or a consumer that is exclusive to another connection."""
-NOBODYS_FAULT = (0, 200, 320, 541)
+UNCAUSED = (0, 200, 320, 541)
 """Reply codes of closes that no request of the client caused: none, success, forced, internal error."""
 FATAL_RESTORES = 3
 """After so many connections that the broker closed because of a request while restoring, the session ends."""
@@ -95,7 +95,7 @@ class ChannelWorker:
         self.generation = 0
         self.where = NOWHERE
         """The channel as it appears in events."""
-        self.watcher: Watcher = Nobody()
+        self.watcher: Watcher = NoWatcher()
         self.waiting_for_any = 0
         """The number of calls that wait for a message of any receiver."""
         self._link = link
@@ -285,7 +285,7 @@ class ChannelWorker:
 
         `refusal`: code and text of the broker's connection.close, if there was one."""
         error = None
-        if refusal is not None and refusal[0] not in NOBODYS_FAULT:
+        if refusal is not None and refusal[0] not in UNCAUSED:
             error = server_error(refusal[0], f"{refusal[1]} (the broker closed the connection)")
         with self.monitor:
             if self.state in ENDED:

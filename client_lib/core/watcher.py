@@ -24,7 +24,7 @@ class Watcher(Protocol):
         """The broker ended a subscription."""
 
 
-class Nobody:
+class NoWatcher:
     """The watcher of most sessions."""
 
     def lost(self) -> None: ...

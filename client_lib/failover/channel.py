@@ -266,7 +266,7 @@ class FailoverChannel:
         current broker redelivers to the same consumer."""
         self._core.check_open()
         if not requeue:
-            raise NotImplementedError("basic_recover(requeue=False) cannot be had; say requeue=True")
+            raise NotImplementedError("basic_recover(requeue=False) is not supported; use requeue=True")
         self._consuming.recover()
 
     # -- limits
