@@ -30,6 +30,7 @@ from client_lib.message import Message
 from client_lib.options import connection_settings
 from client_lib.session import Session
 from client_lib.urls.url import Given
+from client_lib.waiting import Waiting
 
 LOGGER = logging.getLogger("client_lib")
 EXIT_CLOSE = 2.0  # seconds for all connections together
@@ -89,9 +90,9 @@ class Connection(Handle[Session]):
             known = self._known(name, transactional)
             if known is not None:
                 return known
-            session = Session(self, self.link, name or self._next_name(), transactional)
-            self._sessions[session.name] = session
-        self.link.post(lambda: self.link.adopt(session))
+            waiting = Waiting(self, self.link, name or self._next_name(), transactional)
+            session = self._sessions[waiting.worker.name] = Session(self, waiting)
+        self.link.post(lambda: self.link.adopt(waiting.worker))
         return session
 
     def close(self, timeout: float = 5.0) -> list[Message]:
@@ -113,8 +114,9 @@ class Connection(Handle[Session]):
         thread.join(patience + 2 * POLITE_CLOSE)
         if thread.is_alive():
             LOGGER.error("%s: the I/O thread did not end", self.client_id)
-            for session in self.sessions:
-                left += [entry.message for entry in session.fail(ConnectionClosed("the connection is closed"), True)]
+            for session in self._waiting():
+                entries = session.worker.fail(ConnectionClosed("the connection is closed"), True)
+                left += [entry.message for entry in entries]
         self._say(left)
         return left
 
@@ -142,18 +144,20 @@ class Connection(Handle[Session]):
     def in_io_thread(self) -> bool:
         return threading.current_thread() is self._thread
 
-    def close_session(self, session: Session, deadline: float | None) -> None:
+    def close_session(self, session: Waiting, deadline: float | None) -> None:
+        worker = session.worker
         with self._changed:
-            if self._sessions.get(session.name) is session:
-                del self._sessions[session.name]
+            known = self._sessions.get(worker.name)
+            if known is not None and known._waiting is session:
+                del self._sessions[worker.name]
         thread = self._thread
         if self.in_io_thread():
-            self.link.dismiss(session)
-        elif thread is not None and thread.is_alive() and session.state is not State.CLOSED:
+            self.link.dismiss(worker)
+        elif thread is not None and thread.is_alive() and worker.state is not State.CLOSED:
             done = threading.Event()
 
             def dismiss() -> None:
-                self.link.dismiss(session)
+                self.link.dismiss(worker)
                 done.set()
 
             self.link.post(dismiss)
@@ -186,14 +190,17 @@ class Connection(Handle[Session]):
         self._loop.stop()
 
     def _drain(self, deadline: float) -> None:
-        sessions, events = self.sessions, self.link.events
-        busy = [session for session in sessions if not session.idle()]
+        sessions, events = self._waiting(), self.link.events
+        busy = [session.core for session in sessions if not session.core.idle()]
         if busy:
-            events.fact("drain_begin", attrs={"unsettled": sum(session.unsettled() for session in busy)})
+            events.fact("drain_begin", attrs={"unsettled": sum(core.unsettled() for core in busy)})
         for session in sessions:
             session.drain(deadline)
         if busy:
-            events.fact("drain_end", attrs={"unsettled": sum(session.unsettled() for session in busy)})
+            events.fact("drain_end", attrs={"unsettled": sum(core.unsettled() for core in busy)})
+
+    def _waiting(self) -> list[Waiting]:
+        return [session._waiting for session in self.sessions]
 
     def forked(self) -> None:
         """In the child after fork(2).  Locks may be held by threads that are not there any more."""
@@ -201,8 +208,7 @@ class Connection(Handle[Session]):
         self.link.forked()
         self._thread = None
         for session in self._sessions.values():
-            session.monitor = threading.Condition()
-            session._error, session.state = self.link.error, State.FAILED
+            session._waiting.forked(self.link.error)
 
 
 def _close_all() -> None:

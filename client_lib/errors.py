@@ -17,10 +17,8 @@ A fail-over that succeeds raises nothing, except in a transaction.  Where Python
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from client_lib.message import Message
+from client_lib.message import Message
 
 __all__ = [
     "AddressError",

@@ -8,12 +8,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from client_lib import content as contents
-
-if TYPE_CHECKING:
-    from client_lib.core.subscription import Delivery
+from client_lib.core.delivery import Delivery
 
 RESENT_HEADER = "x-resent"
 SUBJECT_HEADER = "qpid.subject"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from client_lib.core.subscription import Subscription
 from client_lib.errors import ConnectionClosed, Empty, LinkClosed, SessionClosed
 from client_lib.message import Message
+from client_lib.waiting import Waiting
 
 if TYPE_CHECKING:
     from client_lib.session import Session
@@ -17,19 +18,21 @@ if TYPE_CHECKING:
 class Receiver(Subscription):
     """Made by Session.receiver.  `fetch` may be called from many threads."""
 
-    _session: Session
+    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+        super().__init__(waiting.worker, *arguments)
+        self.session = session
+        self._waiting = waiting
 
     def fetch(self, timeout: float | None = None) -> Message:
         """The next message; waits for `timeout` seconds (None: for ever, 0: not at all).
 
         Raises Empty, LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
-        session = self._session
-        session.refuse_io_thread("fetch")
-        with session.monitor:
+        self._waiting.refuse_io_thread("fetch")
+        with self._worker.monitor:
             message = self.take()
             if message is None:
                 message = self._wait(timeout)
-        session.note_fetched(self, message)
+        self.note_fetched(message)
         return message
 
     def _wait(self, timeout: float | None) -> Message:
@@ -41,7 +44,7 @@ class Receiver(Subscription):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise Empty(f"no message in {self.source} within {timeout} s")
-                self._session.monitor.wait(left)
+                self._waiting.monitor.wait(left)
                 message = self.take()
                 if message is not None:
                     return message
@@ -60,4 +63,4 @@ class Receiver(Subscription):
         """Cancels the subscription; messages not fetched go back to the queue.  Harmless when repeated; does not wait
         in a callback.  Raises Timeout; it is closed nevertheless."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._session.finish(self._session.closing_receiver(self), deadline)
+        self._waiting.finish(self._waiting.core.receivers.closing(self), deadline)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.window import Window
 from client_lib.errors import ConnectionClosed, InDoubt, MessagingError, SessionClosed
 from client_lib.message import Message
+from client_lib.waiting import Waiting
 
 if TYPE_CHECKING:
     from client_lib.session import Session
@@ -25,7 +26,10 @@ class Sender(Window):
     In a transactional session the commit is the confirm: `send` does not wait for one, and `commit` raises the
     failures."""
 
-    _session: Session
+    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+        super().__init__(waiting.worker, *arguments)
+        self.session = session
+        self._waiting = waiting
 
     def send(self, message: Message | bytes | str, sync: bool = True, timeout: float | None = None) -> str:
         """Takes the message, waits for the confirm and returns its id; with sync=False does not wait for the confirm.
@@ -33,23 +37,23 @@ class Sender(Window):
         Blocks while `capacity` messages are unsettled.  `timeout` in seconds for all waiting together.
         Raises InsufficientCapacity (not taken), InDoubt (taken, no confirm in time), SendError, LinkClosed,
         SessionError, ConnectionError, and TypeError/ValueError of the encoder (not taken)."""
-        session = self._session
+        worker = self._worker
         deadline = None if timeout is None else time.monotonic() + timeout
         entry = self.entry(message)
-        with session.monitor:
+        with worker.monitor:
             self.raise_failure()
             if self.full():
                 self._wait_for_room(deadline)
             self.add(entry)
-        session.wake()
-        if sync and session.transaction is None:
+        worker.wake()
+        if sync and worker.transaction is None:
             self._wait_for(entry, deadline)
         return entry.message_id
 
     def sync(self, timeout: float | None = None) -> None:
         """Waits until everything sent is settled, in a transaction: written.  Raises InDoubt, or the first failure."""
-        with self._session.monitor:
-            if not self._session.wait_for(self.calm, timeout):
+        with self._worker.monitor:
+            if not self._waiting.wait_for(self.calm, timeout):
                 raise InDoubt(f"{self._pending} messages without a confirm after {timeout} s; they are still kept")
             self.raise_failure()
 
@@ -61,19 +65,19 @@ class Sender(Window):
             return
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            if not self._session.in_io_thread():
+            if not self._waiting.in_io_thread():
                 self.sync(timeout)
         except (SessionClosed, ConnectionClosed):
             pass
         finally:
-            self._session.finish(self._session.closing_sender(self), deadline)
+            self._waiting.finish(self._waiting.core.senders.closing(self), deadline)
 
     def _wait_for_room(self, deadline: float | None) -> None:
-        self._session.refuse_io_thread("send with a full window")
+        self._waiting.refuse_io_thread("send with a full window")
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         self.blocked += 1
         try:
-            if not self._session.wait_for(self._room, timeout) and self.full():
+            if not self._waiting.wait_for(self._room, timeout) and self.full():
                 raise self.no_room()
         finally:
             self.blocked -= 1
@@ -82,14 +86,14 @@ class Sender(Window):
         return self.roomy() or self.error is not None
 
     def _wait_for(self, entry: Entry, deadline: float | None) -> None:
-        session = self._session
-        session.refuse_io_thread("send(sync=True)")
+        waiting = self._waiting
+        waiting.refuse_io_thread("send(sync=True)")
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-        publishing = session.publishing
-        with session.monitor:
+        publishing = self._worker.publishing
+        with self._worker.monitor:
             publishing.sync_waiters += 1
             try:
-                done = session.wait_for(lambda: entry.outcome is not Outcome.PENDING, timeout)
+                done = waiting.wait_for(lambda: entry.outcome is not Outcome.PENDING, timeout)
             except MessagingError:
                 # A confirm that came before the end counts
                 if entry.outcome is not Outcome.CONFIRMED:

@@ -14,39 +14,52 @@ The states and the locking are explained in `client_lib.core.channel_worker`.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from client_lib.connecting.link import Link
 from client_lib.core.ledger import Disposition
-from client_lib.core.session_core import Build, SessionCore
-from client_lib.core.steps import Steps
+from client_lib.core.receivers import Build
 from client_lib.core.window import SettledCallback
-from client_lib.errors import Empty, MessagingError, Timeout
 from client_lib.message import Message
 from client_lib.receiver import Receiver
 from client_lib.sender import Sender
+from client_lib.waiting import Waiting
 
 if TYPE_CHECKING:
     from client_lib.connection import Connection
 
-LOGGER = logging.getLogger("client_lib")
-T = TypeVar("T")
 Arguments = dict[str, Any]
 
+# The rest is aio/session.py without async and await, copied by `python -m tools.threaded_session`
 
-class Session(SessionCore):
+
+class Session:
     """Made by Connection.session."""
 
-    monitor: threading.Condition
-
-    def __init__(self, connection: Connection, link: Link, name: str, transactional: bool = False) -> None:
-        super().__init__(link, name, threading.Condition(), transactional)
+    def __init__(self, connection: Connection, waiting: Waiting) -> None:
         self.connection = connection
+        self.name = waiting.worker.name
+        self.events = waiting.worker.events
+        self._waiting, self._core, self._topology = waiting, waiting.core, waiting.core.topology
+
+    @property
+    def transactional(self) -> bool:
+        return self._waiting.worker.transaction is not None
+
+    @property
+    def senders(self) -> list[Sender]:
+        """Those that are open."""
+        return self._core.senders.all()
+
+    @property
+    def receivers(self) -> list[Receiver]:
+        """Those that are open."""
+        return self._core.receivers.all()
+
+    def unsettled(self) -> int:
+        """Messages of all senders without a confirm, or in a transaction that is not committed; exact."""
+        return self._core.unsettled()
 
     # -- senders and receivers
 
@@ -61,9 +74,9 @@ class Session(SessionCore):
         Timeout."""
 
         def make(routing_key: str, exchange: str, mandatory: bool) -> Sender:
-            return Sender(self, routing_key, exchange, capacity, mandatory, on_settled)
+            return self._sender(routing_key, exchange, capacity, mandatory, on_settled)
 
-        return self.run(self.opening_sender(address, make), timeout)
+        return self._waiting.run(self._core.senders.opening(address, make), timeout)
 
     def receiver(
         self,
@@ -79,11 +92,9 @@ class Session(SessionCore):
         AddressError and its subclasses, Timeout."""
 
         def make(queue: str, unreliable: bool, exclusive: bool, arguments: Mapping[str, Any]) -> Receiver:
-            return self.subscription(
-                Receiver, queue, capacity, no_ack or unreliable, exclusive, arguments, drop_duplicates
-            )
+            return self._receiver(queue, capacity, no_ack or unreliable, exclusive, arguments, drop_duplicates)
 
-        return self.run(self.opening_receiver(address, make), timeout)
+        return self._waiting.run(self._core.receivers.opening(address, make), timeout)
 
     def queue_sender(
         self,
@@ -96,7 +107,7 @@ class Session(SessionCore):
         """A sender to a queue (the default exchange) or to an exchange; asks and declares nothing.
 
         Without a routing key each message's `subject` is used."""
-        return self.add_window(Sender(self, routing_key, exchange, capacity, mandatory, on_settled))
+        return self._core.senders.add(self._sender(routing_key, exchange, capacity, mandatory, on_settled))
 
     def queue_receiver(
         self,
@@ -110,36 +121,23 @@ class Session(SessionCore):
     ) -> Receiver:
         """Subscribes to a queue; asks and declares nothing.  `capacity` is the prefetch limit (None: no limit); with
         `no_ack` there is none.  `drop_duplicates` is the window of the filter (True: its default)."""
-        receiver = self.subscription(Receiver, queue, capacity, no_ack, exclusive, arguments, drop_duplicates)
-        return self.run(self.subscribing(receiver), timeout)
+        receiver = self._receiver(queue, capacity, no_ack, exclusive, arguments, drop_duplicates)
+        return self._waiting.run(self._core.receivers.subscribing(receiver), timeout)
 
     def next_receiver(self, timeout: float | None = None) -> Receiver:
-        """The receiver that has the oldest of all messages that have arrived.  Another thread may be quicker to fetch.
+        """The receiver that has the oldest of all messages that have arrived.  Another caller may be quicker to
+        fetch.
 
         Raises Empty, SessionError, ConnectionError."""
-        self.refuse_io_thread("next_receiver")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self.monitor:
-            while True:
-                self.check()
-                receiver = self.ready_receiver()
-                if receiver is not None:
-                    assert isinstance(receiver, Receiver)
-                    return receiver
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise Empty(f"no message for any receiver within {timeout} s")
-                self.waiting_for_any += 1
-                try:
-                    self.monitor.wait(left)
-                finally:
-                    self.waiting_for_any -= 1
+        receiver = self._waiting.next_receiver(timeout)
+        assert isinstance(receiver, Receiver)
+        return receiver
 
     def get(
         self, queue: str, no_ack: bool = False, timeout: float | None = None, build: Build | None = None
     ) -> Message | None:
         """basic.get: one message, None if the queue is empty."""
-        return self.run(self.getting(queue, no_ack, build), timeout)
+        return self._waiting.run(self._core.receivers.getting(queue, no_ack, build), timeout)
 
     # -- settling
 
@@ -153,23 +151,23 @@ class Session(SessionCore):
         message that was fetched before a loss or rollback."""
         disposition = disposition or Disposition.ACCEPT
         if message is None:
-            self.settle_all(disposition)
+            self._waiting.settle_all(disposition)
         else:
-            self.settle(message, disposition)
+            self._waiting.settle(message, disposition)
         if sync:
             self.fence()
 
     def reject(self, message: Message) -> None:
         """Rejects the message: the broker drops it or dead-letters it."""
-        self.settle(message, Disposition.REJECT)
+        self._waiting.settle(message, Disposition.REJECT)
 
     def release(self, message: Message) -> None:
         """Gives the message back to its queue."""
-        self.settle(message, Disposition.RELEASE)
+        self._waiting.settle(message, Disposition.RELEASE)
 
     def fence(self, timeout: float | None = None) -> None:
         """Waits until the broker has read all acknowledgements, rejects and releases.  Raises Timeout."""
-        self.run(self.fencing(), timeout)
+        self._waiting.run(self._core.fencing(), timeout)
 
     # -- transactions
 
@@ -180,7 +178,7 @@ class Session(SessionCore):
         TransactionUnknown: all of it or nothing has happened, a new transaction has begun; Timeout: its text says
         whether nothing has happened and the transaction is still open, or the outcome is not known yet: commit() again
         waits for it; Returned: committed, but no queue was bound for a mandatory message."""
-        self.run(self.committing(), timeout)
+        self._waiting.run(self._core.transactions.committing(), timeout)
 
     def rollback(self, timeout: float | None = None) -> None:
         """Discards everything sent and settled since the last commit or rollback; all messages that were fetched and
@@ -188,7 +186,7 @@ class Session(SessionCore):
 
         Raises NontransactionalSession, TransactionError (a commit() that had timed out was done after all),
         TransactionUnknown (the outcome of that commit is unknown), Timeout (call it again)."""
-        self.run(self.rolling_back(), timeout)
+        self._waiting.run(self._core.transactions.rolling_back(), timeout)
 
     # -- topology; declared now and after each fail-over (see `client_lib.core.topology`)
 
@@ -205,8 +203,8 @@ class Session(SessionCore):
         """Declares a queue now and after each fail-over; returns its name, which is generated here when empty.
 
         An exclusive or auto-delete queue is gone with its connection: after a fail-over it is there again, empty."""
-        steps = self.declaring_queue(queue, passive, durable, exclusive, auto_delete, arguments)
-        return self.run(steps, timeout)
+        steps = self._topology.declaring_queue(queue, passive, durable, exclusive, auto_delete, arguments)
+        return self._waiting.run(steps, timeout)
 
     def declare_exchange(
         self,
@@ -219,7 +217,8 @@ class Session(SessionCore):
         timeout: float | None = None,
     ) -> None:
         """Declares an exchange now and after each fail-over."""
-        self.run(self.declaring_exchange(exchange, exchange_type, passive, durable, auto_delete, arguments), timeout)
+        steps = self._topology.declaring_exchange(exchange, exchange_type, passive, durable, auto_delete, arguments)
+        self._waiting.run(steps, timeout)
 
     def bind_queue(
         self,
@@ -230,7 +229,7 @@ class Session(SessionCore):
         timeout: float | None = None,
     ) -> None:
         """Binds now and after each fail-over."""
-        self.run(self.binding_queue(queue, exchange, routing_key, arguments), timeout)
+        self._waiting.run(self._topology.binding_queue(queue, exchange, routing_key, arguments), timeout)
 
     def unbind_queue(
         self,
@@ -240,7 +239,8 @@ class Session(SessionCore):
         arguments: Arguments | None = None,
         timeout: float | None = None,
     ) -> None:
-        self.run(self.binding_queue(queue, exchange, routing_key, arguments, bind=False), timeout)
+        steps = self._topology.binding_queue(queue, exchange, routing_key, arguments, bind=False)
+        self._waiting.run(steps, timeout)
 
     def bind_exchange(
         self,
@@ -251,7 +251,7 @@ class Session(SessionCore):
         timeout: float | None = None,
     ) -> None:
         """Messages of `source` go to `destination` as well, now and after each fail-over."""
-        self.run(self.binding_exchange(destination, source, routing_key, arguments), timeout)
+        self._waiting.run(self._topology.binding_exchange(destination, source, routing_key, arguments), timeout)
 
     def unbind_exchange(
         self,
@@ -261,23 +261,24 @@ class Session(SessionCore):
         arguments: Arguments | None = None,
         timeout: float | None = None,
     ) -> None:
-        self.run(self.binding_exchange(destination, source, routing_key, arguments, bind=False), timeout)
+        steps = self._topology.binding_exchange(destination, source, routing_key, arguments, bind=False)
+        self._waiting.run(steps, timeout)
 
     def delete_queue(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, timeout: float | None = None
     ) -> None:
-        self.run(self.deleting_queue(queue, if_unused, if_empty), timeout)
+        self._waiting.run(self._topology.deleting_queue(queue, if_unused, if_empty), timeout)
 
     def delete_exchange(self, exchange: str, if_unused: bool = False, timeout: float | None = None) -> None:
-        self.run(self.deleting_exchange(exchange, if_unused), timeout)
+        self._waiting.run(self._topology.deleting_exchange(exchange, if_unused), timeout)
 
     def purge_queue(self, queue: str, timeout: float | None = None) -> int:
         """Returns how many messages were removed."""
-        return self.run(self.purging_queue(queue), timeout)
+        return self._waiting.run(self._topology.purging_queue(queue), timeout)
 
     def declare(self, method: str, remember: bool, timeout: float | None = None, **arguments: Any) -> Any:
         """Calls a method of pika's channel and returns its answer; with `remember` also after each fail-over."""
-        return self.answer(self.start_declaration(method, remember, **arguments), timeout)
+        return self._waiting.answer(self._topology.start_declaration(method, remember, **arguments), timeout)
 
     # -- waiting, end
 
@@ -285,30 +286,15 @@ class Session(SessionCore):
         """Waits until all messages are confirmed (in a transaction: written) and all acknowledgements written.
 
         Raises Timeout."""
-        with self.monitor:
-            if not self.wait_for(self.idle, timeout):
-                raise Timeout(f"{self.publishing.outbox.unsettled} messages unsettled after {timeout} s")
-            self.check()
+        self._waiting.sync(timeout)
 
     def close(self, timeout: float | None = 5.0) -> None:
-        """Waits for what is unsettled, then closes the channel.  Never longer than `timeout` seconds, and not at all
-        in a callback.  An open transaction is rolled back.  Harmless when repeated.
+        """Waits for what is unsettled, then closes the channel.  Never longer than `timeout` seconds; in a callback of
+        the threaded API, and when cancelled with asyncio, not at all.  An open transaction is rolled back.  Harmless
+        when repeated.
 
         What is not confirmed then is in doubt: it is logged, and on_settled is called with SessionClosed."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            if not self.in_io_thread():
-                self.drain(deadline)
-        finally:
-            self.connection.close_session(self, deadline)
-
-    def drain(self, deadline: float | None) -> None:
-        """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
-        try:
-            self.sync(_left(deadline))
-            self.run(self.ending(), _left(deadline))
-        except MessagingError as error:
-            LOGGER.debug("%s: %s", self.name, error)
+        self._waiting.close(timeout)
 
     def __enter__(self) -> Session:
         return self
@@ -316,68 +302,10 @@ class Session(SessionCore):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    # -- for senders and receivers
+    # -- inside
 
-    def in_io_thread(self) -> bool:
-        return self.connection.in_io_thread()
+    def _sender(self, *arguments: Any) -> Sender:
+        return Sender(self, self._waiting, *arguments)
 
-    def refuse_io_thread(self, what: str) -> None:
-        if self.connection.in_io_thread():
-            raise RuntimeError(f"{what} would block the I/O thread; callbacks must not wait")
-
-    def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Waits with the lock held; False at the timeout.  Raises what ends the session meanwhile."""
-        self.refuse_io_thread("waiting")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not predicate():
-            self.check()
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            self.monitor.wait(left)
-        return True
-
-    def answer(self, future: Future[Any], timeout: float | None) -> Any:
-        """Waits for the answer to a command.  Raises Timeout: then it is not asked again."""
-        self.refuse_io_thread("a command")
-        try:
-            return future.result(timeout)
-        except TimeoutError:
-            # Not if the command itself failed with a timeout, or was answered at this moment
-            if future.done() or (not future.cancel() and future.done()):
-                return future.result()
-            raise Timeout(f"no answer within {timeout} s") from None
-
-    def run(self, steps: Steps[T], timeout: float | None) -> T:
-        """Runs all steps, waiting for each; at the timeout Timeout is thrown into them, so that they undo what they
-        must."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            future = next(steps)
-            while True:
-                try:
-                    result = self.answer(future, _left(deadline))
-                except BaseException as error:
-                    future = steps.throw(error)
-                else:
-                    future = steps.send(result)
-        except StopIteration as stop:
-            found: T = stop.value
-            return found
-
-    def finish(self, steps: Steps[None], deadline: float | None) -> None:
-        """As `run`, for closing: what ended the session before is no error, and in a callback nothing is waited for."""
-        if self.in_io_thread():
-            for _ in steps:
-                pass
-            return
-        try:
-            self.run(steps, _left(deadline))
-        except Timeout:
-            raise
-        except MessagingError:
-            pass
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
+    def _receiver(self, *arguments: Any) -> Receiver:
+        return self._core.receivers.new(partial(Receiver, self, self._waiting), *arguments)

@@ -93,6 +93,6 @@ class Consumer:
 def _acknowledge(session: Session, message: Message) -> bool:
     """False: its connection was lost before, so that the broker delivers it again."""
     delivery = message._delivery
-    alive = delivery is not None and delivery in session.deliveries.fetched
+    alive = delivery is not None and delivery in session._waiting.worker.deliveries.fetched
     session.acknowledge(message, sync=False)
     return alive

@@ -7,32 +7,22 @@ that is open when the connection is lost is sent again on the next connection, f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
 from client_lib.addresses.browse import METHOD, Browser
 from client_lib.addresses.scratch import start_request
+from client_lib.core.channel_worker import ChannelWorker
+from client_lib.core.delivery import Delivery
 from client_lib.core.steps import answer, refuse
-from client_lib.core.subscription import Delivery, Subscription
+from client_lib.core.subscription import Subscription
 from client_lib.errors import MessagingError, ReceiverError
-
-if TYPE_CHECKING:
-    from client_lib.core.session_core import SessionCore
 
 LOGGER = logging.getLogger("client_lib")
 
 
 class Poller:
-    def __init__(
-        self,
-        session: SessionCore,
-        subscription: Subscription,
-        call_later: Callable[[float, Callable[[], None]], object],
-    ) -> None:
-        """`call_later(seconds, callback)` of the session's loop."""
-        self._session, self._subscription = session, subscription
-        self._call_later = call_later
+    def __init__(self, worker: ChannelWorker, subscription: Subscription) -> None:
+        self._worker, self._subscription = worker, subscription
         self._browser = Browser(subscription.queue)
         self._first: Future[None] = Future()
 
@@ -42,7 +32,7 @@ class Poller:
         return self._first
 
     def _ask(self, limit: int) -> None:
-        start_request(self._session, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
+        start_request(self._worker, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
 
     def _answered(self, future: Future[bytes]) -> None:
         """Called once for each request; only one request is open at a time, so there is no second thread."""
@@ -52,24 +42,24 @@ class Poller:
         except (MessagingError, ValueError, LookupError) as failure:
             error = failure
         if error is None:
-            with self._session.monitor:
+            with self._worker.monitor:
                 for message in messages:
                     # of no channel: settling it does nothing
                     message._delivery = Delivery(self._subscription, -1, 0)
                     self._subscription.arrived(message)
-                self._session.monitor.notify_all()
+                self._worker.monitor.notify_all()
             answer(self._first, None)
-            self._call_later(self._browser.pause, self._again)
+            self._worker.later(self._browser.pause, self._again)
         else:
             self._end(error)
 
     def _again(self) -> None:
-        with self._session.monitor:
+        with self._worker.monitor:
             if self._subscription.error is not None:
                 return
             room = self._subscription.capacity - self._subscription.available()
         if room <= 0:
-            self._call_later(self._browser.pause, self._again)
+            self._worker.later(self._browser.pause, self._again)
             return
         try:
             self._ask(room)
@@ -79,8 +69,8 @@ class Poller:
     def _end(self, error: BaseException) -> None:
         if not isinstance(error, MessagingError):
             error = ReceiverError(f"browsing {self._subscription.queue}: {error!r}")
-        with self._session.monitor:
+        with self._worker.monitor:
             if self._subscription.error is None:
                 self._subscription.error = error
-            self._session.monitor.notify_all()
+            self._worker.monitor.notify_all()
         refuse(self._first, error)

@@ -30,9 +30,9 @@ from client_lib.aio.loop import GuardedLoop
 from client_lib.aio.monitor import LoopMonitor
 from client_lib.aio.sender import refuse_coroutine_function
 from client_lib.aio.session import Session
+from client_lib.aio.waiting import Waiting
 from client_lib.connecting import parameters
 from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
-from client_lib.core.channel_worker import State
 from client_lib.core.handle import Handle
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
@@ -102,9 +102,9 @@ class Connection(Handle[Session]):
         known = self._known(name, transactional)
         if known is not None:
             return known
-        session = Session(self, self.link, name or self._next_name(), transactional)
-        self._sessions[session.name] = session
-        self.link.post(lambda: self.link.adopt(session))
+        waiting = Waiting(self, self.link, name or self._next_name(), transactional)
+        session = self._sessions[waiting.worker.name] = Session(self, waiting)
+        self.link.post(lambda: self.link.adopt(waiting.worker))
         return session
 
     async def close(self, timeout: float = 5.0) -> list[Message]:
@@ -156,11 +156,12 @@ class Connection(Handle[Session]):
             raise RuntimeError(f"{self.client_id} belongs to another event loop, which {state}; make one in each loop")
         return self._loop
 
-    def close_session(self, session: Session) -> None:
+    def close_session(self, session: Waiting) -> None:
         """The session's channel is closed; not waited for."""
-        if self._sessions.get(session.name) is session:
-            del self._sessions[session.name]
-        self.link.dismiss(session)
+        known = self._sessions.get(session.worker.name)
+        if known is not None and known._waiting is session:
+            del self._sessions[known.name]
+        self.link.dismiss(session.worker)
 
     # -- start and end
 
@@ -169,7 +170,7 @@ class Connection(Handle[Session]):
         parent's."""
         self.link.forked()
         for session in self.sessions:
-            session._error, session.state = self.link.error, State.FAILED
+            session._waiting.forked(self.link.error)
 
     async def _start(self) -> None:
         self.link.start()
@@ -196,8 +197,8 @@ class Connection(Handle[Session]):
         await self.close(EXIT_CLOSE)
 
     async def _drain(self, deadline: float) -> None:
-        sessions = self.sessions
-        unsettled = [session.unsettled() for session in sessions if not session.idle()]
+        sessions = [session._waiting for session in self.sessions]
+        unsettled = [session.core.unsettled() for session in sessions if not session.core.idle()]
         if unsettled:
             self.link.events.fact("drain_begin", attrs={"unsettled": sum(unsettled)})
         try:
@@ -205,7 +206,7 @@ class Connection(Handle[Session]):
                 await session.drain(deadline)
         finally:
             if unsettled:
-                left = sum(session.unsettled() for session in sessions)
+                left = sum(session.core.unsettled() for session in sessions)
                 self.link.events.fact("drain_end", attrs={"unsettled": left})
 
     def _shut_down(self, ended: asyncio.Future[None], left: list[Message], patience: float) -> None:

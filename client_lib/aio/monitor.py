@@ -21,6 +21,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
 
+from client_lib.errors import MessagingError
+
 ALL = sys.maxsize
 """How many tasks may continue when waiting is over."""
 
@@ -122,6 +124,15 @@ def expire(future: asyncio.Future[bool]) -> None:
     """For a timer: the time is up."""
     if not future.done():
         future.set_result(False)
+
+
+def ends(check: Callable[[], None]) -> bool:
+    """True if `check` raises what ends the waiting."""
+    try:
+        check()
+    except MessagingError:
+        return True
+    return False
 
 
 def _woken(future: asyncio.Future[bool]) -> bool:

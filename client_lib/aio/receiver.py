@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from client_lib.aio.monitor import ALL
+from client_lib.aio.monitor import ALL, ends
+from client_lib.aio.waiting import Waiting
 from client_lib.core.subscription import Subscription
-from client_lib.errors import ConnectionClosed, Empty, LinkClosed, MessagingError, SessionClosed
+from client_lib.errors import ConnectionClosed, Empty, LinkClosed, SessionClosed
 from client_lib.message import Message
 
 if TYPE_CHECKING:
@@ -32,19 +33,18 @@ BURST = 64
 class Receiver(Subscription):
     """Made by Session.receiver.  `fetch` may be called by many tasks."""
 
-    _session: Session
-
-    def __init__(self, session: Session, *arguments: Any, **options: Any) -> None:
-        super().__init__(session, *arguments, **options)
-        self._line = session.monitor.line(lambda: ALL if self._over() else 0)
+    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+        super().__init__(waiting.worker, *arguments)
+        self.session = session
+        self._waiting = waiting
+        self._line = waiting.monitor.line(lambda: ALL if ends(self.check) else 0)
         self._burst = 0
 
     async def fetch(self, timeout: float | None = None) -> Message:
         """The next message; waits for `timeout` seconds (None: for ever, 0: not at all).
 
         Raises Empty, LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
-        session = self._session
-        loop = session.own_loop()
+        loop = self._waiting.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         await self._let_others_run()
         woken = again = False
@@ -57,7 +57,7 @@ class Receiver(Subscription):
                 raise Empty(f"no message in {self.source} within {timeout} s")
             left = None if deadline is None else max(0.0, deadline - loop.time())
             woken, again = await self._line.wait(left, again), True
-        session.note_fetched(self, message)
+        self.note_fetched(message)
         return message
 
     async def _let_others_run(self) -> None:
@@ -81,7 +81,7 @@ class Receiver(Subscription):
         """Cancels the subscription; messages not fetched go back to the queue.  Harmless when repeated.
 
         Raises Timeout; it is closed nevertheless, also when cancelled."""
-        await self._session.finish(self._session.closing_receiver(self), timeout)
+        await self._waiting.finish(self._waiting.core.receivers.closing(self), timeout)
 
     # -- for the channel worker
 
@@ -89,11 +89,4 @@ class Receiver(Subscription):
         """Keeps a message and wakes one task for it."""
         super().arrived(message)
         self._line.wake(1)
-        self._session.message_arrived()
-
-    def _over(self) -> bool:
-        try:
-            self.check()
-        except MessagingError:
-            return True
-        return False
+        self._waiting.message_arrived()

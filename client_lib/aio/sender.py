@@ -25,11 +25,11 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from client_lib.aio.monitor import ALL, expire
-from client_lib.aio.waiting import leave
+from client_lib.aio.monitor import ALL, ends, expire
+from client_lib.aio.waiting import Waiting, leave
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.window import Window
-from client_lib.errors import InDoubt, MessagingError
+from client_lib.errors import InDoubt
 from client_lib.message import Message
 
 if TYPE_CHECKING:
@@ -52,12 +52,13 @@ class Sender(Window):
     In a transactional session the commit is the confirm: `send` does not wait for one, and `commit` raises the
     failures."""
 
-    _session: Session
-
-    def __init__(self, session: Session, *arguments: Any, **options: Any) -> None:
-        super().__init__(session, *arguments, **options)
+    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+        super().__init__(waiting.worker, *arguments)
+        self.session = session
+        self._waiting = waiting
+        waiting.own_loop()
         refuse_coroutine_function("on_settled", self._on_settled)
-        self._room = session.monitor.line(self._places)
+        self._room = waiting.monitor.line(self._places)
         self._confirms: dict[Entry, asyncio.Future[bool]] = {}
         self._burst = 0
         """Messages taken without a turn of the loop."""
@@ -71,8 +72,8 @@ class Sender(Window):
         Waits while `capacity` messages are unsettled.  `timeout` in seconds for all waiting together.
         Raises InsufficientCapacity (not taken), InDoubt (taken, no confirm in time), SendError, LinkClosed,
         SessionError, ConnectionError, and TypeError/ValueError of the encoder (not taken)."""
-        session = self._session
-        loop = session.own_loop()
+        worker = self._worker
+        loop = self._waiting.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         self.raise_failure()
         if self.full() or self._paused or self._room.occupied:
@@ -84,14 +85,14 @@ class Sender(Window):
             self.add(entry)
         finally:
             self._admit()
-        session.wake()
-        if sync and session.transaction is None:
+        worker.wake()
+        if sync and worker.transaction is None:
             await self._wait_for(entry, deadline)
         return entry.message_id
 
     async def sync(self, timeout: float | None = None) -> None:
         """Waits until everything sent is settled, in a transaction: written.  Raises InDoubt, or the first failure."""
-        if not await self._session.wait_for(self.calm, timeout):
+        if not await self._waiting.wait_for(self.calm, timeout):
             raise InDoubt(f"{self._pending} messages without a confirm after {timeout} s; they are still kept")
         self.raise_failure()
 
@@ -100,18 +101,18 @@ class Sender(Window):
 
         Raises what `sync` raises; the sender is closed nevertheless, also when cancelled, and what is unconfirmed is
         still kept."""
-        loop = self._session.own_loop()
+        loop = self._waiting.own_loop()
         if self.error is not None:
             return
         deadline = None if timeout is None else loop.time() + timeout
-        steps = self._session.closing_sender(self)
+        steps = self._waiting.core.senders.closing(self)
         try:
             await self.sync(timeout)
         except asyncio.CancelledError:
             leave(steps)
             raise
         finally:
-            await self._session.finish(steps, None if deadline is None else max(0.0, deadline - loop.time()))
+            await self._waiting.finish(steps, None if deadline is None else max(0.0, deadline - loop.time()))
 
     def _let_the_loop_run(self, loop: asyncio.AbstractEventLoop) -> None:
         """Waits for a turn of the loop if many messages were sent without one.  The task waits before its message is
@@ -172,19 +173,12 @@ class Sender(Window):
     def _places(self) -> int:
         """How many tasks that wait for room may continue; after the window was full, none before a quarter of it is
         free."""
-        if self._over():
+        if ends(self.check):
             return ALL
         if self._paused or self.full() or (self._filled and not self.roomy()):
             return 0
         self._filled = False
         return self.available() - self._room.going
-
-    def _over(self) -> bool:
-        try:
-            self.check()
-        except MessagingError:
-            return True
-        return False
 
     def report(self, entry: Entry) -> None:
         """Calls the application's callback."""

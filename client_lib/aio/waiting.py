@@ -1,7 +1,7 @@
 """How a session of the asyncio API waits: for the answers to its commands, and for a state.
 
-`client_lib.core.session_core` has everything that needs no waiting; work that takes several answers is written there as
-steps, a generator that yields futures (`client_lib.core.steps`).  All futures are completed in the event loop.
+`client_lib.waiting` has the same methods for the threaded API.  Work that takes several answers is written as steps, a
+generator that yields futures (`client_lib.core.steps`).  All futures are completed in the event loop.
 
 For its steps, a cancelled call is one that timed out: Timeout is thrown into them and they undo what they must (a
 commit that is not written is withdrawn, a subscription is cancelled, a message that arrives too late goes back).  The
@@ -12,57 +12,85 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from client_lib.aio.monitor import ALL, LoopMonitor, expire
+from client_lib.aio.monitor import ALL, LoopMonitor, ends, expire
 from client_lib.connecting.link import Link
+from client_lib.core.channel_worker import State
+from client_lib.core.ledger import Disposition
 from client_lib.core.session_core import SessionCore
 from client_lib.core.steps import Steps
-from client_lib.errors import MessagingError, Timeout
+from client_lib.core.subscription import Subscription
+from client_lib.errors import Empty, MessagingError, Timeout
+from client_lib.message import Message
 
-if TYPE_CHECKING:
-    from client_lib.aio.connection import Connection
-
+LOGGER = logging.getLogger("client_lib")
 T = TypeVar("T")
 
 
-class WaitingSession(SessionCore):
-    """`client_lib.aio.session` adds what applications call."""
+class Owner(Protocol):
+    """The part of a connection that its sessions use."""
 
-    monitor: LoopMonitor
+    def own_loop(self) -> asyncio.AbstractEventLoop: ...
 
-    def __init__(self, connection: Connection, link: Link, name: str, transactional: bool = False) -> None:
-        super().__init__(link, name, LoopMonitor(), transactional)
-        self.connection = connection
-        self.arrivals = self.monitor.line(lambda: ALL if self.ended() else 0)
+    def close_session(self, session: Waiting) -> None: ...
+
+
+class Waiting:
+    """One per session."""
+
+    def __init__(self, owner: Owner, link: Link, name: str, transactional: bool) -> None:
+        self.monitor = LoopMonitor()
+        self.core = SessionCore(link, name, self.monitor, transactional)
+        self.worker = self.core.worker
+        self.own_loop = owner.own_loop
+        """The loop of the connection.  Raises RuntimeError in another one."""
+        self._owner = owner
+        self._arrivals = self.monitor.line(lambda: ALL if ends(self.worker.check) else 0)
         """The tasks that wait for a message of any receiver."""
 
-    def own_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the connection.  Raises RuntimeError in another one."""
-        return self.connection.own_loop()
+    def settle(self, message: Message, disposition: Disposition) -> None:
+        self.own_loop()
+        self.core.settle(message, disposition)
 
-    def ended(self) -> bool:
-        """True if `check` would raise."""
-        try:
-            self.check()
-        except MessagingError:
-            return True
-        return False
+    def settle_all(self, disposition: Disposition) -> None:
+        self.own_loop()
+        self.core.settle_all(disposition)
 
     def message_arrived(self) -> None:
         """A receiver has a message that is not fetched yet: wakes all tasks that wait for any receiver."""
-        if self.arrivals:
-            self.arrivals.wake(len(self.arrivals))
+        if self._arrivals:
+            self._arrivals.wake(len(self._arrivals))
+
+    async def next_receiver(self, timeout: float | None) -> Subscription:
+        """The receiver that has the oldest message.  Raises Empty."""
+        loop = self.own_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        woken = again = False
+        while True:
+            self.worker.check()
+            receiver = self.core.receivers.ready()
+            if receiver is not None:
+                return receiver
+            if again and not woken:
+                raise Empty(f"no message for any receiver within {timeout} s")
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            woken, again = await self._arrivals.wait(left, again), True
 
     async def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """False at the timeout.  Raises what ends the session meanwhile."""
         self.own_loop()
-        reached = await self.monitor.wait_for(lambda: predicate() or self.ended(), timeout)
+        reached = await self.monitor.wait_for(lambda: predicate() or ends(self.worker.check), timeout)
         if not predicate():
-            self.check()
+            self.worker.check()
         return reached
+
+    async def answer(self, future: Future[T], timeout: float | None) -> T:
+        """Waits for the answer to a command.  Raises Timeout: then it is not asked again."""
+        return await self.run(_single(future), timeout)
 
     async def run(self, steps: Steps[T], timeout: float | None = None) -> T:
         """Runs all steps, waiting for each; at the timeout Timeout is thrown into them, so that they undo what they
@@ -94,6 +122,35 @@ class WaitingSession(SessionCore):
         except MessagingError:
             pass
 
+    # -- the end
+
+    async def sync(self, timeout: float | None) -> None:
+        """Waits until all is confirmed and all acknowledgements are written.  Raises Timeout."""
+        if not await self.wait_for(self.core.idle, timeout):
+            raise Timeout(f"{self.worker.publishing.outbox.unsettled} messages unsettled after {timeout} s")
+        self.worker.check()
+
+    async def drain(self, deadline: float | None) -> None:
+        """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
+        loop = self.own_loop()
+        try:
+            await self.sync(None if deadline is None else deadline - loop.time())
+            await self.run(self.core.ending(), None if deadline is None else deadline - loop.time())
+        except MessagingError as error:
+            LOGGER.debug("%s: %s", self.worker.name, error)
+
+    async def close(self, timeout: float | None) -> None:
+        """Drains, then closes the channel; cancelled, it closes at once.  Harmless when repeated."""
+        loop = self.own_loop()
+        try:
+            await self.drain(None if timeout is None else loop.time() + timeout)
+        finally:
+            self._owner.close_session(self)
+
+    def forked(self, error: MessagingError | None) -> None:
+        """In the child after fork(2)."""
+        self.worker.error, self.worker.state = error, State.FAILED
+
 
 async def _answer(future: Future[Any], loop: asyncio.AbstractEventLoop, deadline: float | None) -> Any:
     """The answer to a command.  After a timeout or cancellation the command is not repeated.  Raises Timeout."""
@@ -116,7 +173,7 @@ def _complete(answered: asyncio.Future[bool]) -> None:
         answered.set_result(True)
 
 
-def single(future: Future[T]) -> Steps[T]:
+def _single(future: Future[T]) -> Steps[T]:
     """Steps with a single command."""
     result: T = yield future
     return result

@@ -18,8 +18,9 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from typing import Protocol
 
 from client_lib.connecting import tls
 from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
@@ -27,8 +28,8 @@ from client_lib.connecting.dialer import Dialer, Owner
 from client_lib.connecting.retry import Attempt
 from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
 from client_lib.connecting.watchdog import Watchdog
-from client_lib.core.channel_worker import ENDED, ChannelWorker, State
 from client_lib.core.monitor import Monitor
+from client_lib.core.outbox import Entry
 from client_lib.core.recovery import Recovery
 from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError
 from client_lib.events import RUN_SECONDS, EventLog
@@ -47,6 +48,27 @@ class LinkState(Enum):
     CLOSED = "closed"
 
 
+class Worker(Hashable, Protocol):
+    """The part of a session that the link uses; all is called in the I/O thread."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def open_on(self, transport: Transport) -> None:
+        """The connection is open; without effect on a session that has ended."""
+
+    def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
+        """Returns the number of messages sent and not confirmed."""
+
+    def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
+        """Ends the session; returns the messages whose outcome is unknown."""
+
+    def close_channel(self) -> None: ...
+
+    def flush(self) -> bool:
+        """Writes what waits.  True if there is more to do at once."""
+
+
 class Link:
     """One per connection of the application."""
 
@@ -61,7 +83,7 @@ class Link:
         self.conn_id = ""
         """The id of the present connection, or of the last one."""
         self.failovers = 0
-        self.workers: list[ChannelWorker] = []
+        self.workers: list[Worker] = []
         self.recovery = Recovery()
         self._loop = loop
         owner = Owner(self._opened, self._give_up, self._lost, self._blocked)
@@ -162,15 +184,15 @@ class Link:
             before.cancel()
         self._timers[name] = self._loop.call_later(max(0.0, delay), callback)
 
-    def adopt(self, worker: ChannelWorker) -> None:
+    def adopt(self, worker: Worker) -> None:
         """A new session joins: now if connected, else with the next connection."""
         self.workers.append(worker)
         if self.state in (LinkState.FAILED, LinkState.CLOSED):
             worker.fail(self.error or ConnectionClosed("the connection is closed"))
-        elif self._transport is not None and self.state is LinkState.CONNECTED and worker.state is State.LOST:
+        elif self._transport is not None and self.state is LinkState.CONNECTED:
             worker.open_on(self._transport)
 
-    def dismiss(self, worker: ChannelWorker) -> None:
+    def dismiss(self, worker: Worker) -> None:
         """A session leaves."""
         worker.close_channel()
         if worker in self.workers:
@@ -273,7 +295,7 @@ class Link:
         self.failovers += 1
         self._set_state(LinkState.CONNECTING)
         in_doubt = sum(worker.connection_lost(refusal) for worker in list(self.workers))
-        self.recovery.lost(now, [worker for worker in self.workers if worker.state not in ENDED], in_doubt)
+        self.recovery.lost(now, [worker for worker in self.workers if not worker.ended], in_doubt)
         LOGGER.warning("%s: lost %s (%s); %d messages unconfirmed", self.client_id, self.address, reason, in_doubt)
         where = {"peer": str(self.address), "conn_id": self.conn_id}
         self.events.fact("disconnected", **where, reason=reason, attrs={"unconfirmed": in_doubt})

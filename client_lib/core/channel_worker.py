@@ -27,12 +27,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from client_lib.connecting.link import Link
 from client_lib.connecting.transport import ChannelClosed, Transport, cancel_consumer, flow_ok
-from client_lib.core.commands import Commands
+from client_lib.core.commands import Commands, Run
 from client_lib.core.declarations import Declarations
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.getting import Getting
@@ -44,18 +46,15 @@ from client_lib.core.steps import answer, refuse
 from client_lib.core.subscription import Subscription
 from client_lib.core.transacting import Answers, Transacting
 from client_lib.core.transaction import Phase, Transaction
-from client_lib.core.watcher import Nobody, Watcher
+from client_lib.core.watcher import NoWatcher, Watcher
 from client_lib.errors import MessagingError, ReceiverCancelled, SessionClosed, server_error
 from client_lib.event_runs import NOWHERE, Where
-
-if TYPE_CHECKING:
-    from client_lib.connecting.link import Link
 
 LOGGER = logging.getLogger("client_lib")
 RESTORE_INTERVAL = 0.1  # seconds
 LOCKED = (403, 405)
 """Reply codes for a queue or a consumer that is exclusive to another connection."""
-NOBODYS_FAULT = (0, 200, 320, 541)
+UNCAUSED = (0, 200, 320, 541)
 """Reply codes of closes that no request of the client caused: none, success, forced, internal error."""
 FATAL_RESTORES = 3
 """After so many connections that the broker closed because of a request while restoring, the session ends."""
@@ -83,7 +82,7 @@ class Aftermath:
 
 
 class ChannelWorker:
-    """The part of a session that belongs to the I/O thread; `session_core` adds the part for applications."""
+    """The part of a session that belongs to the I/O thread; `session_core` has the part for applications."""
 
     def __init__(self, link: Link, name: str, monitor: Monitor, transactional: bool = False) -> None:
         self.name = name
@@ -96,18 +95,19 @@ class ChannelWorker:
         self.generation = 0
         self.where = NOWHERE
         """The channel as it appears in events."""
-        self.watcher: Watcher = Nobody()
+        self.watcher: Watcher = NoWatcher()
         self.waiting_for_any = 0
         """The number of calls that wait for a message of any receiver."""
         self._link = link
-        self._declarations = Declarations()
-        self.restores = self._declarations.restores
+        self.declarations = Declarations()
+        self.restores = self.declarations.restores
         self._commands = Commands(monitor)
-        self._getting = Getting()
-        self._transacting: Transacting | None = None
+        self.getting = Getting()
+        self.transacting: Transacting | None = None
         if self.transaction is not None:
-            self._transacting = Transacting(self.transaction, self.publishing, self.deliveries, monitor)
-        self._error: MessagingError | None = None
+            self.transacting = Transacting(self.transaction, self.publishing, self.deliveries, monitor)
+        self.error: MessagingError | None = None
+        """What ended the session."""
         self._channel: Any = None
         self._transport: Transport | None = None
         self._restoring_since = 0.0
@@ -120,10 +120,52 @@ class ChannelWorker:
     def wake(self) -> None:
         self._link.wake()
 
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """A call in the I/O thread."""
+        self._link.post(lambda: self._call_later(seconds, callback))
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._link.call_later(seconds, callback)
+
+    def start_command(self, run: Run) -> Future[Any]:
+        """`run(channel, done)` in the I/O thread, once there is a channel; again if it is lost before `done`."""
+        with self.monitor:
+            self.check()
+            return self.add_command(run)
+
+    def add_command(self, run: Run) -> Future[Any]:
+        """Lock held; the session has not ended."""
+        future = self._commands.add(run)
+        self.wake()
+        return future
+
+    def renew(self, subscription: Subscription) -> None:
+        """Subscribes again, with another capacity.  Not waited for."""
+
+        def renew(channel: Any, done: Callable[[Any], None]) -> None:
+            def subscribe(_frame: Any) -> None:
+                if self._knows(subscription):
+                    self.subscribe(channel, subscription, done)
+                else:
+                    done(None)
+
+            self.cancel(channel, subscription, subscribe)
+
+        with self.monitor:
+            if self._knows(subscription) and self.error is None:
+                self.add_command(renew)
+
+    def _knows(self, subscription: Subscription) -> bool:
+        return self.deliveries.subscriptions.get(subscription.consumer_tag) is subscription
+
     def check(self) -> None:
         """Raises the error that ended the session or its transaction, if there is one."""
-        if self._error is not None:
-            raise self._error.with_traceback(None)  # otherwise each raise makes the traceback longer
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # otherwise each raise makes the traceback longer
         if self.transaction is not None:
             self.transaction.check()
 
@@ -154,7 +196,7 @@ class ChannelWorker:
             channel.add_on_flow_callback(lambda frame: self._flow(generation, frame.method.active))
             self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
             self.publishing.new_channel(self.where)
-            self._getting.new_channel(channel)
+            self.getting.new_channel(channel)
             self._select(channel, generation)
 
         self._flowing = True
@@ -178,7 +220,7 @@ class ChannelWorker:
             return
         with self.monitor:
             self.state = State.RESTORING
-            topology, subscriptions = self._declarations.all(), list(self.deliveries.subscriptions.values())
+            topology, subscriptions = self.declarations.all(), list(self.deliveries.subscriptions.values())
         channel = self._channel
 
         def ready(_frame: Any = None) -> None:
@@ -189,7 +231,7 @@ class ChannelWorker:
             last = index == len(topology) - 1 and not subscriptions
             getattr(channel, declared.method)(**declared.arguments, callback=ready if last else None)
         for index, subscription in enumerate(subscriptions):
-            self._subscribe(channel, subscription, ready if index == len(subscriptions) - 1 else None)
+            self.subscribe(channel, subscription, ready if index == len(subscriptions) - 1 else None)
         if not topology and not subscriptions:
             ready()
 
@@ -243,7 +285,7 @@ class ChannelWorker:
 
         `refusal`: code and text of the broker's connection.close, if there was one."""
         error = None
-        if refusal is not None and refusal[0] not in NOBODYS_FAULT:
+        if refusal is not None and refusal[0] not in UNCAUSED:
             error = server_error(refusal[0], f"{refusal[1]} (the broker closed the connection)")
         with self.monitor:
             if self.state in ENDED:
@@ -261,8 +303,8 @@ class ChannelWorker:
     def _reset(self, state: State, error: MessagingError | None = None) -> Aftermath:
         """Forgets everything tied to a channel (lock held).  `error`: for commands without an answer."""
         aftermath = Aftermath()
-        if self._transacting is not None:
-            aftermath.entries, aftermath.answers = self._transacting.connection_lost(self.state is State.READY)
+        if self.transacting is not None:
+            aftermath.entries, aftermath.answers = self.transacting.connection_lost(self.state is State.READY)
         self.generation += 1
         self.state = state
         self._channel = None
@@ -270,7 +312,7 @@ class ChannelWorker:
             self._transport = None
         aftermath.unconfirmed = self.publishing.connection_lost()
         self.deliveries.connection_lost(self.generation, keep=self.transaction is None)
-        self._getting.connection_lost()
+        self.getting.connection_lost()
         aftermath.answers += [(future, error) for future in self._commands.connection_lost(error)]
         self.monitor.notify_all()
         return aftermath
@@ -288,10 +330,10 @@ class ChannelWorker:
         with self.monitor:
             if self.state in ENDED:
                 return []
-            self._error = error
+            self.error = error
             doubtful = self._doubtful()
             futures = self._commands.end()
-            ends = self._transacting.end(error, closed) if self._transacting is not None else []
+            ends = self.transacting.end(error, closed) if self.transacting is not None else []
             left = self.publishing.end(error)
             self._reset(State.CLOSED if closed else State.FAILED)
         self._tell(Aftermath(answers=[*((future, error) for future in futures), *ends]))
@@ -304,7 +346,7 @@ class ChannelWorker:
 
     def _doubtful(self) -> list[Entry]:
         """Lock held."""
-        if self._transacting is not None and not self._transacting.doubtful:
+        if self.transacting is not None and not self.transacting.doubtful:
             return []
         return self.publishing.unsettled()
 
@@ -339,11 +381,11 @@ class ChannelWorker:
 
     def _end_transaction(self) -> None:
         # pika holds a method back while another one waits for its answer, so nothing else may be outstanding
-        if self._transacting is not None and self._commands.quiet and self.state is State.READY:
+        if self.transacting is not None and self._commands.quiet and self.state is State.READY:
             generation = self.generation
-            self._transacting.write(self._channel, lambda: generation == self.generation, self.wake)
+            self.transacting.write(self._channel, lambda: generation == self.generation, self.wake)
 
-    def _subscribe(self, channel: Any, subscription: Subscription, done: Callable[[Any], None] | None) -> None:
+    def subscribe(self, channel: Any, subscription: Subscription, done: Callable[[Any], None] | None) -> None:
         generation = self.generation
         if not subscription.no_ack:
             channel.basic_qos(prefetch_count=subscription.prefetch)
@@ -359,7 +401,7 @@ class ChannelWorker:
             callback=done,
         )
 
-    def _cancel(self, channel: Any, subscription: Subscription, done: Callable[[Any], None]) -> None:
+    def cancel(self, channel: Any, subscription: Subscription, done: Callable[[Any], None]) -> None:
         if subscription.consumer_tag in channel.consumer_tags:
             cancel_consumer(channel, subscription.consumer_tag, done)
         else:

@@ -16,8 +16,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from client_lib.core.dedup import DuplicateFilter, Verdict
+from client_lib.core.delivery import Delivery
 from client_lib.core.ledger import Disposition, Ledger, Settle
-from client_lib.core.subscription import Delivery, Subscription
+from client_lib.core.subscription import Subscription
 from client_lib.core.transaction import Transaction
 from client_lib.errors import TransactionAborted
 from client_lib.message import Message

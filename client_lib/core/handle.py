@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from client_lib.connecting.link import Link, LinkState
-from client_lib.core.session_core import SessionCore
 from client_lib.errors import MessagingError
 from client_lib.options import Options
 from client_lib.urls.url import Address
 
-S = TypeVar("S", bound=SessionCore)
+
+class Named(Protocol):
+    """The part of a session that this module uses."""
+
+    name: str
+
+    @property
+    def transactional(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Named)
 
 
 class Handle(Generic[S]):

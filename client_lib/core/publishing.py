@@ -6,7 +6,9 @@ is written, and is settled with the transaction.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import uuid
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
@@ -39,7 +41,13 @@ class Publishing:
         """Unsettled entries that had been on the wire when a connection was lost."""
         self._monitor, self._events, self._transaction = monitor, events, transaction
         self._where = NOWHERE
+        self._producer = f"{name}-{uuid.uuid4().hex[:12]}"
+        self._numbers = itertools.count(1)
         self._methods: dict[tuple[str, str, bool], bytes] = {}
+
+    def next_message_id(self) -> str:
+        """May be called from any thread."""
+        return f"{self._producer}:{next(self._numbers)}"
 
     # -- writing
 

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from client_lib.addresses.nodes import Node
 from client_lib.core.dedup import DuplicateFilter
+from client_lib.core.delivery import Delivery
+from client_lib.core.monitor import Monitor
+from client_lib.core.transaction import Transaction
 from client_lib.errors import MessagingError
+from client_lib.event_runs import REDELIVERED, RESENT, Where
+from client_lib.events import EventLog
 from client_lib.message import Message, received
 
-if TYPE_CHECKING:
-    from client_lib.addresses.nodes import Node
-    from client_lib.core.session_core import SessionCore
+
+class Fetched(Protocol):
+    fetched: OrderedDict[Delivery, Message]
+    """What the application has and has not settled."""
 
 
-class Delivery:
-    """Where a message came from; `copies` are the (generation, delivery tag) pairs settled together with it."""
+class Host(Protocol):
+    """The part of a session's worker that a subscription uses."""
 
-    __slots__ = ("copies", "delivery_tag", "generation", "message_id", "settled", "subscription")
+    monitor: Monitor
+    transaction: Transaction | None
+    events: EventLog
+    where: Where
 
-    def __init__(self, subscription: Subscription, generation: int, delivery_tag: int) -> None:
-        self.subscription, self.generation, self.delivery_tag = subscription, generation, delivery_tag
-        self.copies: tuple[tuple[int, int], ...] = ()
-        self.message_id: str | None = None
-        """The id used by the duplicate filter."""
-        self.settled = False
+    @property
+    def deliveries(self) -> Fetched: ...
+
+    def check(self) -> None: ...
+
+    def renew(self, subscription: Subscription) -> None: ...
 
 
 class Subscription:
@@ -37,7 +47,7 @@ class Subscription:
 
     def __init__(
         self,
-        session: SessionCore,
+        worker: Host,
         queue: str,
         consumer_tag: str,
         capacity: int | None,
@@ -57,7 +67,7 @@ class Subscription:
         self.source = queue
         """The address or queue it was opened with."""
         self.node: Node | None = None
-        self.session = self._session = session
+        self._worker = worker
         self._capacity = capacity
         self._buffer: deque[Message] = deque()
         check_capacity(capacity)
@@ -73,7 +83,7 @@ class Subscription:
         check_capacity(capacity)
         if capacity != self._capacity:
             self._capacity = capacity
-            self._session.renew_subscription(self)
+            self._worker.renew(self)
 
     @property
     def prefetch(self) -> int:
@@ -82,12 +92,21 @@ class Subscription:
 
     def available(self) -> int:
         """Messages that `fetch` would return without waiting."""
-        with self._session.monitor:
+        with self._worker.monitor:
             return len(self._buffer)
 
     def build(self, method: Any, properties: Any, body: bytes) -> Message:
         """The message of a basic.deliver, as pika decoded it."""
         return received(method.exchange, method.routing_key, method.redelivered, properties, body)
+
+    def note_fetched(self, message: Message) -> None:
+        """Records events for a message that the application gets now (without the lock)."""
+        events, where = self._worker.events, self._worker.where
+        if events.enabled:
+            flags = (REDELIVERED if message.redelivered else 0) | (RESENT if message.resent else 0)
+            events.message("deliver", self.queue, message.id, flags, where)
+            if self.no_ack:
+                events.message("ack", self.queue, message.id, 0, where)
 
     # -- called with the session's lock held
 
@@ -95,18 +114,18 @@ class Subscription:
         """Raises the error that ended the subscription or its session, if there is one."""
         if self.error is not None:
             raise self.error.with_traceback(None)
-        self._session.check()
+        self._worker.check()
 
     def take(self) -> Message | None:
         """The next message.  Raises TransactionAborted, TransactionUnknown."""
-        transaction = self._session.transaction
+        transaction = self._worker.transaction
         if transaction is not None:
             transaction.check()
         if not self._buffer:
             return None
         message = self._buffer.popleft()
         if not self.no_ack:
-            self._session.deliveries.fetched[message._delivery] = message  # type: ignore[index]
+            self._worker.deliveries.fetched[message._delivery] = message  # type: ignore[index]
         return message
 
     def arrival(self) -> tuple[int, int] | None:

@@ -9,30 +9,30 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
-from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.commands import Run
-from client_lib.core.declarations import Declaration
+from client_lib.core.declarations import Declaration, Declarations
+from client_lib.core.monitor import Monitor
 from client_lib.core.steps import Steps
 
 Arguments = dict[str, Any]
 
 
-class Topology(ChannelWorker):
-    """The part of a session that declares.  All methods may be called from any thread."""
+class Worker(Protocol):
+    """The part of a session's worker that this module uses."""
 
-    def start_command(self, run: Run) -> Future[Any]:
-        """`run(channel, done)` in the I/O thread, once there is a channel; again if it is lost before `done`."""
-        with self.monitor:
-            self.check()
-            return self._start_command(run)
+    monitor: Monitor
+    declarations: Declarations
 
-    def _start_command(self, run: Run) -> Future[Any]:
-        """Lock held; the session has not ended."""
-        future = self._commands.add(run)
-        self.wake()
-        return future
+    def start_command(self, run: Run) -> Future[Any]: ...
+
+
+class Topology:
+    """All methods may be called from any thread."""
+
+    def __init__(self, name: str, worker: Worker) -> None:
+        self._name, self._worker = name, worker
 
     def start_declaration(self, method: str, remember: bool, **arguments: Any) -> Future[Any]:
         """Calls a method of pika's channel now and, with `remember`, after each fail-over."""
@@ -48,23 +48,23 @@ class Topology(ChannelWorker):
 
             getattr(channel, method)(**arguments, callback=answered)
 
-        return self.start_command(run)
+        return self._worker.start_command(run)
 
     def _remember(self, declaration: Declaration) -> None:
-        with self.monitor:
-            self._declarations.remember(declaration)
+        with self._worker.monitor:
+            self._worker.declarations.remember(declaration)
 
     def forget(self, gone: Callable[[Declaration], bool]) -> None:
         """Declarations that are not restored any more."""
-        with self.monitor:
-            self._declarations.forget(gone)
+        with self._worker.monitor:
+            self._worker.declarations.forget(gone)
 
     # -- steps
 
     def declaring_queue(
         self, queue: str, passive: bool, durable: bool, exclusive: bool, auto_delete: bool, arguments: Arguments | None
     ) -> Steps[str]:
-        queue = queue or f"{self.name}.{uuid.uuid4().hex}"
+        queue = queue or f"{self._name}.{uuid.uuid4().hex}"
         yield self.start_declaration(
             "queue_declare",
             not passive,
@@ -133,7 +133,3 @@ class Topology(ChannelWorker):
         """How many messages were removed."""
         frame = yield self.start_declaration("queue_purge", False, queue=queue)
         return int(frame.method.message_count)
-
-    def fencing(self) -> Steps[None]:
-        """A round trip, after which the broker has read everything written before."""
-        yield self.start_command(lambda channel, done: channel.basic_qos(callback=done))

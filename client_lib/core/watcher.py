@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from client_lib.core.subscription import Subscription
 from client_lib.errors import MessagingError
-
-if TYPE_CHECKING:
-    from client_lib.core.subscription import Subscription
 
 
 class Watcher(Protocol):
@@ -26,7 +24,7 @@ class Watcher(Protocol):
         """The broker ended a subscription."""
 
 
-class Nobody:
+class NoWatcher:
     """The watcher of most sessions."""
 
     def lost(self) -> None: ...

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from client_lib.addresses.nodes import Node
+from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry
+from client_lib.core.publishing import Publishing
 from client_lib.core.subscription import check_capacity
+from client_lib.core.transaction import Transaction
 from client_lib.errors import InsufficientCapacity, LinkClosed, MessagingError, SendError
 from client_lib.message import Message
 
-if TYPE_CHECKING:
-    from client_lib.addresses.nodes import Node
-    from client_lib.core.session_core import SessionCore
-
 SettledCallback = Callable[[Message, str, MessagingError | None], None]
+
+
+class Host(Protocol):
+    """The part of a session's worker that a window uses."""
+
+    monitor: Monitor
+    transaction: Transaction | None
+    publishing: Publishing
+
+    def check(self) -> None: ...
+
+    def wake(self) -> None: ...
 
 
 class Window:
@@ -27,7 +39,7 @@ class Window:
 
     def __init__(
         self,
-        session: SessionCore,
+        worker: Host,
         routing_key: str,
         exchange: str,
         capacity: int,
@@ -43,7 +55,7 @@ class Window:
         self.blocked = 0
         """The number of calls that wait for room."""
         self.error: MessagingError | None = None
-        self.session = self._session = session
+        self._worker = worker
         self._on_settled = on_settled
         self._pending = 0
         self._written = 0  # of these, on the wire in a transaction
@@ -56,18 +68,18 @@ class Window:
 
     @capacity.setter
     def capacity(self, capacity: int) -> None:
-        with self._session.monitor:
+        with self._worker.monitor:
             self._set_capacity(capacity)
-            self._session.monitor.notify_all()
+            self._worker.monitor.notify_all()
 
     def unsettled(self) -> int:
         """Messages without a confirm, or in a transaction that is not committed; exact."""
-        with self._session.monitor:
+        with self._worker.monitor:
             return self._pending
 
     def available(self) -> int:
         """Messages that can be sent without blocking."""
-        with self._session.monitor:
+        with self._worker.monitor:
             return max(0, self._capacity - self._pending + self._written)
 
     # -- for the two senders; the session's lock is held but in `entry`
@@ -76,7 +88,7 @@ class Window:
         """The publish of a message.  Raises TypeError and ValueError of the encoder."""
         if not isinstance(message, Message):
             message = Message(message)
-        message_id = message.id or self._session.next_message_id()
+        message_id = message.id or self._worker.publishing.next_message_id()
         routing_key = self.routing_key or (self.subject if message.subject is None else message.subject) or ""
         return Entry(
             message,
@@ -92,31 +104,31 @@ class Window:
     def add(self, entry: Entry) -> None:
         self.check()  # the end of a session makes room as well
         self._pending += 1
-        self._session.publishing.outbox.add(entry)
+        self._worker.publishing.outbox.add(entry)
 
     def check(self) -> None:
         """Raises the error that ended the sender, its session or its transaction, if there is one."""
         if self.error is not None:
             raise self.error.with_traceback(None)
-        self._session.check()
+        self._worker.check()
 
     def full(self) -> bool:
         """No room now, or a commit or rollback is under way, which nothing may overtake."""
-        transaction = self._session.transaction
+        transaction = self._worker.transaction
         if transaction is None:
             return self._pending >= self._capacity
         return transaction.ending or self._pending - self._written >= self._capacity
 
     def no_room(self) -> InsufficientCapacity:
         """The error for a message that was not taken."""
-        transaction = self._session.transaction
+        transaction = self._worker.transaction
         if transaction is not None and transaction.ending:
             return InsufficientCapacity("a commit or rollback is under way")
         return InsufficientCapacity(f"{self._pending - self._written} messages unsettled, capacity {self._capacity}")
 
     def roomy(self) -> bool:
         """True if there is enough room to wake a waiting caller."""
-        transaction = self._session.transaction
+        transaction = self._worker.transaction
         if transaction is None:
             return self._pending <= self._low_water
         return not transaction.ending and self._pending - self._written <= self._low_water
@@ -171,5 +183,5 @@ class Window:
         if self.error is not None:
             return False
         self.error = LinkClosed(f"the sender to {self.target} is closed")
-        self._session.monitor.notify_all()
+        self._worker.monitor.notify_all()
         return True

@@ -23,7 +23,6 @@ from pika.validators import require_callback
 from client_lib.connection import Connection
 from client_lib.errors import MessagingError
 from client_lib.failover.channel import FailoverChannel
-from client_lib.failover.core import ChannelCore
 from client_lib.failover.errors import ConnectFailed, ConnectionUnusable, translate
 from client_lib.failover.inbox import Callback, Inbox
 from client_lib.failover.parameters import PUBLISH_TIMEOUT, Where, read_parameters
@@ -133,7 +132,7 @@ class FailoverConnection:
         self._check_open()
         self._closed = True
         for channel in list(self._channels.values()):
-            channel.forsake()
+            channel._core.forsake()
         self._connection.close(CLOSE_TIME)
         self.inbox.poke()
 
@@ -152,20 +151,19 @@ class FailoverConnection:
         if channel_number is not None:
             raise NotImplementedError(f"channel_number={channel_number}: channels are numbered anew by each fail-over")
         number = next(self._numbers)
-        channel = FailoverChannel(self, number, self.new_session(number))
-        self._channels[number] = channel
+        channel = self._channels[number] = FailoverChannel(self, number)
         return channel
 
-    def new_session(self, channel_number: int, transactional: bool = False) -> Session:
+    def new_session(self, transactional: bool = False) -> Session:
         """For channels."""
         try:
             return self._connection.session(transactional=transactional)
         except MessagingError as error:
             raise translate(error) from error
 
-    def dismiss(self, channel: ChannelCore) -> None:
+    def dismiss(self, channel_number: int) -> None:
         """A channel has ended."""
-        self._channels.pop(channel.channel_number, None)
+        self._channels.pop(channel_number, None)
 
     # -- events
 

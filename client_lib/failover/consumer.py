@@ -62,7 +62,7 @@ class Consumer:
 
     def left(self) -> list[Incoming]:
         """Messages that came before the broker answered a cancel, if they will not be delivered again."""
-        with self.receiver.session.monitor:
+        with self.receiver.session._waiting.monitor:
             return [message for message in self.receiver.drain() if isinstance(message, Incoming)]
 
     def dispatch(self) -> None:

@@ -1,4 +1,4 @@
-"""The base of `FailoverChannel`: the session below it, how a channel ends, how errors are reported.
+"""How a `FailoverChannel` ends and reports errors, and the sessions below it.
 
 A channel is open until the program closes it, the broker closes it (404, 406 ...) or the connection gives up.  As in
 pika the reason is raised once, by the next call; later calls raise ChannelWrongStateError.  A fail-over does not end a
@@ -10,141 +10,88 @@ and acknowledging move to a transactional one, and the first one keeps the decla
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, Protocol
 
-import pika
 import pika.exceptions
 
-from client_lib.core.subscription import Subscription
+from client_lib.core.channel_worker import ChannelWorker
+from client_lib.core.session_core import SessionCore
+from client_lib.core.steps import Steps
+from client_lib.core.watcher import Watcher
 from client_lib.errors import MessagingError, ServerError, TransactionError
-from client_lib.failover.consumer import Consumer
-from client_lib.failover.content import Incoming
 from client_lib.failover.errors import translate
-from client_lib.failover.tags import DeliveryTags
+from client_lib.failover.inbox import Inbox
 from client_lib.session import Session
 
-if TYPE_CHECKING:
-    from client_lib.failover.connection import FailoverConnection
-
 CLOSE_TIME = 5.0  # seconds for what is unsettled
+PRECONDITION_FAILED = 406
 
 
-class SessionWatcher:
-    """Follows one session of a channel in the I/O thread, and wakes the application's thread."""
+class Owner(Protocol):
+    """The part of a FailoverConnection that its channels use."""
 
-    def __init__(self, channel: ChannelCore) -> None:
-        self._channel = channel
+    inbox: Inbox
+    publish_window: int | None
+    publish_timeout: float | None
+    drop_duplicates: bool | int
 
-    def lost(self) -> None:
-        self._channel._connection_lost()
+    def new_session(self, transactional: bool = False) -> Session: ...
 
-    def ready(self) -> None:
-        """Called in the I/O thread; does not wait."""
+    def dismiss(self, channel_number: int) -> None: ...
 
-    def ended(self, error: MessagingError) -> None:
-        self._channel._inbox.poke()
-
-    def cancelled(self, subscription: Subscription) -> None:
-        tag = subscription.consumer_tag
-        self._channel._inbox.post(lambda: self._channel._cancelled_by_broker(tag))
+    def process_data_events(self, time_limit: float | None = 0) -> None: ...
 
 
 class ChannelCore:
-    def __init__(self, connection: FailoverConnection, number: int, session: Session) -> None:
-        self.connection = connection
-        self.channel_number = number
-        self._inbox = connection.inbox
-        self._declaring = self._session = session
-        self._consumers: dict[str, Consumer] = {}
-        self._tags: DeliveryTags[Incoming] = DeliveryTags()
-        self._tags_lock = threading.Lock()
-        self._cancel_callbacks: list[Callable[[Any], Any]] = []
-        self._closed = False
-        self._watch(session)
+    """`ended` is called when the channel ends; `watcher` follows its sessions."""
 
-    def __int__(self) -> int:
-        return self.channel_number
+    ended: Callable[[], None]
+    watcher: Watcher
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.channel_number} {'open' if self.is_open else 'closed'}>"
+    def __init__(self, owner: Owner, number: int) -> None:
+        self.owner, self.number = owner, number
+        self.declaring = self.session = owner.new_session()
+        self.closed = False
 
     @property
-    def is_open(self) -> bool:
-        """True while it can be used, also during a fail-over."""
-        return not self._closed and self._reason() is None
+    def working(self) -> SessionCore:
+        """Of the session that publishes, consumes and acknowledges."""
+        return self.session._waiting.core
 
     @property
-    def is_closed(self) -> bool:
-        return not self.is_open
+    def transactional(self) -> bool:
+        return self.session is not self.declaring
 
-    def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
-        """Waits a moment for confirms, cancels the consumers and closes; unacknowledged messages go back to their
-        queues.
+    def watch(self, watcher: Watcher) -> None:
+        self.watcher = self._worker(self.session).watcher = watcher
 
-        Raises ChannelWrongStateError if it is closed."""
-        self._check_open()
-        self._end()
+    def begin_transactions(self) -> None:
+        self.session = self.owner.new_session(transactional=True)
+        self.watch(self.watcher)
 
-    def _watch(self, session: Session) -> None:
-        session.watcher = SessionWatcher(self)
+    # -- the end
 
-    # -- for the I/O thread
-
-    def _connection_lost(self) -> None:
-        with self._tags_lock:
-            self._tags.lost(keep=bool(self.connection.drop_duplicates))
-
-    # -- for the application's thread
-
-    def _cancelled_by_broker(self, consumer_tag: str) -> None:
-        """The broker ended a subscription, because its queue is gone."""
-        consumer = self._consumers.pop(consumer_tag, None)
-        if consumer is None:
-            return
-        consumer.alive = False
-        if consumer.on_message is not None:
-            frame = pika.frame.Method(self.channel_number, pika.spec.Basic.Cancel(consumer_tag))
-            for callback in self._cancel_callbacks:
-                callback(frame)
-
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         """Raises if the channel cannot be used: the first time the reason, then ChannelWrongStateError."""
-        if not self._closed:
-            reason = self._reason()
+        if not self.closed:
+            reason = self.reason()
             if reason is None:
                 return
-            raise self._failed(reason) from reason
+            raise self.failed(reason) from reason
         raise pika.exceptions.ChannelWrongStateError("Channel is closed.")
 
-    def _raise_if_ended(self) -> None:
+    def raise_if_ended(self) -> None:
         """As check_open, but does not raise for a channel that the program closed itself."""
-        if not self._closed:
-            self._check_open()
+        if not self.closed:
+            self.check_open()
 
-    def _failed(self, error: MessagingError) -> Exception:
-        """The error to raise.  A close as the broker's answer ends the channel, and so does the end of its session."""
-        if isinstance(error, ServerError) or self._reason() is not None:
-            self._end()
-        return translate(error)
-
-    def _answer(self, future: Future[Any]) -> Any:
-        """Waits for the answer to a command, over fail-overs."""
-        try:
-            return self._session.answer(future, None)
-        except MessagingError as error:
-            raise self._failed(error) from error
-
-    def _sessions(self) -> list[Session]:
-        return [self._session] if self._session is self._declaring else [self._session, self._declaring]
-
-    def _reason(self) -> MessagingError | None:
+    def reason(self) -> MessagingError | None:
         """The error that ended a session, or None; a lost transaction does not end one."""
         for session in self._sessions():
             try:
-                session.check()
+                self._worker(session).check()
             except TransactionError:
                 continue
             except MessagingError as error:
@@ -153,16 +100,45 @@ class ChannelCore:
 
     def forsake(self) -> None:
         """The connection is being closed, and does the rest."""
-        self._closed = True
-        for consumer in self._consumers.values():
-            consumer.alive = False
-        self._consumers.clear()
-        with self._tags_lock:
-            self._tags.lost()
+        self.closed = True
+        self.ended()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.forsake()
         for session in self._sessions():
             session.close(CLOSE_TIME)
-        self.connection.dismiss(self)
-        self._inbox.poke()
+        self.owner.dismiss(self.number)
+        self.owner.inbox.poke()
+
+    def _sessions(self) -> list[Session]:
+        return [self.session, self.declaring] if self.transactional else [self.session]
+
+    @staticmethod
+    def _worker(session: Session) -> ChannelWorker:
+        return session._waiting.worker
+
+    # -- errors
+
+    def failed(self, error: MessagingError) -> Exception:
+        """The error to raise.  A close as the broker's answer ends the channel, and so does the end of its session."""
+        if isinstance(error, ServerError) or self.reason() is not None:
+            self.end()
+        return translate(error)
+
+    def refuse(self, text: str, cause: Exception | None = None) -> NoReturn:
+        """Ends the channel with 406, as a broker would."""
+        raise self.failed(ServerError(PRECONDITION_FAILED, text)) from cause
+
+    def answer(self, future: Future[Any]) -> Any:
+        """Waits for the answer to a command, over fail-overs."""
+        try:
+            return self.session._waiting.answer(future, None)
+        except MessagingError as error:
+            raise self.failed(error) from error
+
+    def run(self, steps: Steps[Any]) -> Any:
+        """The result of the steps."""
+        try:
+            return self.session._waiting.run(steps, None)
+        except MessagingError as error:
+            raise self.failed(error) from error

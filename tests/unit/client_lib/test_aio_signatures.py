@@ -9,7 +9,7 @@ import pytest
 import client_lib
 from client_lib import aio
 
-PLAIN = {"unsettled", "available", "check", "opened", "attached"}
+PLAIN = {"unsettled", "available", "opened", "attached"}
 """What does not wait, and is not awaited."""
 PAIRS = [
     (client_lib.Connection, aio.Connection),
@@ -17,18 +17,7 @@ PAIRS = [
     (client_lib.Sender, aio.Sender),
     (client_lib.Receiver, aio.Receiver),
 ]
-INNER = {
-    "forked",
-    "in_io_thread",
-    "refuse_io_thread",
-    "close_session",
-    "own_loop",
-    "wait_for",
-    "answer",
-    "run",
-    "finish",
-    "drain",
-}
+INNER = {"forked", "in_io_thread", "close_session", "own_loop"}
 """Not for applications."""
 
 
@@ -57,7 +46,7 @@ def test_same_names_parameters_and_defaults(threaded: type, asynchronous: type) 
 
 @pytest.mark.parametrize(("threaded", "asynchronous"), PAIRS, ids=lambda kind: kind.__name__)
 def test_nothing_that_only_asyncio_has(threaded: type, asynchronous: type) -> None:
-    hooks = {"settled", "report", "arrived", "monitor"}  # the library's
+    hooks = {"settled", "report", "arrived"}  # the library's
     names = {name for name in vars(asynchronous) if not name.startswith("_")} - INNER - hooks
     assert [name for name in sorted(names) if not hasattr(threaded, name)] == []
 

@@ -22,7 +22,6 @@ from client_lib import (
     LinkClosed,
     Message,
     MessagingError,
-    Receiver,
     ReceiverCancelled,
     Rejected,
     ServerError,
@@ -63,7 +62,7 @@ def test_next_receiver_follows_the_order_of_arrival(lab: Lab) -> None:
     waiting: list[Any] = []
     thread = threading.Thread(target=lambda: waiting.append(session.next_receiver(5)))
     thread.start()
-    wait_for(lambda: session.waiting_for_any == 1)
+    wait_for(lambda: session._waiting.worker.waiting_for_any == 1)
     senders["b"].send("late", timeout=5)
     thread.join(5)
     assert waiting == [receivers["b"]]
@@ -278,9 +277,9 @@ def test_a_receiver_closed_before_it_was_subscribed(lab: Lab) -> None:
     with pytest.raises(Timeout):
         connection.open(0.05)
     session = connection.session()
-    receiver = session.subscription(Receiver, "q", 1, False, False, None, False)
-    answer = session.start_subscription(receiver)
-    session.close_subscription(receiver)
+    receiver, receivers = session._receiver("q", 1, False, False, None, False), session._core.receivers
+    answer = receivers.start(receiver)
+    receivers.close(receiver)
     broker.mode = "normal"
     answer.result(5)
     assert "Basic.Consume" not in broker.store.methods(broker.name)
@@ -306,7 +305,7 @@ def test_watcher_hears_of_everything(lab: Lab) -> None:
     first, second = lab.broker(), lab.broker()
     session = lab.connect(first, second).session()
     receiver = session.queue_receiver("q")
-    watcher = session.watcher = Watcher()
+    watcher = session._waiting.worker.watcher = Watcher()
     first.kill()
     wait_for(lambda: watcher.heard == ["lost", "ready"])
     second.peers[-1].send(1, commands.Basic.Cancel(receiver.consumer_tag))

@@ -185,7 +185,7 @@ def test_waiting_threads_are_woken_one_and_all(lab: Lab) -> None:
         assert sender.unsettled() == 1
         peer.send(1, commands.Basic.Ack(number, False))
         wait_for(lambda: ended.count("sent") == number + 1)  # noqa: B023
-    with session.monitor:
+    with session._waiting.monitor:
         sender.end()
     crew.finish()
     assert (ended.count("sent"), ended.count("closed")) == (5, 3)

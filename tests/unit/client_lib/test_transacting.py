@@ -102,12 +102,11 @@ def test_an_answer_of_another_channel_says_nothing() -> None:
 
 def test_rollback_recovers_and_drops_what_comes_before_the_answer() -> None:
     bench = Bench()
-    message = bench.fetched()
+    bench.fetched()
     future = bench.transacting.start_rollback()
     bench.write()
     assert bench.channel.written == ["rollback", "recover"] and not bench.deliveries.fetched
-    assert message._delivery is not None
-    subscription = message._delivery.subscription
+    subscription = bench.deliveries.subscriptions["t"]
     bench.deliveries.arrived(subscription, Message("2"), 2)
     assert subscription.drain() == []
     bench.channel.answers[0](None)

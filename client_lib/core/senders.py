@@ -1,0 +1,61 @@
+"""The open senders of a session, for both APIs; nothing here waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from client_lib.addresses.address import Address
+from client_lib.addresses.nodes import Node
+from client_lib.core.channel_worker import ChannelWorker
+from client_lib.core.steps import Steps
+from client_lib.core.window import Window
+
+W = TypeVar("W", bound=Window)
+
+
+class Senders:
+    """All methods may be called from any thread."""
+
+    def __init__(self, worker: ChannelWorker) -> None:
+        self._worker = worker
+        self._open: dict[Window, None] = {}
+
+    def all(self) -> list[Any]:
+        with self._worker.monitor:
+            return list(self._open)
+
+    def add(self, window: W) -> W:
+        """Registers an open sender."""
+        with self._worker.monitor:
+            self._worker.check()
+            self._open[window] = None
+        return window
+
+    def opening(self, address: str | Address, make: Callable[[str, str, bool], W]) -> Steps[W]:
+        """`make(routing_key, exchange, mandatory)`; raises AddressError and its subclasses."""
+        node = Node(self._worker, address)
+        plan = yield from node.sending()
+        try:
+            window = make(plan.routing_key or "", plan.exchange, plan.mandatory)
+            window.subject, window.target, window.node = plan.subject, plan.target, node
+            return self.add(window)
+        except BaseException:
+            undo(self._worker, node)
+            raise
+
+    def closing(self, window: Window) -> Steps[None]:
+        """Called when its messages are settled, or are no longer waited for."""
+        with self._worker.monitor:
+            if not window.end():
+                return
+            self._open.pop(window, None)
+        if window.node is not None and self._worker.error is None:
+            yield from window.node.closing()
+
+
+def undo(worker: ChannelWorker, node: Node) -> None:
+    """Undoes what the address asks to undo at close.  Not waited for."""
+    if worker.error is None:
+        for _ in node.closing():
+            pass

@@ -1,0 +1,156 @@
+"""How a session of the threaded API waits: for the answers to its commands, and for a state.
+
+`client_lib.aio.waiting` has the same methods for asyncio; the sessions of both APIs are written over them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from client_lib.connecting.link import Link
+from client_lib.core.channel_worker import State
+from client_lib.core.session_core import SessionCore
+from client_lib.core.steps import Steps
+from client_lib.core.subscription import Subscription
+from client_lib.errors import Empty, MessagingError, Timeout
+
+LOGGER = logging.getLogger("client_lib")
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """The part of a connection that its sessions use."""
+
+    def in_io_thread(self) -> bool: ...
+
+    def close_session(self, session: Waiting, deadline: float | None) -> None: ...
+
+
+class Waiting:
+    """One per session."""
+
+    def __init__(self, owner: Owner, link: Link, name: str, transactional: bool) -> None:
+        self.monitor = threading.Condition()
+        self.core = SessionCore(link, name, self.monitor, transactional)
+        self.worker = self.core.worker
+        self.settle, self.settle_all = self.core.settle, self.core.settle_all
+        self.in_io_thread = owner.in_io_thread
+        self._owner = owner
+
+    def refuse_io_thread(self, what: str) -> None:
+        if self.in_io_thread():
+            raise RuntimeError(f"{what} would block the I/O thread; callbacks must not wait")
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+        """Waits with the lock held; False at the timeout.  Raises what ends the session meanwhile."""
+        self.refuse_io_thread("waiting")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not predicate():
+            self.worker.check()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self.monitor.wait(left)
+        return True
+
+    def next_receiver(self, timeout: float | None) -> Subscription:
+        """The receiver that has the oldest message.  Raises Empty."""
+        self.refuse_io_thread("next_receiver")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.monitor:
+            while True:
+                self.worker.check()
+                receiver = self.core.receivers.ready()
+                if receiver is not None:
+                    return receiver
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Empty(f"no message for any receiver within {timeout} s")
+                self.worker.waiting_for_any += 1
+                try:
+                    self.monitor.wait(left)
+                finally:
+                    self.worker.waiting_for_any -= 1
+
+    # -- answers
+
+    def answer(self, future: Future[Any], timeout: float | None) -> Any:
+        """Waits for the answer to a command.  Raises Timeout: then it is not asked again."""
+        self.refuse_io_thread("a command")
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            # Not if the command itself failed with a timeout, or was answered at this moment
+            if future.done() or (not future.cancel() and future.done()):
+                return future.result()
+            raise Timeout(f"no answer within {timeout} s") from None
+
+    def run(self, steps: Steps[T], timeout: float | None) -> T:
+        """Runs all steps, waiting for each; at the timeout Timeout is thrown into them, so that they undo what they
+        must."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            future = next(steps)
+            while True:
+                try:
+                    result = self.answer(future, _left(deadline))
+                except BaseException as error:
+                    future = steps.throw(error)
+                else:
+                    future = steps.send(result)
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+
+    def finish(self, steps: Steps[None], deadline: float | None) -> None:
+        """As `run`, for closing: what ended the session before is no error, and in a callback nothing is waited for."""
+        if self.in_io_thread():
+            for _ in steps:
+                pass
+            return
+        try:
+            self.run(steps, _left(deadline))
+        except Timeout:
+            raise
+        except MessagingError:
+            pass
+
+    # -- the end
+
+    def sync(self, timeout: float | None) -> None:
+        """Waits until all is confirmed and all acknowledgements are written.  Raises Timeout."""
+        with self.monitor:
+            if not self.wait_for(self.core.idle, timeout):
+                raise Timeout(f"{self.worker.publishing.outbox.unsettled} messages unsettled after {timeout} s")
+            self.worker.check()
+
+    def drain(self, deadline: float | None) -> None:
+        """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
+        try:
+            self.sync(_left(deadline))
+            self.run(self.core.ending(), _left(deadline))
+        except MessagingError as error:
+            LOGGER.debug("%s: %s", self.worker.name, error)
+
+    def close(self, timeout: float | None) -> None:
+        """Drains, but not in a callback, then closes the channel.  Harmless when repeated."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            if not self.in_io_thread():
+                self.drain(deadline)
+        finally:
+            self._owner.close_session(self, deadline)
+
+    def forked(self, error: MessagingError | None) -> None:
+        """In the child after fork(2).  Locks may be held by threads that are not there any more."""
+        self.monitor = self.worker.monitor = threading.Condition()
+        self.worker.error, self.worker.state = error, State.FAILED
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
