@@ -37,7 +37,7 @@ class Column:
 
 TEXTS = "map<string,string>"
 COLUMNS = (
-    Column("cluster", "string", "name of the cluster; empty if nobody said"),
+    Column("cluster", "string", "name of the cluster; empty if no source names it"),
     Column("node", "string", "machine or broker that wrote it"),
     Column("source", "string", "one of KINDS"),
     Column("proc", "string", "the life of one process: seq is without gaps in it"),
@@ -62,7 +62,7 @@ COLUMNS = (
     Column("result", "string", ""),
     Column("resend", "boolean", "sent before, and not confirmed"),
     Column("redelivered", "boolean", "handed out before, and not acknowledged"),
-    Column("planned", "boolean", "somebody asked for it"),
+    Column("planned", "boolean", "it was requested"),
     Column("attrs", TEXTS, "the rest"),
     Column("file", "string", "where it was read, relative to what was given", written=False),
     Column("line_no", "bigint", "from 1", written=False),

@@ -239,7 +239,7 @@ def did(one: Moment, gone: Iterable[Undone] = ()) -> str:
 
 
 def who(event: Event) -> str:
-    return str(event.get("client_id") or event.get("node") or event.get("proc") or "somebody")
+    return str(event.get("client_id") or event.get("node") or event.get("proc") or "an unnamed process")
 
 
 def held_words(one: Holding, where: Range) -> str:

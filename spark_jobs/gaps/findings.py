@@ -73,7 +73,7 @@ def find(
         *_notes(given["notes"]),
     ]
     if events and not any(log["source"] == "client" for log in given["logs"]) and not facts.clients:
-        found.append(_gap("clients-none", "no log of any client: whether anybody noticed is not known"))
+        found.append(_gap("clients-none", "no log of any client: whether a client noticed is not known"))
     rows = [{**dict.fromkeys(COLUMNS), **row, "cluster": cluster} for row in found]
     return sorted(_placed(rows, list(incidents)), key=_key)
 

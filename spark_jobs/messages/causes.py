@@ -278,7 +278,7 @@ def gaps(facts: Facts, rows: Sequence[Event], cause: Cause, clients: bool) -> li
     else:
         found.append("no log of any broker: states, redundancy and confirms are not known")
     if not clients and not facts.clients:
-        found.append("no log of any client: whether anybody noticed is not known")
+        found.append("no log of any client: whether a client noticed is not known")
     torn = [f"{name} is torn at its end" for name in facts.torn]
     return found + torn + _lost_lines(rows) + _coarse(rows)
 

@@ -45,7 +45,7 @@ def _service(document: Document) -> Figure:
     if not incident["failover"] and incident["type"] in ("no-failover", "false-alarm"):
         return Figure("Service", "stayed", "the primary was not replaced", GOOD)
     if not incident["failover"]:
-        return Figure("Service", "not restored", "nobody was promoted", BAD)
+        return Figure("Service", "not restored", "no broker was promoted", BAD)
     if found is None:
         return Figure("Service back after", "unknown", phase(document, "fault")["note"] or "no line says it", DOUBT)
     text = with_error(*found)
@@ -88,7 +88,7 @@ def _dual(document: Document) -> Figure:
     if row is None:
         if document["incident"]["failover"]:
             return Figure("Two primaries", "unknown", "only one primary is known of", DOUBT)
-        return Figure("Two primaries", "no", "nobody was promoted", GOOD)
+        return Figure("Two primaries", "no", "no broker was promoted", GOOD)
     tone = {"certain": BAD, "possible": DOUBT, "excluded": GOOD}[row["verdict"]]
     return Figure("Two primaries", DUAL[row["verdict"]], f"margin {signed_margin(row)}", tone)
 

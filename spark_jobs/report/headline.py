@@ -56,7 +56,7 @@ def what(document: Document) -> str:
         return _sentence(happened, incident["why"] or "")
     new = incident["new_primary"]
     if new is None:
-        taken = "nobody took over"
+        taken = "no broker took over"
     elif new == incident["old_primary"]:
         taken = f"{new} became primary again"
     else:
@@ -206,7 +206,7 @@ _COUNTS: Final = (
     ("unmarked", "duplicated without a mark"),
     ("redelivered", "delivered again and marked so"),
     ("resend", "duplicated because they were sent again"),
-    ("unexpected", "that nobody is known to have sent"),
+    ("unexpected", "that no known client has sent"),
     ("recovered", "delivered although never confirmed"),
 )
 

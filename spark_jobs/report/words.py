@@ -50,7 +50,7 @@ VERDICTS: Final = {
     "lost": "confirmed, never delivered, and all logs that could say otherwise are complete",
     "unaccounted": "confirmed, not seen again; the logs are not enough to say that it is lost",
     "explained": "confirmed, not delivered, and a log line says why",
-    "unexpected": "delivered, and nobody is known to have sent it",
+    "unexpected": "delivered, and no known client has sent it",
     "duplicated": "delivered more often than sent",
     "recovered": "never confirmed, and delivered all the same",
     "refused": "refused to the sender, and never delivered",
@@ -91,11 +91,11 @@ def _because(event: Row) -> str:
 
 
 def _peer(event: Row) -> str:
-    return str(event.get("peer") or "somebody")
+    return str(event.get("peer") or "an unnamed peer")
 
 
 def _node(event: Row) -> str:
-    return str(event.get("node") or "somebody")
+    return str(event.get("node") or "an unnamed node")
 
 
 def _state(event: Row) -> str:
@@ -120,7 +120,7 @@ _TOKEN_TIMES: Final = (("token", "without it"), ("consensus", "for consensus"))
 
 def _operation(event: Row) -> str:
     what = " ".join(filter(None, (attr(event, "task") or "operation", attr(event, "resource"))))
-    where = attr(event, "target") or event.get("peer") or event.get("node") or "somebody"
+    where = attr(event, "target") or event.get("peer") or event.get("node") or "an unnamed node"
     verb = {"initiate": "asked for", "op_request": "begun", "op_confirmed": "confirmed"}.get(str(event["kind"]))
     result = verb or f"{event.get('result') or 'done'}"
     reason = f" ({event['reason']})" if event.get("reason") else ""

@@ -229,9 +229,9 @@ def _manager_gone(scene: Scene) -> Iterable[Found]:
         return
     waiting = [e for e in scene.rows if e.get("source") == MANAGER and e["kind"] == "no_primary"]
     if waiting:
-        yield f"nobody was promoted: {waiting[-1].get('reason')}", CERTAIN, waiting[-1:]
+        yield f"no broker was promoted: {waiting[-1].get('reason')}", CERTAIN, waiting[-1:]
     else:
-        yield "nobody was promoted, and no manager's log says why", POSSIBLE, scene.incident.seeds[:1]
+        yield "no broker was promoted, and no manager's log says why", POSSIBLE, scene.incident.seeds[:1]
 
 
 RULES: Final[dict[str, Callable[[Scene], Iterable[Found]]]] = {
@@ -249,5 +249,5 @@ RULES: Final[dict[str, Callable[[Scene], Iterable[Found]]]] = {
     "late-or-no-fencing": _no_fencing,
     "lines-dropped": _lines_dropped,
     "isolated": _isolated,
-    "nobody-promoted": _manager_gone,
+    "none-promoted": _manager_gone,
 }

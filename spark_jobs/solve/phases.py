@@ -192,7 +192,7 @@ class _Scene:
 
     def _promotion(self) -> Phase:
         if self.new is None:
-            return Phase("promotion", note="nobody was promoted")
+            return Phase("promotion", note="no broker was promoted")
         note = "nothing says when it was asked for"
         lines = self.new.lines
         # the agent's result is the end for Pacemaker; else the broker's own line
@@ -203,7 +203,7 @@ class _Scene:
 
     def service(self) -> list[Phase]:
         if self.new is None:
-            return [Phase(name, note="nobody was promoted") for name in ("recovering", "path")]
+            return [Phase(name, note="no broker was promoted") for name in ("recovering", "path")]
         return [self._recovering(self.new), self._path(self.new)]
 
     def _recovering(self, new: Promotion) -> Phase:
@@ -248,7 +248,7 @@ class _Scene:
     def redundancy(self) -> Phase:
         new = self.new
         if new is None:
-            return Phase("redundancy", note="nobody was promoted")
+            return Phase("redundancy", note="no broker was promoted")
         begin = Bound.of(new.done)
         if not self.facts.own:
             return Phase("redundancy", begin, None, "no log of any broker")

@@ -73,7 +73,7 @@ CASES = {
     ),
     "lines-dropped": ([*KILLED, fact("b", 100.2, "lines_dropped", source="syslog", attrs={"count": "77"})], KILLED),
     "isolated": ([*CUT, *KILLED], KILLED),
-    "nobody-promoted": (KILLED[:1], KILLED),
+    "none-promoted": (KILLED[:1], KILLED),
 }
 
 

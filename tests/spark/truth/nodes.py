@@ -184,7 +184,7 @@ def false_alarm() -> Story:
             "detection": (0.9, 1.4),
             "decision": "no plan",
             "fencing": "no fencing",
-            "promotion": "nobody was promoted",
+            "promotion": "no broker was promoted",
         },
         dual=[],
     )

@@ -308,13 +308,13 @@ def never() -> Story:
             "fault": (-0.9966, 0.003),
             "detection": (0.003, 0.0202),
             "decision": (0.0202, 0.022),
-            "promotion": "nobody was promoted",
-            "recovering": "nobody was promoted",
+            "promotion": "no broker was promoted",
+            "recovering": "no broker was promoted",
             "all_clients": "never back: c1, p1",
-            "redundancy": "nobody was promoted",
+            "redundancy": "no broker was promoted",
         },
         outages=[("p1", 0.001, None), ("c1", 0.002, None)],
-        hints=["promotion-failed", "nobody-promoted"],
+        hints=["promotion-failed", "none-promoted"],
         censored=True,
     )
 
