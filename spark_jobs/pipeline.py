@@ -22,20 +22,21 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final
 
+from spark_jobs import groups
 from spark_jobs.clocks import job as clock
+from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.estimate import MAX_DRIFT_PPM
-from spark_jobs.engine import groups
 from spark_jobs.engine.base import Engine, Row
+from spark_jobs.facts import job as facts
+from spark_jobs.facts.query import FEW
 from spark_jobs.gaps import job as gaps
 from spark_jobs.ingest import job as ingest
-from spark_jobs.jobs import facts, incidents, order, pairs
-from spark_jobs.jobs.options import Options
+from spark_jobs.jobs import incidents, order
 from spark_jobs.messages import job as messages
+from spark_jobs.options import SHORTEST, Options
 from spark_jobs.outages import job as windows
-from spark_jobs.outages.reference import SHORTEST
 from spark_jobs.progress import QUIET, Progress
 from spark_jobs.solve.reconstruct import TABLES
-from spark_jobs.sql.facts import FEW
 from spark_jobs.workspace import Workspace
 
 _OF: Final[dict[str, tuple[str, ...]]] = {

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 VERSION = "1.0"
+EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
+"""Kinds of rows that explain why a message was not dequeued; the first of them is named as its cause."""
 Event = dict[str, Any]
 
 

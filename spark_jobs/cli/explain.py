@@ -80,7 +80,7 @@ def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
 def life_told(msg_id: str, found: Found) -> list[str]:
     """As text: every row with its line, the brokers that held it, the verdict."""
     from spark_jobs.cli import life
-    from spark_jobs.solve.survivors import undone
+    from spark_jobs.messages.survivors import undone
 
     moments = life.moments(found.rows, found.clocks, found.number)
     gone = undone(row for row in found.samples if row["kind"] == "promoted")

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spark_jobs.clocks.estimate import Clocks
+from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import expand, span
 from spark_jobs.solve.signs import sequence
-from spark_jobs.solve.survivors import Undone
 
 SENT: Final = ("publish", "resend")
 SEEN: Final = ("confirm", "deliver")

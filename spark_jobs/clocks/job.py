@@ -11,18 +11,18 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
+from spark_jobs import groups
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.clocks import query as lines
 from spark_jobs.clocks.estimate import Clocks
 from spark_jobs.clocks.pairs import BUCKET, Observation
 from spark_jobs.clocks.steps import Break
-from spark_jobs.engine import groups
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import facts
-from spark_jobs.jobs.options import Options
+from spark_jobs.facts import job as facts
+from spark_jobs.facts import query as rows_of
+from spark_jobs.options import Options
 from spark_jobs.parse.collapse import per_node
-from spark_jobs.sql import facts as rows_of
 from spark_jobs.workspace import Workspace
 
 SEGMENTS: Final = (

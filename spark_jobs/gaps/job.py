@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from spark_jobs import groups
 from spark_jobs.clocks import job as clock
-from spark_jobs.engine import groups
 from spark_jobs.engine.base import Engine, Row
+from spark_jobs.facts import job as facts
 from spark_jobs.gaps import findings as gaps
 from spark_jobs.gaps import query as sql
-from spark_jobs.jobs import facts
 from spark_jobs.workspace import Workspace
 
 COLUMNS: Final = ", ".join(f"{name} {type_}" for name, type_ in gaps.COLUMNS.items())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from spark_jobs.engine import groups
+from spark_jobs import groups
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import facts
+from spark_jobs.facts import job as facts
 from spark_jobs.solve import reconstruct
 from spark_jobs.workspace import Workspace
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from spark_jobs import schema
+from spark_jobs import groups, schema
 from spark_jobs.clocks import job as clock
 from spark_jobs.clocks import pairs as clock_pairs
-from spark_jobs.engine import groups
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import facts
-from spark_jobs.jobs.options import Options
+from spark_jobs.facts import job as facts
+from spark_jobs.facts.query import FEW
+from spark_jobs.options import Options
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.solve import order
-from spark_jobs.sql.facts import FEW
 from spark_jobs.workspace import Workspace
 
 EVENTS: Final = f"{schema.ddl()}, ts_est bigint, ts_lo bigint, ts_hi bigint, place bigint"

@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs import reduced
-from spark_jobs.jobs.options import Options
-from spark_jobs.messages import fans
+from spark_jobs.messages import fans, reduced
 from spark_jobs.messages import query as messages
-from spark_jobs.solve.evidence import Brokers, Evidence, Process
+from spark_jobs.messages.evidence import Brokers, Evidence, Process
+from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 
 _EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint, since bigint"

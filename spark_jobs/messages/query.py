@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.solve.evidence import EARLY
+from spark_jobs.messages.evidence import EARLY
 from spark_jobs.sql.dialect import Dialect
-from spark_jobs.sql.rows import FLAGS, REDELIVERED, RESENT, SENDS, coded, messages
-from spark_jobs.sql.survivors import NONE
+from spark_jobs.sql.rows import FLAGS, NONE, REDELIVERED, RESENT, SENDS, coded, messages
 
 MASK: Final = (1 << 20) - 1
 _B1: Final = 1 << 20

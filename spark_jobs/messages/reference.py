@@ -44,14 +44,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs.schema import Event
-from spark_jobs.solve.evidence import Brokers, Evidence, Process
+from spark_jobs.messages.evidence import Brokers, Evidence, Process
+from spark_jobs.messages.survivors import Undone
+from spark_jobs.schema import EXPLAINED_BY, Event
 from spark_jobs.solve.runs import span
-from spark_jobs.solve.survivors import Undone
 
 Clock = Callable[[Event], int]
-EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
-"""Kinds of rows that explain why a message was not dequeued; the first of them is named as its cause."""
 _TAKES: Final = frozenset({"deliver", "ack", "reject", "release"})
 _SENDS: Final = frozenset({"publish", "resend", "confirm", "nack", "return"})
 

@@ -6,9 +6,8 @@ The incidents are found with the help of the outages, and cut their union: `clie
 from __future__ import annotations
 
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import reduced
-from spark_jobs.jobs.options import Options
-from spark_jobs.messages import fans
+from spark_jobs.messages import fans, reduced
+from spark_jobs.options import Options
 from spark_jobs.outages import query as windows
 from spark_jobs.workspace import Workspace
 

@@ -32,11 +32,10 @@ from itertools import pairwise
 from typing import Final
 
 from spark_jobs.messages.reference import wall
+from spark_jobs.options import SHORTEST
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import span
 
-SHORTEST: Final = 100_000
-"""µs"""
 _SENDS: Final = frozenset({"publish", "resend"})
 _AWAY: Final = frozenset({"connect", "connect_refused", "disconnected"})
 _BACK: Final = frozenset({"connected", "log_end"})

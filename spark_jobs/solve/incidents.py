@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from spark_jobs.messages import causes
 from spark_jobs.schema import Event
+from spark_jobs.solve import causes
 from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, SECOND, Facts, Promotion, attr, place
 
 GAP: Final = 120 * SECOND

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.messages.reference import EXPLAINED_BY
+from spark_jobs.schema import EXPLAINED_BY
 from spark_jobs.sql.dialect import Dialect
-from spark_jobs.sql.survivors import NONE
 
 CODES: Final = {
     "publish": 1, "resend": 2, "confirm": 3, "nack": 4, "return": 5, "deliver": 6, "ack": 7, "reject": 8, "release": 9,
 }  # fmt: skip
 """Numbers for the kinds: comparing texts a dozen times a row is what such a query spends its time with."""
+NONE: Final = "false"
+"""The condition that no row meets."""
 FLAGS: Final = {kind: 2 << index for index, kind in enumerate(EXPLAINED_BY)}
 """Bit of a cause in `flags`."""
 REDELIVERED: Final = 1

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from spark_jobs.messages.evidence import Brokers
 from spark_jobs.messages.reference import Judge, Summary
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from spark_jobs.schema import Event
-from spark_jobs.solve.evidence import Brokers
 from spark_jobs.solve.signs import Facts
 from tests.simulator.judge import Judge as SimulatorsJudge
 from tests.simulator.scenario import Scenario

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spark_jobs.messages.causes import CLIENTS_ONLY
 from spark_jobs.solve import cuts
 from spark_jobs.solve.bounds import Bound, Phase
+from spark_jobs.solve.causes import CLIENTS_ONLY
 from spark_jobs.solve.cuts import BEFORE, FOREVER
 from spark_jobs.solve.incidents import GAP, Incident
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.engine import groups
+from spark_jobs import groups
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.workspace import Workspace

@@ -11,7 +11,8 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 import testkit.judge
-from spark_jobs.messages.reference import EXPLAINED_BY, Judge, Summary, as_dict, judge
+from spark_jobs.messages.reference import Judge, Summary, as_dict, judge
+from spark_jobs.schema import EXPLAINED_BY
 from spark_jobs.solve.runs import expand, expanded
 from testkit.library_events import LibraryHistory
 

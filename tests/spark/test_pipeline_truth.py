@@ -16,7 +16,8 @@ import pytest
 
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.solve import evidence, primaries
+from spark_jobs.messages import evidence
+from spark_jobs.solve import primaries
 from tests.spark import pipeline_runs as runs
 from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.messages import Ledger

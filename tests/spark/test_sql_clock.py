@@ -11,12 +11,13 @@ import pytest
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import job as clock
 from spark_jobs.clocks import pairs as clock_pairs
+from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.estimate import Clocks, Segment
 from spark_jobs.clocks.query import STRAIGHT, pieces
 from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import facts, pairs
-from spark_jobs.jobs.options import Options
+from spark_jobs.facts import job as facts
+from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import write
 from tests.spark.truth import processes, scenes, watches

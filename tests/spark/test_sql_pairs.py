@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.spark_data import LENGTH, cluster
+from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.pairs import observations
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import pairs
-from spark_jobs.jobs.options import Options
+from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 
 COLUMNS = ("sender", "receiver", "kind", "sent", "delay", "slack", "count")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import BUCKET, from_rows, observations
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.jobs import pairs
-from spark_jobs.jobs.options import Options
+from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import write
 

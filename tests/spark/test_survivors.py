@@ -11,10 +11,10 @@ from spark_jobs.cli.life import Moment, did
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.jobs.options import Options
 from spark_jobs.messages import job as messages
 from spark_jobs.messages.reference import Judge
-from spark_jobs.solve.survivors import Undone, undone
+from spark_jobs.messages.survivors import Undone, undone
+from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import T0, Row, write
 

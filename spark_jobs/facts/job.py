@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.engine.base import Engine
-from spark_jobs.sql import facts
+from spark_jobs.facts import query as facts
 from spark_jobs.workspace import Workspace
 
 

@@ -1,13 +1,13 @@
-"""Removals of messages that did not survive a promotion, as SQL; `solve.survivors` has the rule (pure text)."""
+"""Removals of messages that did not survive a promotion, as SQL; `messages.survivors` has the rule (pure text)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from spark_jobs.solve.survivors import DIGITS, REMOVALS, Undone
+from spark_jobs.messages.survivors import DIGITS, REMOVALS, Undone
+from spark_jobs.sql.rows import NONE
 
-NONE: Final = "false"
 _KINDS: Final = ", ".join(f"'{kind}'" for kind in REMOVALS)
 
 

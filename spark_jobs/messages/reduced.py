@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from spark_jobs.engine.base import Engine, Row
-from spark_jobs.jobs.options import Options
 from spark_jobs.messages import query as messages
-from spark_jobs.solve.evidence import FOREVER
-from spark_jobs.solve.survivors import undone as solve_undone
-from spark_jobs.sql import survivors
+from spark_jobs.messages import survivors_query as survivors
+from spark_jobs.messages.evidence import FOREVER
+from spark_jobs.messages.survivors import undone as solve_undone
+from spark_jobs.options import Options
+from spark_jobs.sql.rows import NONE
 from spark_jobs.workspace import Workspace
 
 SPANS = "incident string, cluster string, ts_begin bigint, ts_end bigint"
@@ -34,7 +35,7 @@ def undone(engine: Engine, options: Options) -> str:
         bases[row["cluster"]].append({"term": row["term"], "attrs": {"base": row["base"]}})
     found = {cluster: solve_undone(rows) for cluster, rows in bases.items()}
     if not any(found.values()):
-        return survivors.NONE
+        return NONE
     removed = {
         (row["cluster"], row["term"]): row["first"] or 0 for row in engine.rows(survivors.latest(options.events))
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from spark_jobs.clocks import pairs_query as pairs
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs import facts
-from spark_jobs.jobs.options import Options
-from spark_jobs.sql import pairs
+from spark_jobs.facts import job as facts
+from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 
 _NAMES = "cluster string, node string, name string"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from spark_jobs.outages.reference import SHORTEST
+SHORTEST: Final = 100_000
+"""µs"""
 
 
 @dataclass(frozen=True)

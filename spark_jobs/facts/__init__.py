@@ -1,0 +1,1 @@
+"""The rows of all sources that are no message events: the query, the job."""
