@@ -1,8 +1,7 @@
-"""The counting of the demo and of the fail-over tests, with the vectors of Jepsen's own checker tests."""
+"""The client library's event log as a history: what is an attempt, a dequeue, a mark; `judge` has the counting."""
 
 from client_lib.events import EventLog
 from demo.events import expand, read
-from testkit.judge import Verdict
 from testkit.library_events import LibraryHistory, outage
 
 
@@ -14,18 +13,6 @@ def history(attempts=(), confirmed=(), dequeued=(), drained=True):
     if drained:
         events.append({"kind": "drain_end", "client_id": "c", "result": "ok", "ts_mono": 4})
     return LibraryHistory().add(events)
-
-
-def test_jepsen_empty():
-    assert history().verdict() == Verdict()
-    assert history().verdict().valid
-
-
-def test_jepsen_sane():
-    """Two attempts, one confirmed, both dequeued: the unconfirmed one is recovered."""
-    found = history(attempts="12", confirmed="2", dequeued="12").verdict()
-    assert (found.attempted, found.confirmed, found.received, found.recovered, found.lost) == (2, 1, 2, 1, 0)
-    assert found.valid
 
 
 def test_jepsen_pathological():
