@@ -101,7 +101,7 @@ def test_a_refused_connection_is_a_death_only_when_the_process_has_ended(pair: M
         fcntl.flock(lock, fcntl.LOCK_SH)
         pair.brokers["a"].kill()
         go_on(pair, "b")
-        with pytest.raises(BrokerError, match="a may hold more: a host that refuses a connection may have a living"):
+        with pytest.raises(BrokerError, match="a may hold more: a host that refuses a connection may still run"):
             pair.ask("b", "ha.promote")
     wait_for(lambda: is_promoted(pair, "b"), TIME, "b is promoted")
     # "two" was confirmed by a alone, which has ended; it may have been on its way to b.
