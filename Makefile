@@ -10,8 +10,6 @@ PY := $(VENV)/bin/python
 CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd h))
 INSTALLED := $(VENV)/.stamp-installed
 BUILT := $(VENV)/.stamp-built
-# Exit code 5: PYTEST_OPTIONS chooses none of them.
-ALONE = $(PY) -m pytest -q -m alone $(PYTEST_OPTIONS) || [ $$? -eq 5 ]
 TESTS_AT_ONCE ?= $(shell echo $$(($$(nproc) + 1)))
 FUZZ_SECONDS ?= 60
 SEEDS ?= 0:10000
@@ -47,14 +45,12 @@ unit test-all: export PYTHONDONTWRITEBYTECODE :=
 # What `slow` marks is left out.  Much of the rest waits for brokers: one more at a time than there are processors.
 unit: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
-	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not slow and not alone" $(PYTEST_OPTIONS)
-	@$(ALONE)
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not slow" $(PYTEST_OPTIONS)
 
 # Every test, with the long trials.
 test-all: lint $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
-	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not alone" $(PYTEST_OPTIONS)
-	@$(ALONE)
+	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile $(PYTEST_OPTIONS)
 
 lint: $(BUILT) docs
 	$(VENV)/bin/ruff check .
