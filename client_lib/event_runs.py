@@ -16,7 +16,6 @@ when the last happened.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,12 +80,17 @@ class Run:
 
     def goes_on(self, mono: int) -> bool:
         """Takes the next message and returns True, if it happened when the run lets it."""
-        span, steps = mono - self.mono, self.last + 1 - self.first
-        if steps >= RUN_MAX or not self.low * steps <= span <= self.high * steps:
+        steps = self.last + 1 - self.first
+        slope, slack = (mono - self.mono) / steps, EVEN / steps
+        if not self.low <= slope <= self.high or steps >= RUN_MAX:
             return False
-        self.low = max(self.low, (span - EVEN) / steps)
-        self.high = min(self.high, (span + EVEN) / steps)
-        self.last, self.last_mono = self.first + steps, mono
+        # Once for each message of a program: comparing is faster than min and max.
+        if slope - slack > self.low:
+            self.low = slope - slack
+        if slope + slack < self.high:
+            self.high = slope + slack
+        self.last += 1
+        self.last_mono = mono
         return True
 
     def follow(self, ids: Sequence[str | None], start: int, mono: int) -> int:
@@ -96,14 +100,23 @@ class Run:
         if index == len(ids) or ids[index] != prefix + str(self.last + 1) or not self.goes_on(mono):
             return index
         # Those that follow are on smaller slopes, and leave open more of the small ones than the first.
-        furthest = int((mono - self.mono) / self.low) if self.low > 0 else sys.maxsize
-        limit = self.first + min(furthest, RUN_MAX - 1)
+        limit = self.first + min(self._furthest(mono - self.mono), RUN_MAX - 1)
         index, number = index + 1, self.last + 1
         while index < len(ids) and number <= limit and ids[index] == prefix + str(number):
             index, number = index + 1, number + 1
         self.last = number - 1
-        self.high = min(self.high, (mono - self.mono + EVEN) / (self.last - self.first))
+        steps = self.last - self.first
+        self.high = min(self.high, (mono - self.mono) / steps + EVEN / steps)
         return index
+
+    def _furthest(self, span: int) -> int:
+        """How many steps behind the first a message may be that comes `span` after it: the last on an open slope."""
+        if self.low <= 0:
+            return RUN_MAX
+        steps = int(span / self.low) + 1
+        while span / steps < self.low:
+            steps -= 1
+        return steps
 
     def fields(self) -> dict[str, Any]:
         fields = {"queue": self.queue, "msg_id": f"{self.prefix}:{self.first}", **self.where.fields()}
