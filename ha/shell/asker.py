@@ -36,6 +36,7 @@ class _Request:
     done: Callable[[Answer], None]
     heard: int = 0
     """Octets received on the connection when the request was sent."""
+    number: int = 0
     breaks: int = 0
     finished: bool = False
 
@@ -60,10 +61,11 @@ class _Conversation:
     def send(self, request: _Request) -> None:
         request.heard = self.link.heard
         self._requests = [*self._waiting, request]
-        self.link.request(request.method, request.arguments, request.answered)
+        request.number = self.link.request(request.method, request.arguments, request.answered)
 
     def expired(self, request: _Request) -> bool:
         """`request` was given up.  Returns True if anything was received since it was sent."""
+        self.link.forget(request.number)
         return self.link.heard > request.heard
 
     @property

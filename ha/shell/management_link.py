@@ -41,10 +41,17 @@ class ManagementLink(asyncio.Protocol):
         self._replies: dict[int, Reply] = {}
         self._reason, self._complaint = "connection lost", ""
 
-    def request(self, method: str, arguments: Mapping[str, Any], reply: Reply) -> None:
-        """Sends a request, when the connection is open.  If it ends first, `closed` is called and `reply` never."""
-        self._replies[self._client.request(method, arguments)] = reply
+    def request(self, method: str, arguments: Mapping[str, Any], reply: Reply) -> int:
+        """Sends a request, when the connection is open.  If it ends first, `closed` is called and `reply` never.
+        Returns the number of the request."""
+        number = self._client.request(method, arguments)
+        self._replies[number] = reply
         self._flush()
+        return number
+
+    def forget(self, number: int) -> None:
+        """The request was given up: a late answer is dropped."""
+        self._replies.pop(number, None)
 
     def close(self) -> None:
         """Aborts the connection."""

@@ -11,6 +11,8 @@ import pytest
 
 from ha.environment import Answer, Outcome
 from ha.shell.asker import Asker
+from ha.shell.management_link import ManagementLink
+from qpidd_py.amqp import management_client
 from qpidd_py.amqp.client import Login
 
 RESET = struct.pack("ii", 1, 0)
@@ -90,3 +92,16 @@ async def connections_of(questions: int) -> list[int]:
 def test_a_connection_on_which_something_comes_is_kept_and_a_silent_one_is_not():
     """Its handshake may take longer than one question may: closed each time, it would never be made."""
     assert asyncio.run(connections_of(3)) == [1, 1, 2]
+
+
+def test_what_is_given_up_leaves_nothing_behind():
+    """A broker that is slow for hours is asked again and again on one connection."""
+    link, answers = ManagementLink(Login("guest", "guest", "PLAIN"), lambda end: None), []
+    numbers = [link.request("ha.ask", {}, answers.append) for _ in range(3)]
+    for number in numbers[:2]:
+        link.forget(number)
+    link.forget(numbers[0])
+    assert list(link._replies) == numbers[2:]
+    for number in numbers:
+        link._answered(management_client.Answer(number, True, {}, ""))
+    assert [answer.number for answer in answers] == numbers[2:]
