@@ -81,7 +81,8 @@ class Node:
         local = self.local
         if local.stopped:
             return
-        local.disk.tick(local.persisted)
+        if local.disk.due:
+            local.can_store()
         self.role.tick()
         self.candidacy.tick()
         self._sample()

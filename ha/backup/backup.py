@@ -22,6 +22,7 @@ applied (or kept as a whole, by a whole member that joins); frames of an earlier
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from ha.backup.finder import Finder, Stage
 from ha.backup.joining import Joining, Step
@@ -63,8 +64,8 @@ class Backup(Role):
         self._checks = 0
         self._hushed = ""
         """Address of the primary whose link was closed for silence."""
-        self._not_stored = ""
-        """Why a set received over this link is not on disk; nothing after that set is acknowledged."""
+        self._applied = 0
+        """End of what the last link brought to a broker that had joined, until all sets in it are on disk."""
         self._last_tick = now
 
     # ---- begin and end --------------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ class Backup(Role):
 
     @property
     def position(self) -> int:
-        return self._position
+        return self._applied if self._applied and self.local.knows_sets else self._position
 
     @property
     def primary_address(self) -> str:
@@ -171,8 +172,9 @@ class Backup(Role):
         link.close()
 
     def _found(self, link: Link) -> None:
+        self._hold_applied()
         now = self.env.now()
-        self._pulse, self._readings, self._hushed, self._not_stored = Pulse(now, now), ClockReadings(), "", ""
+        self._pulse, self._readings, self._hushed, self._applied = Pulse(now, now), ClockReadings(), "", 0
         self._joining = Joining(self.local, link, self, self._position, self._aside)
         self._joining.start()
 
@@ -241,13 +243,11 @@ class Backup(Role):
         """A new in-sync set, at its position in the log."""
         if self._joining is None or membership.in_sync.key <= self.local.persisted.in_sync.key:
             return
-        try:
-            self.local.persist(in_sync=membership.in_sync)
-        except StateNotStored as error:
+        with suppress(StateNotStored):
             # The link is closed as soon as the core has applied what came with this record: `batches`, `joined`.
-            self._not_stored = str(error)
+            self.local.receive(membership.in_sync)
         if membership.added == self.local.id:
-            if not self._not_stored:
+            if self.local.knows_sets:
                 self._listed()
         elif not membership.in_sync.lists(self.local.member):
             self.not_listed()
@@ -260,8 +260,8 @@ class Backup(Role):
     def _need_stored(self) -> None:
         """Raises StateNotStored.  A broker that acknowledges a position must know every set before it, also after a
         restart."""
-        if self._not_stored:
-            raise StateNotStored(self._not_stored)
+        if not self.local.knows_sets:
+            raise StateNotStored(f"an in-sync set that was received is not stored: {self.local.disk.error}")
 
     # ---- calls of Joining (`joining.Joiner`) ----------------------------------------------------------------------
 
@@ -327,9 +327,17 @@ class Backup(Role):
 
     def _leave(self) -> None:
         joining = self._joining
-        if joining is not None and joining.end() and not self._not_stored:
-            self._hold_to(joining.live)
+        if joining is not None and (joining.end() or joining.step is Step.FOLLOWING):
+            # More than was acknowledged if the link was lost after the core had applied a part of one read.
+            self._applied = self.engine.position
         self._joining = None
+        self._hold_applied()
+
+    def _hold_applied(self) -> None:
+        """Our position must be the end of what we hold, or a log that we continue lacks what our queues have."""
+        if self._applied and self.local.knows_sets:
+            self._hold_to(self._applied)
+            self._applied = 0
 
     # ---- silence and pauses ---------------------------------------------------------------------------------------
 
@@ -339,6 +347,7 @@ class Backup(Role):
         if now - self._last_tick > self._noticeable:
             self._stood_still(now - self._last_tick)
         self._last_tick = now
+        self._hold_applied()
         joining = self._joining
         if joining is None:
             return

@@ -2,7 +2,7 @@
 
     works ──a write fails──▶ fails ──a write succeeds──▶ works
                               │ ▲
-                              └─┘ tried again with the state in force: at most once a second, less often on a slow disk
+                              └─┘ tried again: at most once a second, less often on a slow disk
 
 While writes fail, no step that needs a new vote or set is taken (`environment.StateNotStored`); the process goes on.
 """
@@ -44,19 +44,10 @@ class DiskWatch:
             raise
         self._note("")
 
-    def works(self, in_force: HaState) -> bool:
-        """True if the disk takes writes.  Tries again if the last write failed."""
-        if self.error:
-            try:
-                self.store(in_force)
-            except StateNotStored:
-                return False
-        return True
-
-    def tick(self, in_force: HaState) -> None:
-        """Retry a failed write when due; called four times in each heartbeat interval."""
-        if self.error and self._env.now() >= self._next:
-            self.works(in_force)
+    @property
+    def due(self) -> bool:
+        """True if the last write failed and it is time for the next attempt."""
+        return bool(self.error) and self._env.now() >= self._next
 
     def _note(self, error: str) -> None:
         before, self.error = self.error, error

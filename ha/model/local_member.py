@@ -2,6 +2,7 @@
 
     state        one of `status.State`; every step is checked against the table there
     persisted    ballot and in-sync set, on disk before they take effect
+    received     the newest in-sync set in the log that a primary has sent; every write to the disk stores it, too
     whole        we hold everything up to the role's position (see `promotion.py`)
     lineage      under whose claim the content of each epoch was written, and what that leader held when it took over
     acknowledged the position up to which we told a primary that we hold everything
@@ -15,10 +16,11 @@ promotion score may depend on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ha.environment import Answer, Configuration, Environment
+from ha.environment import Answer, Configuration, Environment, StateNotStored
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
 from ha.model.membership import HaState, InSync, Member
@@ -69,6 +71,7 @@ class LocalMember:
         self.configuration = configuration
         self.env = env
         self.persisted = state
+        self._received = InSync()
         self.state = State.STANDALONE
         self.whole = False
         self.lineage: Lineage = {}
@@ -130,13 +133,33 @@ class LocalMember:
         """Change the vote or the set; it is on disk when this returns.  Raises StateNotStored: then nothing has
         changed, and what depends on it must not happen (README, "A disk that fails")."""
         state = self.persisted.advance(**changes)
+        if self._received.key > state.in_sync.key:
+            state = state.advance(in_sync=self._received)
         if state != self.persisted:
-            self.disk.store(state)
-            self.persisted = state
+            self._store(state)
+
+    def receive(self, in_sync: InSync) -> None:
+        """Store a set from the log of a primary.  Raises StateNotStored: then the next write stores it."""
+        self._received = max(self._received, in_sync, key=lambda known: known.key)
+        self.persist()
+
+    @property
+    def knows_sets(self) -> bool:
+        """True if every set of the log that was received is on disk."""
+        return self._received.key <= self.persisted.in_sync.key
 
     def can_store(self) -> bool:
-        """True if the disk takes our vote and set.  Tries again if the last write failed."""
-        return self.disk.works(self.persisted)
+        """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed."""
+        if self.disk.error:
+            with suppress(StateNotStored):
+                self.persist()
+                if self.disk.error:
+                    self._store(self.persisted)
+        return not self.disk.error
+
+    def _store(self, state: HaState) -> None:
+        self.disk.store(state)
+        self.persisted = state
 
     def set_state(self, new: State, position: int) -> None:
         """Change the state; `position` is the role's.  Raises InvariantError for an illegal step."""

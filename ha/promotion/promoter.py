@@ -103,7 +103,7 @@ class Promoter:
         local = self._local
         local.env.event("promote_request", attrs={"force": self._force})
         if not local.can_store():
-            self._end(f"{local.member} cannot be promoted: its vote cannot be stored: {local.disk.error}")
+            self._end(self._disk_fails())
         elif record := self._candidate.recent_record():
             self._record = replace(record, known=self._known)
             self._ask(local.latest(), {})
@@ -165,12 +165,17 @@ class Promoter:
             return
         # Our position must not move once it is claimed, so leave the old primary first and decide again.
         self._candidate.pause_backup()
-        verdict = self._decide(self._survey)
+        # With all sets in what the link has brought: without them our position is not the end of what we hold.
+        verdict = self._decide(self._survey) if local.can_store() else Refuse(self._disk_fails())
         if isinstance(verdict, Refuse):
             self._candidate.resume_backup()
             self._end(verdict.text)
             return
         self._claim(verdict)
+
+    def _disk_fails(self) -> str:
+        local = self._local
+        return f"{local.member} cannot be promoted: its vote cannot be stored: {local.disk.error}"
 
     def _decide(self, survey: Survey) -> Refuse | Claim:
         local = self._local

@@ -244,7 +244,7 @@ class Host:
         node.local.persisted = ha_state(self.id, broker.saved)
         node.local.state, node.local.whole = STATES[broker.state], broker.whole
         node.local.lineage, node.local.led, node.promoter = {}, set(), None
-        node.local._heard = InSync()
+        node.local._heard = node.local._received = InSync()
         engine.position = engine.sealed = broker.position
         engine.log, engine.safe = [], 0
         if broker.lead is None:
@@ -256,6 +256,7 @@ class Host:
     def _load_backup(self, position: int, link: Link | None) -> Backup:
         role: Any = self.backup
         role.stopped, role._doubt, role._stood, role._position = False, False, False, position
+        role._applied = 0
         role._joining = Following(ModelLink()) if link is not None else None
         role._finder._paused = False
         role._finder.hint = ""

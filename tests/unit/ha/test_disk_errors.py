@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import cast
+from unittest.mock import patch
+
 import pytest
 
+from ha.backup.backup import Backup
+from ha.environment import StateNotStored
 from ha.model.status import State
 from ha.primary.stall import StallWatch
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.test_stall import flows, stalled, status
-from tests.unit.ha.world import World
+from tests.unit.ha.world import FakeLink, World
 
 FULL = "/data/ha-state.json cannot be written: [Errno 28] No space left on device"
 
@@ -135,6 +140,59 @@ def test_a_backup_that_cannot_store_a_set_does_not_acknowledge_it_and_the_others
     world.until(lambda: world["c"].state is State.READY and "id-c" in world["a"].disk.in_sync, 10.0)
     assert world["c"].contents("q") == [*bodies(0, 20), b"m20"]
     assert world["c"].disk.in_sync == world["a"].disk.in_sync
+
+
+def test_what_came_with_a_set_that_was_not_stored_counts_when_the_set_is_stored() -> None:
+    """Its log would else begin before the end of what it holds, and lack what its queues have."""
+    world = three()
+    filled(world)
+    fail(world, "b")
+    world["c"].kill()
+    backup = world["b"].node.role
+    assert isinstance(backup, Backup)
+    world.until(lambda: backup.link is None)
+    world["a"].kill()
+    held = world["b"].engine.position
+    assert backup.position < held
+    assert world["b"].disk.in_sync.ids == {"id-a", "id-b", "id-c"}
+    assert FULL in world.refused("b"), "it is not promoted with less in its log than in its queues"
+    repair(world, "b")
+    world.promote("b")
+    assert world["b"].node.local.lineage[2].base == held
+    assert world["b"].contents("q") == bodies(0, 20)
+
+
+@pytest.mark.parametrize("stored", ["again", "with the vote"])
+def test_a_set_that_was_not_stored_is_stored_with_the_next_write(stored: str) -> None:
+    world = three()
+    filled(world)
+    local = world["b"].node.local
+    in_sync = local.persisted.in_sync
+    newer = in_sync.change_brokers((), "c:1")
+    fail(world, "b")
+    with pytest.raises(StateNotStored):
+        local.receive(newer)
+    assert not local.knows_sets and local.persisted.in_sync == in_sync
+    repair(world, "b")
+    if stored == "again":
+        assert local.can_store()
+    else:
+        local.persist(epoch=2, leader="id-c")
+    assert local.knows_sets and world["b"].disk.in_sync == newer
+
+
+def test_a_backup_holds_what_was_applied_before_a_frame_that_breaks_the_link() -> None:
+    """The batches before it, of the same read, were applied and not acknowledged."""
+    world = three()
+    client = filled(world)
+    backup, before = world["b"].node.role, world["b"].engine.position
+    assert isinstance(backup, Backup)
+    link = cast(FakeLink, backup.link)
+    feed = link.feed
+    with patch.multiple(link, feed=lambda data: feed(data + bytes(40)), failed=lambda *_: link.lost("broken")):
+        client.publish("q", b"m20")
+        world.until(lambda: not link.open)
+    assert backup.position == world["b"].engine.position > before
 
 
 def test_a_broker_that_cannot_store_the_ballot_of_a_primary_does_not_join_it() -> None:

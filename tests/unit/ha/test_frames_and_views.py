@@ -354,9 +354,7 @@ class Disk:
 
 def test_a_disk_that_works_is_not_tried_for_nothing() -> None:
     found = Disk()
-    assert found.watch.error == "" and found.watch.works(HaState("x"))
-    found.watch.tick(HaState("x"))
-    assert found.tried == 0
+    assert found.watch.error == "" and not found.watch.due
     found.watch.store(HaState("y"))
     assert (found.tried, found.events, found.lines, found.looks) == (1, [], [], 0)
 
@@ -365,10 +363,11 @@ def test_a_failure_is_said_once_and_its_end_too() -> None:
     found = Disk()
     found.fail()
     found.fail("broken")
-    assert found.watch.error == "broken" and not found.watch.works(HaState("x"))
+    assert found.watch.error == "broken"
     assert (found.events, found.looks, len(found.lines)) == (["failed full"], 1, 1)
     found.error = ""
-    assert found.watch.works(HaState("x")) and found.watch.error == ""
+    found.watch.store(HaState("x"))
+    assert found.watch.error == ""
     assert (found.events, found.looks, len(found.lines)) == (["failed full", "ended"], 2, 2)
     found.fail()
     assert found.events[-1] == "failed full" and found.looks == 3
@@ -381,10 +380,8 @@ def test_a_disk_that_fails_is_tried_again_and_not_for_most_of_the_time(seconds: 
     found.seconds = seconds
     found.fail()
     found.seconds, failed = 0.0, found.time
-    for after, tried in ((0.0, 1), (wait - 0.125, 1), (wait, 2)):
+    for after, due in ((0.0, False), (wait - 0.125, False), (wait, True)):
         found.time = failed + after
-        found.watch.tick(HaState("x"))
-        assert found.tried == tried
-    found.error, found.time = "", failed + 60.0
-    found.watch.tick(HaState("x"))
-    assert found.watch.error == "" and found.tried == 3
+        assert found.watch.due == due
+    found.fail()
+    assert not found.watch.due

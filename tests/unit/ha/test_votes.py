@@ -149,9 +149,9 @@ def test_who_comes_back_with_less_than_it_has_acknowledged_loses_its_place() -> 
     assert isinstance(role, Primary) and isinstance(backup.role, Backup)
     link = backup.role.link
     assert link is not None and backup.local.whole
-    backup.role._position = make(1, 1)
     link.close()
     backup.link_closed(link, "broken")
+    backup.role._position = make(1, 1)
     world.until(lambda: any("b is no longer in-sync" in line for line in world.lines), 2.0)
     world.until(lambda: "id-b" in world["a"].disk.in_sync, 2.0)
 
