@@ -35,7 +35,7 @@ from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
-from qpidd_py.config import Address, LinkSettings, Settings
+from qpidd_py.config import Address, DataSettings, LinkSettings, Settings
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, ReplyCode
 from qpidd_py.hooks import Refusal
@@ -138,6 +138,8 @@ class HaPlugin:
         login = Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
         if not options.ha_cluster:
             return self._attach_standalone(host, options, login)
+        if host.settings[DataSettings].journal:
+            raise ConfigError("option journal: found yes with ha-cluster, expected no: members keep messages in memory")
         self._host = host
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, login, state_file)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from qpidd_py.errors import ConfigError
 from qpidd_py.options import (
@@ -63,6 +64,9 @@ __all__ = [
 ]
 
 
+SMALLEST_SEGMENT: Final = 1024**2
+
+
 @dataclass(frozen=True)
 class BrokerSettings:
     """Broker."""
@@ -98,7 +102,16 @@ class DataSettings:
     """Data directory."""
 
     data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
+    journal: bool = option(boolean, False, "keep messages and configuration on disk; outside a cluster only")
+    journal_segment_size: int = option(size, 64 * 1024**2, "size of the journal's files")
     no_data_dir: bool = option(boolean, False, "keep no files at all; not for a member of a cluster")
+
+    def __post_init__(self) -> None:
+        if self.journal and self.no_data_dir:
+            raise ConfigError("option journal: found yes with no-data-dir, expected a data directory")
+        if self.journal_segment_size < SMALLEST_SEGMENT:
+            found = self.journal_segment_size
+            raise ConfigError(f"option journal-segment-size: found {found}, expected {SMALLEST_SEGMENT} or more")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
 from qpidd_py.config import (
     BrokerSettings,
+    DataSettings,
     LinkSettings,
     NetworkSettings,
     SecuritySettings,
@@ -33,6 +34,7 @@ from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
+from qpidd_py.store.service import Store
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,10 @@ class Service:
         self._broker = _make_broker(settings, str(self._addresses[0]), self._users, version)
         self._reactor = Reactor(self._broker.engine)
         amqp_door.install(self._broker, version)
+        files = settings[DataSettings]
+        self._store: Store | None = None
+        if files.journal and data_dir is not None:
+            self._store = Store(self._broker, data_dir, files.journal_segment_size)
 
     async def run(self, ready: Callable[[], None]) -> int:
         """Serves until a signal or a failure; returns the exit code of the process."""
@@ -80,6 +86,8 @@ class Service:
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
         self._notifier = Notifier(loop, take_environment(os.environ))
+        if self._store is not None:
+            self._store.start(loop, self._guard, self._fail)
         self._attach_plugins()
         listener = await self._open()
         ticker = Ticker(loop, self._tick_interval(), lambda now: self._guard(lambda: self._tick(listener, now)))
@@ -218,6 +226,8 @@ class Service:
                 connection.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
             await self._until(deadline, lambda: len(self._reactor) == 0)
         self._loop.remove_reader(self._reactor.fileno())
+        if self._store is not None:
+            self._store.stop()
 
     async def _until(self, deadline: float, done: Callable[[], bool]) -> None:
         while not done() and self._loop.time() < deadline:  # noqa: ASYNC110 (it has no event)

@@ -36,13 +36,13 @@ from ha.model.protocol import (
     decode_drop,
     decode_held,
     decode_merge,
-    decode_snapshot,
     encode_control,
     encode_held,
     need,
 )
 from ha.model.view import View
 from ha.salvage.selection import Promises, suspects
+from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.core import decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 

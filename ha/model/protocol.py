@@ -60,7 +60,6 @@ class Kind(IntEnum):
 
 _HELD = struct.Struct("<IQ")
 _NUMBER = struct.Struct("<I")
-_RECORD = struct.Struct("<QI")
 
 
 def encode_control(op: str, **fields: Any) -> bytes:
@@ -109,26 +108,6 @@ def decode_merge(body: bytes) -> int:
         raise LinkError(f"queue number of {len(body)} octets, expected {_NUMBER.size}")
     number: int = _NUMBER.unpack(body)[0]
     return number
-
-
-def encode_snapshot(records: list[tuple[int, bytes]]) -> bytes:
-    return b"".join(_RECORD.pack(position, len(payload)) + payload for position, payload in records)
-
-
-def decode_snapshot(body: bytes) -> list[tuple[int, bytes]]:
-    """Raises LinkError."""
-    records: list[tuple[int, bytes]] = []
-    at = 0
-    while at < len(body):
-        if at + _RECORD.size > len(body):
-            raise LinkError(f"snapshot: record head at {at} of {len(body)}")
-        position, length = _RECORD.unpack_from(body, at)
-        at += _RECORD.size
-        if at + length > len(body):
-            raise LinkError(f"snapshot: record of {length} octets at {at} of {len(body)}")
-        records.append((position, bytes(body[at : at + length])))
-        at += length
-    return records
 
 
 def need(fields: dict[str, Any], name: str, kind: type) -> Any:

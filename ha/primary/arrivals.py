@@ -22,13 +22,13 @@ from ha.model.protocol import (
     decode_held,
     encode_control,
     encode_held,
-    encode_snapshot,
     need,
 )
 from ha.model.twins import REMEDY, place
 from ha.primary.catchup import Plan
 from ha.primary.meetings import Meetings
 from ha.primary.peer import Peer, Phase
+from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core import Catchup
 from qpidd_py.errors import LinkError
 

@@ -233,6 +233,16 @@ class VHost:
         self._expiring = {name: queue for name, queue in self.queues.items() if queue.expires is not None}
         self.engine.forget_routes()
 
+    def on_restarted(self) -> None:
+        """The broker was restarted with its journal: what is not durable ends with the process."""
+        self.on_promoted()
+        for queue in [found for found in self.queues.values() if found.position and not found.durable]:
+            if self.queues.get(queue.name) is queue:
+                self.remove_queue(queue)
+        for exchange in [found for found in self.exchanges.values() if found.position and not found.durable]:
+            if self.exchanges.get(exchange.name) is exchange:
+                self._remove_exchange(exchange)
+
     def tick(self, now: float) -> None:
         """Deletes queues that were idle for their time limit; `now` in seconds."""
         for queue in list(self._expiring.values()):

@@ -5,7 +5,7 @@ for its confirm, `connection` and `channel` speak with clients, `engine` is the 
 `README.md` in this folder lists all modules and explains the whole.
 """
 
-from qpidd_py.core.batch import Batch, crc32c, link_frame, records
+from qpidd_py.core.batch import Batch, crc32c, frame_length, link_frame, records
 from qpidd_py.core.catchup import Catchup
 from qpidd_py.core.channel import Channel, Consumer
 from qpidd_py.core.connection import Connection
@@ -31,6 +31,7 @@ __all__ = [
     "crc32c",
     "decode_ids",
     "encode_ids",
+    "frame_length",
     "link_frame",
     "records",
     "scan",

@@ -211,7 +211,7 @@ def test_frames_survive_the_wire() -> None:
         assert protocol.decode_drop(protocol.encode_drop(7, ids)) == (7, ids)
     assert protocol.decode_merge(protocol.encode_merge(7)) == 7
     for records in ([], [(1 << 60, b"")], [(1, b"one"), (2, b""), (3, b"three")]):
-        assert protocol.decode_snapshot(protocol.encode_snapshot(records)) == records
+        assert decode_snapshot(encode_snapshot(records)) == records
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_frames_survive_the_wire() -> None:
         (protocol.decode_drop, b"xxx"),
         (protocol.decode_merge, b"xxx"),
         (protocol.decode_merge, b"xxxxx"),
-        (protocol.decode_snapshot, b"x" * 11),
-        (protocol.decode_snapshot, protocol.encode_snapshot([(1, b"one")])[:-1]),
-        (protocol.decode_snapshot, protocol.encode_snapshot([(1, b"one")]) + b"x"),
+        (decode_snapshot, b"x" * 11),
+        (decode_snapshot, encode_snapshot([(1, b"one")])[:-1]),
+        (decode_snapshot, encode_snapshot([(1, b"one")]) + b"x"),
     ],
 )
 def test_a_frame_that_is_cut_off_or_something_else_is_refused(decode: Callable[[bytes], Any], octets: bytes) -> None:

@@ -1,0 +1,135 @@
+"""The folder of a journal: what the journal needs of a disk, and real files.                                  Shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from typing_extensions import Buffer
+
+from qpidd_py.store.layout import SPARE
+
+MOST_BUFFERS: Final = 512  # of one call of writev; Linux takes 1,024
+SPARES: Final = 4
+
+
+class Disk(Protocol):
+    """Files in one folder.  Every method raises OSError."""
+
+    def names(self) -> list[str]: ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def create(self, name: str, size: int) -> None:
+        """A file of at least `size` octets, with any content; the name is on disk when this returns."""
+        ...
+
+    def write(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
+        """On disk after the next `sync`, and in any order before."""
+        ...
+
+    def sync(self, name: str) -> None: ...
+
+    def recycle(self, name: str) -> None:
+        """The file is not needed any more; `create` may use its space."""
+        ...
+
+
+class Folder:
+    """Real files.  Space is taken before it is written; a recycled file is overwritten in place, which is faster than
+    anything that allocates (no metadata has to be synced with the data)."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._path = path
+        path.mkdir(mode=0o700, exist_ok=True)
+        self._open: dict[str, int] = {}
+        self._made = 0
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self._path))
+
+    def read(self, name: str) -> bytes:
+        return (self._path / name).read_bytes()
+
+    def create(self, name: str, size: int) -> None:
+        spare = next((found for found in self.names() if SPARE.fullmatch(found)), "")
+        if not spare:
+            spare = self._allocate(size)
+        os.rename(self._path / spare, self._path / name)
+        self._sync_folder()
+
+    def write(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
+        descriptor = self._descriptor(name)
+        left = [memoryview(buffer) for buffer in buffers]
+        while left:
+            done = os.pwritev(descriptor, left[:MOST_BUFFERS], offset)
+            offset += done
+            left = _after(left, done)
+
+    def sync(self, name: str) -> None:
+        os.fdatasync(self._descriptor(name))
+
+    def recycle(self, name: str) -> None:
+        descriptor = self._open.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        spares = sum(bool(SPARE.fullmatch(found)) for found in self.names())
+        if spares < SPARES:
+            os.rename(self._path / name, self._path / self._spare())
+        else:
+            os.unlink(self._path / name)
+
+    def close(self) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def _allocate(self, size: int) -> str:
+        name = self._spare()
+        descriptor = os.open(self._path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            os.fsync(descriptor)
+        except OSError:
+            os.unlink(self._path / name)
+            raise
+        finally:
+            os.close(descriptor)
+        return name
+
+    def _spare(self) -> str:
+        taken = set(self.names())
+        while (name := f"spare-{self._made}") in taken:
+            self._made += 1
+        return name
+
+    def _descriptor(self, name: str) -> int:
+        if name not in self._open:
+            self.close()  # only the last segment is written
+            self._open[name] = os.open(self._path / name, os.O_WRONLY | os.O_CLOEXEC)
+        return self._open[name]
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _after(buffers: list[memoryview], done: int) -> list[memoryview]:
+    """What is left of `buffers` when `done` octets of them are written."""
+    at = 0
+    while at < len(buffers) and done >= buffers[at].nbytes:
+        done -= buffers[at].nbytes
+        at += 1
+    rest = buffers[at:]
+    if done:
+        rest[0] = rest[0].cast("B")[done:]
+    return rest

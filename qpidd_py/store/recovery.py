@@ -1,0 +1,199 @@
+"""Reads a journal: where it ends, where it begins, and its frames.                              Pure over `disk.Disk`.
+
+Every octet is checked, from the first segment to the last frame.  What does not pass is one of two things:
+
+  torn   it is behind everything that was ever acknowledged: the write before a crash.  It is cut off.
+  rot    it was on disk once: a frame behind it says so (`layout.py`, durable), or the next segment does.  Confirmed
+         messages are lost.  A journal with rot is not read in silence as one that ends earlier: `Damaged`.
+
+Reading changes nothing, so a crash meanwhile changes nothing either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
+
+from qpidd_py.core import frame_length
+from qpidd_py.store.disk import Disk
+from qpidd_py.store.layout import (
+    ENVELOPE_MAGIC,
+    ENVELOPE_SIZE,
+    HEADER_SIZE,
+    Envelope,
+    FormatError,
+    Kind,
+    SegmentHeader,
+    decode_envelope,
+    decode_header,
+    generation_of,
+    is_torn,
+    segment_name,
+)
+from qpidd_py.store.writer import End
+
+FRAME_HEADER: Final = 32
+_POSITION: Final = Struct("<8xQ")
+_KIND_AT: Final = 28
+HEAD: Final = Struct("<IQ")
+CARRY: Final = Struct("<I")
+_MAGIC: Final = ENVELOPE_MAGIC.to_bytes(4, "little")
+
+
+class Damaged(Exception):
+    """Rot, or files that are missing: confirmed messages may be lost."""
+
+
+class Frame(NamedTuple):
+    number: int
+    kind: int
+    position: int
+    """Of the last operation in it."""
+    octets: bytes
+    """With its header."""
+
+    @property
+    def body(self) -> bytes:
+        return self.octets[FRAME_HEADER:]
+
+
+@dataclass
+class Segment:
+    generation: int
+    first: int
+    last: int = 0
+    """Number of its last frame."""
+    octets: int = HEADER_SIZE
+    """Up to the end of its last frame."""
+
+
+@dataclass
+class Found:
+    """A journal that can be read."""
+
+    segments: list[Segment] = field(default_factory=list)
+    end: End = field(default_factory=End)
+    head: int = 1
+    """Generation of the segment where the journal begins."""
+    carry: int = 0
+    """Number of the last carry that was completed."""
+    carries: int = 0
+    """The highest number of a carry."""
+    torn: bool = False
+    """A frame was being written when the broker ended; it was never acknowledged."""
+
+    @property
+    def octets(self) -> int:
+        return sum(segment.octets for segment in self.segments)
+
+
+def scan(disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None) -> Found:
+    """Check the whole journal; `progress` is called with (segments done, of all).
+
+    Raises Damaged, FormatError, OSError."""
+    generations = sorted(g for name in disk.names() if (g := generation_of(name)) is not None)
+    found = Found()
+    for done, generation in enumerate(generations):
+        _scan_segment(disk, generation, found, last=generation == generations[-1])
+        progress(done + 1, len(generations))
+    _check_begin(found)
+    return found
+
+
+def frames(disk: Disk, found: Found) -> Iterator[Frame]:
+    """Every frame from the head to the end, in order."""
+    for segment in found.segments:
+        if segment.generation >= found.head:
+            data = disk.read(segment_name(segment.generation))
+            for number, at, length in _places(data, segment):
+                yield _frame(data, number, at, length)
+
+
+def _places(data: bytes, segment: Segment) -> Iterator[tuple[int, int, int]]:
+    at = HEADER_SIZE
+    for number in range(segment.first, segment.last + 1):
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
+        yield number, at + ENVELOPE_SIZE, length
+        at += ENVELOPE_SIZE + length
+
+
+def _frame(data: bytes, number: int, at: int, length: int) -> Frame:
+    return Frame(number, data[at + _KIND_AT], _POSITION.unpack_from(data, at)[0], data[at : at + length])
+
+
+def _scan_segment(disk: Disk, generation: int, found: Found, last: bool) -> None:
+    name = segment_name(generation)
+    data = disk.read(name)
+    try:
+        header = decode_header(data)
+    except FormatError as error:
+        raise FormatError(f"{name}: {error}") from error
+    if header is not None and header.generation == generation:
+        _check_follows(header, found)
+        segment = Segment(generation, header.first, header.first - 1)
+        found.segments.append(segment)
+        found.end = End(header.first - 1, header.previous, generation)
+        _scan_frames(data, segment, found)
+    elif not last:
+        raise Damaged(f"{name}: its header is damaged, and segments follow it")
+    if last:
+        _check_tail(name, data, generation, found)
+
+
+def _check_follows(header: SegmentHeader, found: Found) -> None:
+    end = found.end
+    if found.segments and header.generation != end.generation + 1:
+        found.segments.clear()  # all before the head, or `_check_begin` finds that the head is missing
+    if found.segments and (header.first, header.previous) != (end.number + 1, end.checksum):
+        where = f"{segment_name(end.generation)}, octet {found.segments[-1].octets}"
+        raise Damaged(f"{where}: frames {end.number + 1} to {header.first - 1} were on disk and are damaged")
+
+
+def _scan_frames(data: bytes, segment: Segment, found: Found) -> None:
+    while (envelope := _next(data, segment, found.end)) is not None:
+        at = segment.octets + ENVELOPE_SIZE
+        found.end = End(envelope.number, envelope.checksum, segment.generation)
+        segment.last = envelope.number
+        segment.octets = at + envelope.length
+        _note(data, at, found)
+
+
+def _next(data: bytes, segment: Segment, end: End) -> Envelope | None:
+    envelope = decode_envelope(data, segment.octets)
+    if envelope is None or envelope.generation != segment.generation:
+        return None
+    if (envelope.number, envelope.previous) != (end.number + 1, end.checksum):
+        return None
+    whole = frame_length(data, segment.octets + ENVELOPE_SIZE) == envelope.length
+    return envelope if whole else None
+
+
+def _note(data: bytes, at: int, found: Found) -> None:
+    kind = data[at + _KIND_AT]
+    if kind == Kind.HEAD:
+        found.carry, found.head = HEAD.unpack_from(data, at + FRAME_HEADER)
+        found.carries = max(found.carries, found.carry)
+    elif kind == Kind.CARRIED:
+        found.carries = max(found.carries, CARRY.unpack_from(data, at + FRAME_HEADER)[0])
+
+
+def _check_tail(name: str, data: bytes, generation: int, found: Found) -> None:
+    """Raises Damaged if a frame behind the end proves that something before it was on disk."""
+    segments, end = found.segments, found.end
+    octets = segments[-1].octets if segments and segments[-1].generation == generation else 0
+    found.torn = is_torn(data, octets, generation, end.number + 1)
+    at = data.find(_MAGIC, octets)
+    while at >= 0:
+        envelope = decode_envelope(data, at)
+        if envelope is not None and envelope.generation == generation and envelope.durable > end.number:
+            what = f"frames {end.number + 1} to {envelope.durable} were on disk and are damaged"
+            raise Damaged(f"{name}, octet {octets}: {what}")
+        at = data.find(_MAGIC, at + 1)
+
+
+def _check_begin(found: Found) -> None:
+    generations = [segment.generation for segment in found.segments]
+    if generations and found.head not in generations:
+        raise Damaged(f"{segment_name(found.head)}, where the journal begins, is missing or damaged")

@@ -1,0 +1,62 @@
+"""Puts what a journal holds into an engine and a configuration.                                               Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.snapshot import decode_snapshot
+from qpidd_py.core import Engine
+from qpidd_py.store.layout import Kind
+from qpidd_py.store.recovery import CARRY, HEAD, Frame
+
+_EPOCH_SHIFT: Final = 48
+
+
+class Replay:
+    """Applies frames from the head of the journal on.
+
+    The journal begins with a snapshot of the configuration.  Messages that were waiting then come in `CARRIED` frames,
+    between the batches that were written meanwhile, and are merged into their queues when the carry was complete."""
+
+    def __init__(self, engine: Engine, configuration: Configuration, carry: int) -> None:
+        """`carry`: number of the carry that was completed last."""
+        self._engine = engine
+        self._configuration = configuration
+        self._carry = carry
+        self._begun = False
+        self.frames = 0
+
+    def apply(self, frames: Iterable[Frame]) -> None:
+        """Raises LinkError for a frame that does not fit what came before it."""
+        for frame in frames:
+            self._apply(frame)
+            self.frames += 1
+
+    def _apply(self, frame: Frame) -> None:
+        if frame.kind == Kind.BATCH:
+            self._engine.apply(frame.octets)
+        elif frame.kind == Kind.SNAPSHOT and not self._begun:
+            self._begun = True
+            self._engine.set_position(frame.position)
+            self._configuration.adopt(decode_snapshot(frame.body))
+        elif frame.kind == Kind.CARRIED and CARRY.unpack_from(frame.body)[0] == self._carry:
+            self._engine.apply_slice(frame.body[CARRY.size :])
+        elif frame.kind == Kind.HEAD and HEAD.unpack(frame.body)[0] == self._carry:
+            for number in self._engine.queues:
+                self._engine.merge(number)
+
+
+def restore(broker: Broker, carry: int, frames: Iterable[Frame]) -> int:
+    """Put all frames into a broker that holds nothing, and let it continue in a new epoch; the number of frames.
+
+    What was read counts as safe: it must be on disk.  Raises LinkError."""
+    engine = broker.engine
+    replay = Replay(engine, broker.vhost.configuration, carry)
+    replay.apply(frames)
+    broker.vhost.default_replicate = "all"  # what is in the log is in the journal
+    engine.begin_epoch((engine.position >> _EPOCH_SHIFT) + 1)
+    engine.advance_safe(engine.position)
+    return replay.frames

@@ -1,0 +1,119 @@
+"""Writes frames to segments, in order; what it reports is on disk.                              Pure over `disk.Disk`.
+
+    work ──▶ envelopes ──▶ one write for each run of frames in a segment ──▶ one sync ──▶ number of the last frame
+
+Invariants: a frame is written once all before it were handed to the disk; the next segment begins when the last one is
+synced; a segment is dropped when everything handed in before the order to drop it is synced.
+After ENOSPC `commit` may be called again with more work, and goes on where it stopped.  After any other error the page
+cache may have dropped what it should have written: nothing may be written or confirmed any more.
+Who may call: one thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from typing_extensions import Buffer
+
+from qpidd_py.store.disk import Disk
+from qpidd_py.store.layout import (
+    ENVELOPE_SIZE,
+    HEADER_SIZE,
+    SegmentHeader,
+    checksum_of,
+    encode_envelope,
+    encode_header,
+    segment_name,
+)
+
+
+@dataclass(frozen=True)
+class Roll:
+    """The next frame begins the segment of this generation."""
+
+    generation: int
+    size: int
+    """Octets to allocate for it."""
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The segment of this generation is not needed any more."""
+
+    generation: int
+
+
+Work = Buffer | Roll | Drop
+"""A frame, or an order that takes effect behind the frames before it."""
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a journal."""
+
+    number: int = 0
+    """Of the last frame."""
+    checksum: int = 0
+    """Of its envelope."""
+    generation: int = 0
+    """Of the segment that has it."""
+
+
+class Writer:
+    """The end of one journal."""
+
+    def __init__(self, disk: Disk, end: End) -> None:
+        """What the disk has up to `end` must be synced.  The first work is a `Roll`."""
+        self._disk = disk
+        self._work: deque[Work] = deque()
+        self._number, self._checksum = end.number, end.checksum
+        self._generation = 0
+        self._offset = 0
+        self._buffers: list[Buffer] = []
+        self._octets = 0
+        self.durable = end.number
+        """Number of the last frame on disk."""
+
+    def commit(self, work: Iterable[Work]) -> int:
+        """Put all of it on disk; the number of the last frame.  Raises OSError."""
+        self._work.extend(work)
+        while self._work:
+            item = self._work[0]
+            if isinstance(item, Roll):
+                self._sync()
+                self._begin(item)
+            elif isinstance(item, Drop):
+                self._sync()
+                self._disk.recycle(segment_name(item.generation))
+            else:
+                self._add(item)
+            self._work.popleft()
+        self._sync()
+        return self.durable
+
+    def _begin(self, roll: Roll) -> None:
+        self._disk.create(segment_name(roll.generation), roll.size)
+        self._generation, self._offset = roll.generation, 0
+        header = encode_header(SegmentHeader(roll.generation, self._number + 1, self._checksum))
+        self._buffers, self._octets = [header], HEADER_SIZE
+
+    def _add(self, frame: Buffer) -> None:
+        view = memoryview(frame)
+        self._number += 1
+        head = bytes(view[:32])
+        envelope = encode_envelope(head, view.nbytes, self._generation, self._number, self.durable, self._checksum)
+        self._checksum = checksum_of(envelope)
+        self._buffers += (envelope, view)
+        self._octets += ENVELOPE_SIZE + view.nbytes
+
+    def _sync(self) -> None:
+        if not self._buffers:
+            return
+        name = segment_name(self._generation)
+        self._disk.write(name, self._offset, self._buffers)
+        self._offset += self._octets
+        self._buffers, self._octets = [], 0
+        self._disk.sync(name)
+        self.durable = self._number
