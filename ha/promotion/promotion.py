@@ -223,7 +223,7 @@ def decide(
         refusal = f"the last epoch, {LAST_EPOCH}, is used up"
     if refusal:
         return Refuse(f"{me.member} cannot be promoted: {refusal}")
-    positions = {view.id: view.position for view in survey.views if view.whole}
+    positions = {view.id: view.position for view in survey.views if view.whole and newest.lists(view.member)}
     holders = (*newest.members, *replaced)
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
 
@@ -362,7 +362,7 @@ def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
         if member.id == me.id:
             continue
         if view is not None:
-            if view.whole:
+            if view.whole and view.member.same_life(member):
                 expected.append(view.member)
         elif member.id != newest.leader and survey.outcome(member) is Outcome.SILENT:
             expected.append(member)

@@ -258,6 +258,18 @@ class TestWholeIsAnInstance:
         b_gone = Survey.of("id-a", {"b:1": Answer(Outcome.REFUSED)}, "2")
         assert not isinstance(decide(there, b_gone, safety), Refuse)
 
+    def test_a_whole_original_is_not_expected_in_the_place_of_its_copy(self) -> None:
+        """It holds what it held when it was cut off; only the copy, whose address is not known, has what came later."""
+        copy = Member("id-c", "d", "", "2")
+        newest = InSync(4, "id-a", 10, (Member("id-a", "a", "a:1", "1"), Member("id-b", "b", "b:1", "1"), copy))
+        me = _view("id-b", "b:1", "1", whole=True, state=State.READY, in_sync=newest)
+        original = _view("id-c", "c:1", "1", whole=True, in_sync=InSync(2, "id-a"))
+        answers = {"a:1": Answer(Outcome.SILENT), "c:1": Answer(Outcome.ANSWERED, original.to_json())}
+        claim = decide(me, Survey.of("id-b", answers, "1"), Safety("quorum", ("a:1", "b:1", "c:1"), 0.0))
+        assert isinstance(claim, Claim)
+        assert [member.id for member in claim.members] == ["id-b"]
+        assert set(claim.positions) == set()
+
 
 class TestANewIdentity:
     STATE = HaState("old", 7, "a", InSync(7, "a", 3, (Member("a"), Member("old", "b", "b:1"))))
