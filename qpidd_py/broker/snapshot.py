@@ -1,4 +1,4 @@
-"""A snapshot of the configuration in octets: position u64, length u32 and operation, for each (little endian).  Pure."""
+"""The configuration in octets: position u64, length u32 and operation, for each (little endian).  Pure."""
 
 from __future__ import annotations
 

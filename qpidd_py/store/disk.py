@@ -12,6 +12,8 @@ from typing_extensions import Buffer
 from qpidd_py.store.layout import SPARE
 
 MOST_BUFFERS: Final = 512  # of one call of writev; Linux takes 1,024
+RESERVE: Final = 2
+"""Segments whose space is taken in advance: one for what is consumed on a full disk, one to carry what still waits."""
 SPARES: Final = 4
 
 
@@ -36,6 +38,14 @@ class Disk(Protocol):
         """The file is not needed any more; `create` may use its space."""
         ...
 
+    def reserve(self, size: int) -> None:
+        """Take the space that the next `RESERVE` calls of `create` need."""
+        ...
+
+    def release(self) -> bool:
+        """Give back the space of one reserved segment, for one that has outgrown its size; False if there is none."""
+        ...
+
 
 class Folder:
     """Real files.  Space is taken before it is written; a recycled file is overwritten in place, which is faster than
@@ -58,10 +68,9 @@ class Folder:
         return (self._path / name).read_bytes()
 
     def create(self, name: str, size: int) -> None:
-        spare = next((found for found in self.names() if SPARE.fullmatch(found)), "")
-        if not spare:
-            spare = self._allocate(size)
-        os.rename(self._path / spare, self._path / name)
+        if not self._spares():
+            self._allocate(size)
+        os.rename(self._path / self._spares()[0], self._path / name)
         self._sync_folder()
 
     def write(self, name: str, offset: int, buffers: Sequence[Buffer]) -> None:
@@ -79,19 +88,28 @@ class Folder:
         descriptor = self._open.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
-        spares = sum(bool(SPARE.fullmatch(found)) for found in self.names())
-        if spares < SPARES:
-            os.rename(self._path / name, self._path / self._spare())
+        if len(self._spares()) < SPARES:
+            os.rename(self._path / name, self._path / self._new_spare())
         else:
             os.unlink(self._path / name)
+
+    def reserve(self, size: int) -> None:
+        while len(self._spares()) < RESERVE:
+            self._allocate(size)
+
+    def release(self) -> bool:
+        for name in self._spares()[:1]:
+            os.unlink(self._path / name)
+            return True
+        return False
 
     def close(self) -> None:
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
 
-    def _allocate(self, size: int) -> str:
-        name = self._spare()
+    def _allocate(self, size: int) -> None:
+        name = self._new_spare()
         descriptor = os.open(self._path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, size)
@@ -101,9 +119,11 @@ class Folder:
             raise
         finally:
             os.close(descriptor)
-        return name
 
-    def _spare(self) -> str:
+    def _spares(self) -> list[str]:
+        return [found for found in self.names() if SPARE.fullmatch(found)]
+
+    def _new_spare(self) -> str:
         taken = set(self.names())
         while (name := f"spare-{self._made}") in taken:
             self._made += 1

@@ -57,6 +57,7 @@ class Journal:
         self._segment_size = segment_size
         self._segments = {item.generation: max(item.octets, segment_size) for item in found.segments}
         self._generation = max(self._segments, default=0)
+        self._begun_at = 0
         self._used = 0
         self._number = found.end.number
         self._rolling = False
@@ -101,6 +102,14 @@ class Journal:
         if self._carry is not None and self._carry.number <= number:
             self._carry_on(self._carry)
 
+    def relieve(self) -> None:
+        """Make space on a full disk, if what still waits fits into the segment that is reserved."""
+        idle = self._carry is None and not self._rolling
+        if idle and self._segments and 2 * self._live() < self._segment_size:
+            self._engine.flush()
+            self._roll()
+            self._begin_carry()
+
     # ---- segments -------------------------------------------------------------------------------------------------
 
     def _add(self, frame: Batch | bytes, length: int, position: int) -> None:
@@ -130,7 +139,8 @@ class Journal:
         self._used = HEADER_SIZE
         self._submit(Roll(self._generation, self._segment_size))
         snapshot = encode_snapshot(self._configuration.snapshot())
-        frame = link_frame(Kind.SNAPSHOT, self._engine.position, snapshot)
+        self._begun_at = self._engine.position
+        frame = link_frame(Kind.SNAPSHOT, self._begun_at, snapshot)
         self._add(frame, len(frame), 0)
 
     def _drop(self, generation: int) -> None:
@@ -144,7 +154,7 @@ class Journal:
 
     def _begin_carry(self) -> None:
         self._carries += 1
-        self._carry = Carry(self._engine, self._carries, self._generation)
+        self._carry = Carry(self._engine, self._carries, self._generation, self._begun_at)
         self._carry_on(self._carry)
 
     def _carry_on(self, carry: Carry) -> None:
@@ -168,15 +178,15 @@ class Journal:
 
 
 class Carry:
-    """A cursor over everything that waited in the queues when it was made."""
+    """A cursor over everything that waits in the queues and is older than a segment."""
 
-    def __init__(self, engine: Engine, id: int, generation: int) -> None:
+    def __init__(self, engine: Engine, id: int, generation: int, cut: int) -> None:
+        """`cut`: position of the log at which the segment `generation` begins."""
         self.id = id
         self.generation = generation
-        """Of the segment that began when this was made."""
         self.number = 0
         """Of the last frame of this carry."""
-        self._cut = engine.position
+        self._cut = cut
         self._queues = [queue for queue in engine.queues.values() if queue.replicated]
         self._cursor: Catchup | None = None
 

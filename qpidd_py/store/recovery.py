@@ -89,12 +89,14 @@ class Found:
         return sum(segment.octets for segment in self.segments)
 
 
-def scan(disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None) -> Found:
+def scan(
+    disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None, found: Found | None = None
+) -> Found:
     """Check the whole journal; `progress` is called with (segments done, of all).
 
-    Raises Damaged, FormatError, OSError."""
+    `found` is filled meanwhile: after Damaged it has what can be read.  Raises Damaged, FormatError, OSError."""
     generations = sorted(g for name in disk.names() if (g := generation_of(name)) is not None)
-    found = Found()
+    found = found or Found()
     for done, generation in enumerate(generations):
         _scan_segment(disk, generation, found, last=generation == generations[-1])
         progress(done + 1, len(generations))

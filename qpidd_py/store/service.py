@@ -30,6 +30,8 @@ STOP_TIME: Final = 5.0
 REPORT: Final = 1.0
 """Seconds between two lines on the progress of reading."""
 CAUSE: Final = "journal"
+RELIEF: Final = 1.0
+"""Seconds between two attempts to make space on a full disk."""
 
 
 class Store:
@@ -60,6 +62,8 @@ class Store:
         def soon(call: Callable[[], None]) -> None:
             loop.call_soon(guard, call)
 
+        self._loop = loop
+        self._full = ""
         self._guard = guard
         self._fail = fail
         self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self)
@@ -87,13 +91,21 @@ class Store:
         self._guard(lambda: self.journal.written(number))
 
     def full(self, reason: str) -> None:
+        self._full = reason
         if reason:
             log.error("%s; publishers wait", reason)
             self._broker.block(reason, CAUSE)
+            self._relieve()
         else:
-            log_notice(log, "the journal's disk takes data again")
+            log_notice(log, "the disk of the journal has space again")
             self._broker.unblock(CAUSE)
         self._broker.engine.throttle(bool(reason))
+
+    def _relieve(self) -> None:
+        """Once a second while the disk is full."""
+        if self._full:
+            self._guard(self.journal.relieve)
+            self._loop.call_later(RELIEF, self._relieve)
 
     def failed(self, error: OSError) -> None:
         self._fail(f"the journal {self._folder} cannot be written: {error}; nothing is confirmed any more", EXIT_DISK)

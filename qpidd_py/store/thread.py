@@ -1,7 +1,9 @@
-"""The thread that writes a journal, and what the loop hears of it.                                              Shell.
+"""The thread that writes a journal, and what the loop hears of it.                                             Shell.
 
-One commit takes all work that waits, so many turns of the loop share one sync when the disk is slow.  A full disk stops
-it until there is space again; after any other error the process must end, since nothing may be confirmed any more.
+One commit takes all work that waits, so many turns of the loop share one sync when the disk is slow.  The disk counts
+as full when it has no space for the segments after this one (`disk.RESERVE`): then publishers wait, and what is
+consumed can still be written.
+After any other error the process must end, since nothing may be confirmed any more.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class JournalThread:
         self._told = told
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._stopped = threading.Event()
+        self._full = ""
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     def start(self) -> None:
@@ -64,16 +67,18 @@ class JournalThread:
             work, more = self._take()
             try:
                 number = self._commit(work)
+                self._reserve()
             except OSError as error:
                 self._call(self._told.failed, error)
                 return
             self._call(self._told.written, number)
 
     def _take(self) -> tuple[list[Work], bool]:
-        """What waits, at least one; and whether more may come."""
+        """What waits; and whether more may come."""
         work: list[Work] = []
-        item = self._queue.get()
         try:
+            # While space is short the reserve is tried again, also when there is nothing to write.
+            item = self._queue.get(timeout=RETRY if self._full else None)
             while item is not None and len(work) < MOST_WORK:
                 work.append(item)
                 item = self._queue.get_nowait()
@@ -84,25 +89,33 @@ class JournalThread:
         return work, item is not None
 
     def _commit(self, work: list[Work]) -> int:
-        blocked = False
         while True:
             try:
-                number = self._writer.commit(work)
+                return self._writer.commit(work)
             except OSError as error:
-                if error.errno not in FULL:
+                work = []
+                self._note(error)
+                if not self._writer.release() and self._stopped.wait(RETRY):
                     raise
-                work, blocked = [], self._block(blocked, error)
-                if self._stopped.wait(RETRY):
-                    raise
-            else:
-                if blocked:
-                    self._call(self._told.full, "")
-                return number
 
-    def _block(self, blocked: bool, error: OSError) -> bool:
-        if not blocked:
-            self._call(self._told.full, f"the journal's disk is full: {error.strerror}")
-        return True
+    def _reserve(self) -> None:
+        try:
+            self._writer.reserve()
+        except OSError as error:
+            self._note(error)
+        else:
+            self._say("")
+
+    def _note(self, error: OSError) -> None:
+        """Raises `error` if it is not that the disk is full."""
+        if error.errno not in FULL:
+            raise error
+        self._say(f"the disk of the journal is full: {error.strerror}")
+
+    def _say(self, reason: str) -> None:
+        if bool(reason) != bool(self._full):
+            self._call(self._told.full, reason)
+        self._full = reason
 
     def _call(self, what: Callable[..., None], *arguments: object) -> None:
         try:

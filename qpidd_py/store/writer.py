@@ -73,8 +73,11 @@ class Writer:
         self._offset = 0
         self._buffers: list[Buffer] = []
         self._octets = 0
+        self._size = 0
         self.durable = end.number
         """Number of the last frame on disk."""
+        self.unreserved = 0
+        """Octets that the next segment needs and that are not reserved; 0 if they are."""
 
     def commit(self, work: Iterable[Work]) -> int:
         """Put all of it on disk; the number of the last frame.  Raises OSError."""
@@ -93,8 +96,21 @@ class Writer:
         self._sync()
         return self.durable
 
+    def reserve(self) -> None:
+        """Take the space of the next segments, so that what is consumed can be written when the disk is full.  Raises
+        OSError."""
+        if self.unreserved:
+            self._disk.reserve(self.unreserved)
+            self.unreserved = 0
+
+    def release(self) -> bool:
+        """Let the present segment grow at the cost of the reserve; False if there is none.  Raises OSError."""
+        self.unreserved = self._size
+        return self._disk.release()
+
     def _begin(self, roll: Roll) -> None:
         self._disk.create(segment_name(roll.generation), roll.size)
+        self.unreserved = self._size = roll.size
         self._generation, self._offset = roll.generation, 0
         header = encode_header(SegmentHeader(roll.generation, self._number + 1, self._checksum))
         self._buffers, self._octets = [header], HEADER_SIZE

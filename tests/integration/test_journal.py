@@ -1,0 +1,229 @@
+"""A real broker with a journal: killed, stopped, on a full disk, on a damaged journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from qpidd_py.cli.qpidd_journal import main as qpidd_journal
+from tests.support.process import BrokerProcess
+from tests.support.wait import wait_for
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+SMALL = ("--journal", "yes", "--journal-segment-size", "1M")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path, *SMALL)
+    try:
+        yield broker.start()
+    finally:
+        broker.close()
+
+
+@contextmanager
+def connect(broker: BrokerProcess, **options: object) -> Iterator[pika.BlockingConnection]:
+    """Closed at the end, if the broker lives."""
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port, **options))
+    yield connection
+    with suppress(pika.exceptions.AMQPError):
+        connection.close()
+
+
+def publish(channel: BlockingChannel, first: int, count: int, size: int = 100) -> None:
+    """Each is confirmed when this returns."""
+    for number in range(first, first + count):
+        channel.basic_publish("", "orders", b"%d %s" % (number, b"x" * size), PERSISTENT)
+
+
+def taken(broker: BrokerProcess) -> list[int]:
+    """The numbers of all messages in the queue, which stay in it."""
+    with connect(broker) as connection:
+        channel = connection.channel()
+        found = []
+        while (body := channel.basic_get("orders")[2]) is not None:
+            found.append(int(body.split()[0]))
+        return found
+
+
+def kill(broker: BrokerProcess) -> None:
+    broker.signal(signal.SIGKILL)
+    broker.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+def test_what_was_confirmed_is_there_after_a_restart(broker: BrokerProcess, number: signal.Signals) -> None:
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.exchange_declare("news", "topic", durable=True)
+        channel.queue_declare("orders", durable=True, arguments={"x-max-length": 1000})
+        channel.queue_bind("orders", "news", "a.*")
+        channel.queue_declare("passing")
+        publish(channel, 0, 20)
+        channel.basic_publish("news", "a.b", b"20 routed", PERSISTENT)
+        for _ in range(5):
+            channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
+        publish(channel, 21, 1)  # confirmed, so the acknowledgements before it are on disk
+        channel.basic_get("orders")
+        broker.signal(number)
+        broker.wait()
+    broker.start()
+    assert taken(broker) == list(range(5, 22))
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("orders", durable=True, arguments={"x-max-length": 1000})
+        assert channel.basic_get("orders")[0].redelivered
+        channel.basic_publish("news", "a.c", b"22 again", PERSISTENT)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no queue 'passing'"):
+            channel.queue_declare("passing", passive=True)
+    assert taken(broker)[-1] == 22
+
+
+def test_kills_one_after_the_other_lose_nothing(broker: BrokerProcess) -> None:
+    published = 0
+    for _ in range(4):
+        with connect(broker) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("orders", durable=True)
+            publish(channel, published, 40, 20_000)
+            published += 40
+            kill(broker)
+        broker.start()
+        assert taken(broker) == list(range(published))
+
+
+def test_space_is_used_again(broker: BrokerProcess) -> None:
+    """One message stays; much more than the journal may take comes and goes."""
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("orders", durable=True)
+        publish(channel, 0, 1)
+        connection.channel().basic_get("orders")
+        for number in range(1, 21):
+            publish(channel, number, 1, 1_000_000)
+            channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
+        publish(channel, 21, 1)
+        folder = broker.data_dir / "journal"
+        wait_for(lambda: sum(file.stat().st_size for file in folder.iterdir()) < 12 << 20)
+        kill(broker)
+    broker.start()
+    assert taken(broker) == [0, 21]
+
+
+def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("orders", durable=True)
+        publish(channel, 0, 30)
+        kill(broker)
+    folder = broker.data_dir / "journal"
+    segment = folder / "0000000000000001.journal"
+    assert qpidd_journal(["verify", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("whole: 3")
+    octets = segment.read_bytes()
+    at = octets.index(b"20 xxx")
+    segment.write_bytes(octets[:at] + b"!" + octets[at + 1 :])
+    assert qpidd_journal(["verify", "--json", str(folder)]) == 1
+    assert "were on disk and are damaged" in json.loads(capsys.readouterr().out)["damage"]
+    broker.spawn()
+    assert broker.wait() == 1
+    assert "cannot be used: 0000000000000001.journal, octet" in broker.log
+    repaired = folder.with_name("repaired")
+    assert qpidd_journal(["repair", str(folder), "--to", str(repaired)]) == 1
+    assert "frames written to" in capsys.readouterr().out
+    assert qpidd_journal(["repair", str(folder), "--to", str(repaired)]) == 1
+    assert "exists; expected a folder that does not" in capsys.readouterr().out
+    folder.rename(folder.with_name("damaged"))
+    repaired.rename(folder)
+    broker.start()
+    assert taken(broker) == list(range(20))
+
+
+def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("orders", durable=True)
+        publish(channel, 0, 2)
+        channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
+        publish(channel, 2, 1)
+        kill(broker)
+    folder = str(broker.data_dir / "journal")
+    assert qpidd_journal(["dump", folder]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    counts = Counter(item["operation"] for item in found)
+    assert (counts["snapshot"], counts["config"], counts["enqueue"], counts["dequeue"]) == (1, 1, 3, 1)
+    assert qpidd_journal(["inspect", folder]) == 0
+    assert "0000000000000001.journal" in capsys.readouterr().out
+    assert qpidd_journal(["inspect", "--json", folder]) == 0
+    assert json.loads(capsys.readouterr().out)["damage"] == ""
+    assert qpidd_journal(["verify", f"{folder}/none"]) == 1
+    assert "is no folder" in capsys.readouterr().out
+
+
+def test_members_of_a_cluster_refuse_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(tmp_path)]
+    done = subprocess.run([*command, *SMALL, "--ha-cluster", "yes"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "option journal: found yes with ha-cluster" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: root only")
+def test_a_full_disk_blocks_publishers_and_is_used_again(tmp_path: Path) -> None:
+    """On a file system of 6 MiB of its own: three segments, and one that is reserved."""
+
+    class OnSmallDisk(BrokerProcess):
+        def command(self) -> list[str]:
+            words = " ".join(super().command())
+            mount = f"mount -t tmpfs -o size=6m none {self.data_dir} && exec {words}"
+            return ["unshare", "-m", "sh", "-c", mount]
+
+    broker = OnSmallDisk(tmp_path, *SMALL)
+    broker.data_dir.mkdir()
+    try:
+        broker.start()
+        with connect(broker, blocked_connection_timeout=60) as connection:
+            _fill_and_drain(broker, connection)
+        assert taken(broker)[-1] == 1000
+        assert broker.running
+    finally:
+        broker.close()
+
+
+def _fill_and_drain(broker: BrokerProcess, connection: pika.BlockingConnection) -> None:
+    told: list[str] = []
+    connection.add_on_connection_blocked_callback(lambda _, method: told.append(method.method.reason))
+    connection.add_on_connection_unblocked_callback(lambda *_: told.append("unblocked"))
+    channel = connection.channel()
+    channel.queue_declare("orders", durable=True)
+    for number in range(80):
+        channel.basic_publish("", "orders", b"%d %s" % (number, b"x" * 100_000), PERSISTENT)
+        connection.process_data_events(0.05)  # the reserve is small, too
+        if told:
+            break
+    wait_for(lambda: connection.process_data_events(0.1) or told)
+    assert "the disk of the journal is full" in told[0]
+    with connect(broker) as other:
+        consumer = other.channel()
+        while consumer.basic_get("orders", auto_ack=True)[0] is not None:
+            pass
+    wait_for(lambda: connection.process_data_events(0.1) or "unblocked" in told)
+    channel.confirm_delivery()
+    publish(channel, 1000, 1)

@@ -1,0 +1,149 @@
+"""Each rule of the journal, broken on purpose, is noticed by the histories of `test_journal_crashes.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from qpidd_py.broker.snapshot import encode_snapshot
+from qpidd_py.errors import QpiddError
+from qpidd_py.store import journal, recovery, writer
+from qpidd_py.store.journal import Carry, Journal
+from qpidd_py.store.layout import segment_name
+from qpidd_py.store.recovery import Damaged, Found
+from qpidd_py.store.writer import Drop, Writer
+from tests.unit.store import machine
+from tests.unit.store.memory_disk import MemoryDisk
+from tests.unit.store.test_journal_crashes import run
+
+MOST = 100
+"""Histories within which a mistake is found."""
+Patch = pytest.MonkeyPatch
+
+
+def acknowledged_before_it_is_synced(patch: Patch) -> None:
+    def commit(self: Any, work: Any) -> int:
+        self._work.extend(work)
+        number: int = self._number + sum(not isinstance(item, (writer.Roll, Drop)) for item in self._work)
+        if len(self._work) > 6:
+            original(self, ())
+        return number
+
+    original = Writer.commit
+    patch.setattr(Writer, "commit", commit)
+
+
+def written_and_not_synced(patch: Patch) -> None:
+    def sync(self: Any) -> None:
+        if self._buffers:
+            name = segment_name(self._generation)
+            self._disk.write(name, self._offset, self._buffers)
+            self._offset, self._buffers, self._octets = self._offset + self._octets, [], 0
+            self.durable = self._number
+
+    patch.setattr(Writer, "_sync", sync)
+
+
+def a_length_is_trusted(patch: Patch) -> None:
+    patch.setattr(recovery, "frame_length", lambda data, at: int.from_bytes(data[at + 4 : at + 8], "little") + 32)
+
+
+def dropped_when_the_carry_begins(patch: Patch) -> None:
+    def begin(self: Any) -> None:
+        original(self)
+        for generation in [found for found in self._segments if found < self._generation]:
+            self._drop(generation)
+
+    original = Journal._begin_carry
+    patch.setattr(Journal, "_begin_carry", begin)
+
+
+def dropped_before_the_head_is_synced(patch: Patch) -> None:
+    def commit(self: Any, work: Any) -> int:
+        work = list(work)
+        return original(self, [*(item for item in work if isinstance(item, Drop)), *work])
+
+    original = Writer.commit
+    recycle = MemoryDisk.recycle
+    patch.setattr(MemoryDisk, "recycle", lambda disk, name: recycle(disk, name) if name in disk.files else None)
+    patch.setattr(Writer, "commit", commit)
+
+
+def configuration_ahead_of_the_log(patch: Patch) -> None:
+    """A segment begins in the middle of a turn."""
+
+    def add(self: Any, frame: Any, length: int, position: int) -> None:
+        original(self, frame, length, position)
+        if self._rolling:
+            self._roll()
+
+    original = Journal._add
+    patch.setattr(Journal, "_add", add)
+    patch.setattr(Journal, "batch", _roll_before)
+
+
+def _roll_before(self: Any, batch: Any) -> None:
+    if self._used > machine.SEGMENT:
+        self._roll()
+    self._add(batch, len(batch), batch.last)
+
+
+def no_configuration_in_a_segment(patch: Patch) -> None:
+    patch.setattr(journal, "encode_snapshot", lambda records: encode_snapshot(records[:1]))
+
+
+def carried_up_to_the_wrong_place(patch: Patch) -> None:
+    """What is behind the beginning of the segment is in it already."""
+
+    def init(self: Any, engine: Any, id: int, generation: int, cut: int) -> None:
+        original(self, engine, id, generation, engine.position)
+
+    original = Carry.__init__
+    patch.setattr(Carry, "__init__", init)
+
+
+def a_carry_that_was_not_completed_is_read(patch: Patch) -> None:
+    def scan(disk: Any) -> Found:
+        found = recovery.scan(disk)
+        found.carry = found.carries
+        return found
+
+    patch.setattr(machine, "scan", scan)
+
+
+def what_was_read_is_not_synced(patch: Patch) -> None:
+    patch.setattr(machine.Machine, "_read", lambda self: recovery.scan(self.disk))
+
+
+def queues_left_out_of_a_carry(patch: Patch) -> None:
+    def init(self: Any, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._queues = self._queues[1:]
+
+    original = Carry.__init__
+    patch.setattr(Carry, "__init__", init)
+
+
+MISTAKES: list[Callable[[Patch], None]] = [
+    acknowledged_before_it_is_synced,
+    written_and_not_synced,
+    a_length_is_trusted,
+    dropped_when_the_carry_begins,
+    dropped_before_the_head_is_synced,
+    configuration_ahead_of_the_log,
+    no_configuration_in_a_segment,
+    carried_up_to_the_wrong_place,
+    a_carry_that_was_not_completed_is_read,
+    what_was_read_is_not_synced,
+    queues_left_out_of_a_carry,
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_is_noticed(mistake: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, QpiddError, Damaged, KeyError)):
+        for seed in range(MOST):
+            run(seed)
