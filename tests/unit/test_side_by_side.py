@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_an_interruption_ends_the_second(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("first", "second")]
     words = [f"echo $$ >{file}; sleep 60; true" for file in files]
     with subprocess.Popen(["bash", str(SCRIPT), *words], start_new_session=True) as process:
-        _, second = (int(wait_for(lambda file=file: _text(file), what=f"the {file.name} runs")) for file in files)
+        _, second = (int(wait_for(partial(_text, file), what=f"the {file.name} runs")) for file in files)
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(10) == 130
     wait_for(lambda: not _group_alive(second), what="the group of the second ended")
