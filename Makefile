@@ -37,10 +37,12 @@ build: $(BUILT)
 demo: $(BUILT)
 	@$(PY) -m demo $(DEMO_OPTIONS)
 
-test: lint unit
+# The checks of lint run beside the tests and print when these have ended: one core would be idle for a minute.
+test: $(BUILT)
+	@bash tools/side_by_side.sh "$(MAKE) unit" "nice $(MAKE) lint"
 
 # Each worker, and each of thousands of processes, would compile all modules again.
-unit test-all: export PYTHONDONTWRITEBYTECODE :=
+unit test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # What `slow` marks is left out.  Much of the rest waits for brokers: one more at a time than there are processors.
 unit: $(BUILT)

@@ -18,8 +18,6 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from qpidd_py.errors import ConfigError
 
 DEFAULT_USER: Final = ("guest", "guest")
@@ -99,6 +97,8 @@ def read_users(file: Path | None) -> Users:
         users = Users()
         users.add(*DEFAULT_USER)
         return users
+    import yaml  # here: a fifteenth of the time in which a broker starts, and most have no user file
+
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -125,6 +125,8 @@ def _usable(stored: str) -> bool:
 
 
 def main() -> None:
+    import yaml
+
     if len(sys.argv) != 2:
         sys.exit("usage: python -m qpidd_py.security.users NAME < password")
     password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.plan import plan
 from tests.simulator.shrink import outcome
 
+SEARCH = 20
+"""Seeds; a longer search is said, so that the mutant gets its seed: a hundred of them took a minute."""
+
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_core_is_found(name: str) -> None:
     mutant = MUTANTS[name]
     seeds = (mutant.seed, *range(mutant.within))
-    scenarios = (plan(seed, mutant.mode, mutant.faults) for seed in seeds)
+    scenarios = ((seed, plan(seed, mutant.mode, mutant.faults)) for seed in seeds)
     with mutant.apply():
-        scenario, violation = next(
-            (found for found in ((each, outcome(each)) for each in scenarios) if found[1]), (None, "")
+        seed, scenario, violation = next(
+            (found for found in ((seed, each, outcome(each)) for seed, each in scenarios) if found[2]), (0, None, "")
         )
     assert scenario is not None, f"{name} was not found within {mutant.within} seeds"
+    if seed != mutant.seed and seed >= SEARCH:
+        warnings.warn(f"{name} shows at seed {seed}: set Mutant.seed, the search takes long", stacklevel=1)
     # It is an invariant that has failed, not the mutant itself, and the same seed holds without it.
     assert violation.startswith(("I", "liveness")), violation
     assert outcome(scenario) == ""

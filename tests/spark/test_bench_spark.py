@@ -31,6 +31,7 @@ def of_tables(engine: Engine, place: Path) -> tuple[Workspace, Truth]:
     return workspace, truth
 
 
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.slow), "duck"], indirect=True)
 def test_what_was_planted_is_found(engine: Engine, tmp_path: Path) -> None:
     workspace, truth = of_tables(engine, tmp_path)
     found = check(engine, workspace, [truth])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -291,8 +292,21 @@ def test_message_that_nobody_knows(program: Program, out: Path) -> None:
     )
 
 
-def test_ids_of_any_form_are_taken_as_they_are(program: Program, out: Path, engine: Engine) -> None:
-    for msg_id in ("it's", 'say "x"', "back\\slash", "%s", "p7:0123", "é:1"):
+IDS_OF_ANY_FORM = ("it's", 'say "x"', "back\\slash", "%s", "p7:0123", "é:1")
+
+
+@pytest.mark.parametrize(
+    ("engine", "ids"),
+    [
+        ("duck", IDS_OF_ANY_FORM),
+        ("spark", ["".join(IDS_OF_ANY_FORM)]),
+        pytest.param("spark", IDS_OF_ANY_FORM, marks=pytest.mark.slow),
+    ],
+    ids=["duck", "spark-all in one", "spark"],
+    indirect=["engine"],
+)
+def test_ids_of_any_form_are_taken_as_they_are(program: Program, out: Path, engine: Engine, ids: Sequence[str]) -> None:
+    for msg_id in ids:
         said = program("explain", out, "msg", msg_id, "--engine", engine.name)
         assert said.code == 2 and f"no line names the message {msg_id!r}" in said.err
 

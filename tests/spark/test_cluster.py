@@ -18,6 +18,7 @@ from tests.spark.truth import nodes, processes
 from tests.spark.watch_world import Fleet
 
 pytestmark = [
+    pytest.mark.slow,  # four JVMs; the same tables in one: test_pipeline.py, the same octets: test_cli_report.py
     pytest.mark.skipif(bool(standalone.missing()), reason=f"{standalone.missing()}: no Spark cluster"),
     pytest.mark.timeout(900),
 ]
@@ -54,7 +55,6 @@ def test_by_spark_submit(cluster: standalone.Cluster, fleet: Fleet) -> None:
     assert json.loads((fleet.out / "report.json").read_text())["messages"]["total"]["lost"] == 1
 
 
-@pytest.mark.slow
 def test_by_the_program_itself(cluster: standalone.Cluster, fleet: Fleet) -> None:
     """Into the same workspace, what has come meanwhile: only that is computed, and told."""
     fleet.lay(processes.kill(), "green")

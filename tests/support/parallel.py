@@ -1,8 +1,9 @@
 """Which tests run one after the other in one worker of pytest-xdist, and which come first (`--dist loadfile`).
 
 A file stays in one worker.  Files that share something that is expensive to make (an installation, an image, a Spark
-session, a cluster behind a fault proxy) are one group and stay together, too.  What takes long comes first, so that
-the workers end at about the same time.  The names of files decide, since xdist tells its scheduler nothing else.
+session, a cluster behind a fault proxy) are one group and stay together, too.  What takes long comes first, and at the
+end come tests that need nothing of each other, one by one in whichever worker is free, so that the workers end at about
+the same time.  The names of files decide, since xdist tells its scheduler nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ TOGETHER: Final = ("docker", "faults", "packaging", "pacemaker")
 """Folders whose tests share fixtures of the package or session; and one cluster of Pacemaker at a time is enough."""
 FIRST: Final = (SPARK, "faults", "pacemaker", "rgmanager", "packaging", "agents", "acceptance", "integration")
 """Groups and folders that take long.  Tests with the Spark session are busy, most of the others wait."""
+LAST: Final = "simulator"
+"""The folder of tests that keep one processor busy for up to half a minute and share nothing."""
 _WANTS_SPARK: Final = re.compile(r"^ *def \w+\([^)]*\b(spark|spark_session|engine)\b", re.MULTILINE)
 """A test or fixture with an argument that brings the session of tests/spark/conftest.py."""
 
@@ -37,6 +40,8 @@ def group(file: str) -> str:
 def rank(file: str) -> int:
     """The lower, the earlier."""
     names = (group(file), _folder(file))
+    if LAST in names:
+        return len(FIRST) + 1
     return next((FIRST.index(name) for name in names if name in FIRST), len(FIRST))
 
 
@@ -56,11 +61,12 @@ def _file(nodeid: str) -> str:
 
 
 class GroupsOfFiles(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """The unit of work is a group of files, in the order of the collection."""
+    """The unit of work is a group of files, or a test of the last folder, in the order of the collection."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
-        return group(_file(nodeid))
+        file = _file(nodeid)
+        return nodeid if _folder(file) == LAST else group(file)

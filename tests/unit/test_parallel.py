@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.parallel import FIRST, ROOT, SPARK, TOGETHER, GroupsOfFiles, group, rank
+from tests.support.parallel import FIRST, LAST, ROOT, SPARK, TOGETHER, GroupsOfFiles, group, rank
 from tests.support.slow import mostly_slow
 
 
@@ -17,6 +17,7 @@ from tests.support.slow import mostly_slow
         ("tests/faults/test_judge.py::test_acquits", "faults"),
         ("tests/spark/test_groups.py::test_nobody_at_all[duck]", SPARK),
         ("tests/spark/test_engine_both.py::test_x", SPARK),
+        ("tests/simulator/test_found.py::test_it[a::b]", "tests/simulator/test_found.py::test_it[a::b]"),
         ("tests/spark/test_order.py::test_circles_are_cut_and_told", "tests/spark/test_order.py"),
     ],
 )
@@ -25,11 +26,16 @@ def test_a_file_or_a_group_stays_together(nodeid: str, scope: str) -> None:
 
 
 def test_the_folders_are_there() -> None:
-    assert all((ROOT / "tests" / folder).is_dir() for folder in {*FIRST, *TOGETHER} - {SPARK})
+    assert all((ROOT / "tests" / folder).is_dir() for folder in {*FIRST, *TOGETHER, LAST} - {SPARK})
 
 
-def test_what_takes_long_comes_first() -> None:
-    files = ["tests/unit/test_parallel.py", "tests/agents/test_ocf_held.py", "tests/spark/test_groups.py"]
+def test_what_takes_long_comes_first_and_what_can_be_anywhere_last() -> None:
+    files = [
+        "tests/simulator/test_found.py",
+        "tests/unit/test_parallel.py",
+        "tests/agents/test_ocf_held.py",
+        "tests/spark/test_groups.py",
+    ]
     assert sorted(files, key=rank) == files[::-1]
 
 

@@ -1,5 +1,7 @@
 """Users, password hashes, login."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,12 @@ def test_without_a_file_there_is_guest() -> None:
     assert users.check("guest", "guest")
     assert not users.check("guest", "")
     assert not users.check("root", "guest")
+
+
+def test_a_broker_without_a_file_does_not_load_its_reader() -> None:
+    """It would cost time at each start."""
+    program = "import sys, ha.plugin, qpidd_py.__main__, qpidd_py.service; sys.exit('yaml' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_the_user_file(tmp_path: Path) -> None:
