@@ -105,7 +105,7 @@ class TestMeetings:
         self.meetings.begin(cast(Any, first), cast(Any, second), {"of": second})
 
     def answer_all(self) -> None:
-        for peer, number in self.asked:
+        for peer, number in reversed(self.asked):
             self.meetings.answered(cast(Any, peer), number)
 
     def test_a_hello_that_is_repeated_asks_no_second_time(self) -> None:
@@ -118,7 +118,7 @@ class TestMeetings:
         self.begin("c", "c2")
         assert [peer for peer, _ in self.asked] == ["b", "b2", "c", "c2"]
         self.answer_all()
-        assert self.twins == [("b", "b2"), ("c", "c2")]
+        assert self.twins == [("c", "c2"), ("b", "b2")]
 
     def test_only_those_wait_whose_place_becomes_free(self) -> None:
         self.begin("b", "b2")
@@ -130,7 +130,14 @@ class TestMeetings:
 
 
 def test_confirms_wait_for_every_change_but_that_a_backup_is_listed() -> None:
-    assert [each.stalls for each in (First, Drop, Rename, Enlist)] == [True, True, True, False]
+    peer: Any = SimpleNamespace(member=B)
+    waits = {change.what: change.stalls for change in (First(), Enlist(peer), Drop("c"), Rename(("a:1",), "b:1"))}
+    assert waits == {
+        "the first set of a new primary": True,
+        f"backup {B} is listed": False,
+        "c is dropped": True,
+        "b:1 leaves the cluster": True,
+    }
 
 
 def test_a_link_that_is_broken_off_is_gone_at_once() -> None:
