@@ -126,7 +126,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["registry file"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
-    if found := _reactor(Random(f"reactor {seed} {mode}"), mode):
+    if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
         options["reactor"] = found
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
