@@ -142,6 +142,13 @@ def test_a_suspicion_needs_no_second_survey(heard: float, rounds: int) -> None:
     assert len(world.rounds) == rounds
 
 
+def test_a_suspicion_begins_no_survey_while_one_is_under_way() -> None:
+    world = World()
+    world.losses.watch()
+    world.losses.suspect(world.peer(heard=99.9))
+    assert len(world.rounds) == 1
+
+
 def test_a_loss_that_is_no_silence_needs_a_survey_of_its_own() -> None:
     world = World()
     world.losses.watch()

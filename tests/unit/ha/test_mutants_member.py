@@ -12,6 +12,7 @@ from ha.environment import Answer, Outcome
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.status import State
+from ha.model.twins import Sightings
 from ha.model.view import View
 from ha.primary.changes import Drop, Enlist, First, Rename
 from ha.primary.meetings import Meetings
@@ -84,6 +85,46 @@ class TestWhomItAsks:
         found = local.survey(answers)
         assert [twin.instance for twin in found.twins] == ["life-2"]
         assert list(found.outcomes) == ["life-2:1"]
+
+
+class TestWhatAnswersSay:
+    """To a broker that asks everybody."""
+
+    def answered(self, local: LocalMember, answers: dict[str, dict[str, Any]]) -> list[str]:
+        """The kinds of events that come of it."""
+        events: list[str] = []
+        env: Any = SimpleNamespace(
+            now=lambda: 100.0,
+            after=lambda delay, call: None,
+            log=lambda level, text: None,
+            event=lambda kind, **fields: events.append(kind),
+            request=lambda address, method, arguments, timeout, done: done(Answer(Outcome.ANSWERED, answers[address])),
+        )
+        local.env, local.sightings = env, Sightings(env)
+        local.ask_all(1.0, lambda found: None, addresses=answers)
+        return events
+
+    @pytest.mark.parametrize(("instance", "address"), [("life-1", "host:1"), ("life-2", "a:1")])
+    def test_its_own_answer_says_where_it_is(self, instance: str, address: str) -> None:
+        local = member()
+        said = _view(instance).to_json()
+        assert self.answered(local, {"host:1": said}) == ([] if instance == "life-1" else ["twin"])
+        assert local.settings.address == address
+
+    def test_an_answer_may_name_no_instance(self) -> None:
+        local = member()
+        local.instance = ""
+        said = _view("").to_json()
+        del said["instance"]
+        assert self.answered(local, {"host:1": said}) == []
+        assert local.settings.address == "host:1"
+
+    def test_a_newer_set_says_whom_to_ask(self) -> None:
+        local = member()
+        newer = InSync(2, "id-b", 1, (B,), ("b:1", "d:1"))
+        other = View("id-b", "b", "b:1", State.READY, 2, "id-b", 0, True, newer)
+        self.answered(local, {"b:1": other.to_json()})
+        assert (local.latest(), local.everybody()) == (["b:1", "d:1"], ["b:1", "c:1", "d:1"])
 
 
 def _view(instance: str) -> View:
