@@ -214,6 +214,15 @@ def test_those_who_are_gone_are_removed_and_the_others_waited_for() -> None:
     assert world.removed == [["id-b"], ["id-c"]]
 
 
+def test_an_older_survey_that_ends_later_judges_nobody() -> None:
+    world = World()
+    world.losses.lost(world.peer("b"))
+    world.losses.lost(world.peer("c"))
+    world.answer(1, b=SILENT, c=SILENT)
+    world.answer(0, b=REFUSED, c=REFUSED)
+    assert (world.removed, world.unfrozen) == ([], 1)
+
+
 def test_none_is_removed_while_the_rest_would_be_too_few() -> None:
     world = World()
     world.may_shrink = False
