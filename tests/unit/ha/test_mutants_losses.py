@@ -72,8 +72,8 @@ class World:
         """What the survey with this number (from 0) finds out."""
         answers = {}
         for name, outcome in outcomes.items():
-            alive = isinstance(outcome, View)
-            answers[f"{name}:1"] = Answer(ANSWERED, outcome.to_json()) if alive else Answer(outcome)  # type: ignore[union-attr, arg-type]
+            found = Answer(ANSWERED, outcome.to_json()) if isinstance(outcome, View) else Answer(outcome)
+            answers[f"{name}:1"] = found
         self.rounds[number].done(answers)
 
 
