@@ -132,7 +132,8 @@ class TestAView:
     @pytest.mark.parametrize("name", ["whole", "doubt", "stood", "isolated"])
     @pytest.mark.parametrize("value", [False, True])
     def test_survives_the_way(self, name: str, value: bool) -> None:
-        said = view(primary="a:1", in_sync=InSync(3, "id-a", 2, (view().member,)), **{name: value})
+        fields: dict[str, Any] = {"primary": "a:1", "in_sync": InSync(3, "id-a", 2, (view().member,)), name: value}
+        said = view(**fields)
         assert View.from_json(said.to_json()) == said
 
     def test_of_an_older_version_has_no_doubts(self) -> None:
