@@ -75,8 +75,7 @@ class Consumer(Client):
             self.lost("it dies")
             return
         elif chance < 0.5 and self._rejects:
-            del self._unacked[tag]
-            self.send(amqp.discard(tag))
+            self._discard(tag)
         else:
             self._acknowledge([tag])
             self.send(amqp.ack(tag))
@@ -87,6 +86,13 @@ class Consumer(Client):
         if "x-expires" not in topology.QUEUES[self._queue].arguments or not text.startswith("NOT_FOUND"):
             super().refused(text)
         self.lost(text)
+
+    def _discard(self, tag: int) -> None:
+        if self._queue in topology.LETTERS:
+            del self._unacked[tag]
+        else:
+            self._acknowledge([tag])
+        self.send(amqp.discard(tag))
 
     def _acknowledge(self, tags: list[int]) -> None:
         self.history.settled(self._queue, [self._unacked.pop(tag) for tag in tags])

@@ -21,6 +21,7 @@ from qpidd_py.management.model import Management
 from tests.simulator.clients import Client
 from tests.simulator.loop import SimLoop
 from tests.simulator.network import End
+from tests.simulator.reactor import Reactor, Socket
 from tests.simulator.scheduler import Call, Violation
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class SimTransport:
     def is_link(self) -> bool:
         return self.connection.link is not None and self.end.open and REPLICA not in self.connection.client_properties
 
+    def output(self, leaves: bool = True) -> bytes:
+        return self.connection.core.take_output(leaves)
+
     def output_ready(self) -> None:
         peer = self.end.peer_host
         if self.end.full:
@@ -76,12 +80,12 @@ class SimTransport:
         if isinstance(peer, Client):
             if not peer.reads:
                 return  # the octets stay with the broker, as behind a full socket
-            octets = self.connection.core.take_output()
+            octets = self.output()
             if self.end.open:
                 peer.octets_left(octets)
             self.end.send(octets)
         else:
-            self.end.send(self.connection.core.take_output())
+            self.end.send(self.output())
 
     def disconnect(self) -> None:
         """What does not fit the socket any more is lost."""
@@ -90,19 +94,50 @@ class SimTransport:
         self.end.close()
 
 
+class ReactorTransport(SimTransport):
+    """Behind a socket that the reactor serves."""
+
+    def through(self, reactor: Reactor) -> None:
+        """As `Reactor.add`."""
+        connection = self.connection
+        self._socket = Socket(reactor, self.end, connection.core, lambda: self.output(False), connection.closed)
+
+    def look(self) -> None:
+        """The reactor does."""
+
+    @property
+    def is_over(self) -> bool:
+        return self._socket.gone
+
+    def output_ready(self) -> None:
+        self._socket.flush()
+
+    def disconnect(self) -> None:
+        self._socket.close()
+
+
 class SimOutgoingLink(OutgoingLink):
     """The backup's end of a link, on a simulated connection."""
 
     end: End
     process: BrokerProcess
+    socket: Socket | None = None
+    """If the reactor serves it."""
 
     def link_batches(self, position: int) -> None:
         super().link_batches(position)
         self.process.simulation.history.applied(self.process)
 
     def output_ready(self) -> None:
-        if not self.end.full:
+        if self.socket is not None:
+            self.socket.flush()
+        elif not self.end.full:
             self.end.send(self.connection.take_output())
+
+    def through(self, reactor: Reactor) -> Socket:
+        output = self.connection.take_output
+        self.socket = Socket(reactor, self.end, self.connection, lambda: output(False), self.closed)
+        return self.socket
 
 
 class Wires:
@@ -110,8 +145,11 @@ class Wires:
 
     def __init__(self) -> None:
         self.ends: dict[Connection, End] = {}
+        self.sockets: dict[Connection, Socket] = {}
 
     def remove(self, connection: Connection) -> None:
+        if socket := self.sockets.pop(connection, None):
+            socket.close()
         end = self.ends.pop(connection, None)
         if end is not None:
             if not end.full:
@@ -214,11 +252,14 @@ class Ports:
     # ---- connections and links ---------------------------------------------------------------------------------------
 
     def accepted(self, end: End) -> None:
-        transport = SimTransport(end)
-        connection = ClientConnection(self.process.broker, end.peer_host.name, transport)
-        transport.connection = connection
-        end.on_data, end.on_closed = transport.received, transport.closed
-        end.on_writable = transport.output_ready
+        reactor = self.process.reactor
+        transport = ReactorTransport(end) if reactor.used else SimTransport(end)
+        transport.connection = ClientConnection(self.process.broker, end.peer_host.name, transport)
+        if isinstance(transport, ReactorTransport):
+            transport.through(reactor)
+        else:
+            end.on_data, end.on_closed = transport.received, transport.closed
+            end.on_writable = transport.output_ready
         self.transports = [each for each in self.transports if not each.is_over]
         self.transports.append(transport)
 
@@ -232,8 +273,11 @@ class Ports:
         process = self.process
         link = SimOutgoingLink(process.node, process.engine, self._wires)  # type: ignore[arg-type]
         link.end, link.process = end, process
-        self._wires.ends[link.connection] = end
-        end.on_data, end.on_closed, end.on_writable = link.connection.feed, link.closed, link.output_ready
+        if process.reactor.used:
+            self._wires.sockets[link.connection] = link.through(process.reactor)
+        else:
+            self._wires.ends[link.connection] = end
+            end.on_data, end.on_closed, end.on_writable = link.connection.feed, link.closed, link.output_ready
         done(link)
         if rest := client.left_over():
             link.connection.feed(rest)

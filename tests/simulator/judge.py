@@ -12,7 +12,7 @@ from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
 from tests.simulator.scheduler import TICK, Violation
 from tests.simulator.shadow import Shadow
-from tests.simulator.topology import LETTERS
+from tests.simulator.topology import KEPT, LETTERS
 
 if TYPE_CHECKING:
     from tests.simulator.environment import SimTransport
@@ -151,11 +151,12 @@ class Judge:
 
     def may_be_gone(self, name: str, copy: Copy, queue: str, log: Log, confirming: Log) -> bool:
         """May it be missing where the log is this one?  A client has acknowledged it, or the log says that it was
-        removed, or what made it unroutable.  `confirming`: the log of the primary that calls it safe."""
+        removed, from a queue of which more than clients remove, or what made it unroutable.  `confirming`: the log
+        of the primary that calls it safe."""
         if copy.excused or copy.rejected or name in self.history.acknowledged.get(queue, ()):
             return True
         if came := ledger.arrivals(log, queue, name):
-            return all(ledger.removed(log, *each) for each in came)
+            return queue not in KEPT and all(ledger.removed(log, *each) for each in came)
         if ledger.arrivals(confirming, queue, name):
             return False  # it was in the log of the primary that has confirmed it, and this log has not got that far
         return any(self._unroutable(copy, what, confirming, log) for what in copy.needs(queue))

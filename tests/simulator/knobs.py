@@ -38,6 +38,9 @@ def _action(*kinds: str) -> Callable[[Scenario], bool]:
 KNOBS: Final[Mapping[str, Knob]] = {
     "turn": Knob("Engine.schedule", "a turn takes long, so its batch is large", _option("turn")),
     "split": Knob("Connection.feed", "reads end anywhere in a frame", _option("search", "split")),
+    "reads": Knob("Reactor.read", "a turn reads little of each connection", _option("reactor", "octets")),
+    "partial": Knob("Reactor.flush", "a socket takes part of what is written", _option("reactor", "partly")),
+    "long turn": Knob("Reactor.poll", "time passes between the connections of a turn", _option("reactor", "seconds")),
     "timers": Knob("Environment.after", "timers are late", _option("search", "timers")),
     "priorities": Knob("Reactor.poll", "one source is served before all others", _option("search", "priorities")),
     "slice": Knob(

@@ -2,8 +2,8 @@
 
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
 granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
-`mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_score.py` (what a resource manager is told)
-and `mistakes_twins.py` (copied identities).
+`mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_reactor.py` (turns and sockets),
+`mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_pacemaker as pacemaker
+from tests.simulator import mistakes_reactor as reactor
 from tests.simulator import mistakes_registry as registry
 from tests.simulator import mistakes_safety as safety
 from tests.simulator import mistakes_score as score
@@ -82,6 +83,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "read-publishers-on": Mutant(slow.read_publishers_on, "", ("narrow",)),
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",), seed=3),
     "spare-the-slow": Mutant(slow.spare_the_slow, "", ("narrow",)),
+    "confirm-before-sealing": Mutant(reactor.confirm_before_sealing),
     "hang-up-early": Mutant(asker.hang_up_early, "quorum", ("race",), seed=4),
     "copies-kept": Mutant(follower.copies_kept, "quorum"),
     "copies-lost": Mutant(follower.copies_lost, "quorum"),

@@ -18,6 +18,7 @@ Options of a scenario:
     turn        seconds that a turn of a broker's loop may last
     segments    of the log in memory: their size, and when and how they are compacted (`process.py`)
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
+    reactor     what a turn reads of the connections, and what their sockets take (`reactor.py`)
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
@@ -55,6 +56,8 @@ ROUTE = {"turned": "turn"}
 DURATION = 4.0
 FOLLOWED = 0.2
 """Share of the scenarios with all kinds of faults in which a broker outside follows a queue."""
+SLICED = 0.4
+"""Share of the scenarios whose connections are served by the reactor."""
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
 """How long a cut or a pause lasts."""
 MOMENTS = (
@@ -123,6 +126,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["registry file"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
+    if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
+        options["reactor"] = found
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
     followed = Random(f"follower {seed} {mode}")
@@ -156,6 +161,20 @@ def _segments(rng: Random) -> Fields:
     if rng.random() > 0.67:
         return {}
     return {"size": rng.choice((512, 1024, 2048)), "sparse": 1, "sweep": rng.choice((1, 4, 20))}
+
+
+def _reactor(rng: Random, mode: str) -> Fields:
+    """Some seeds read and write as the reactor does, with limits that are reached; the others as with TLS."""
+    if rng.random() > SLICED:
+        return {}
+    return {
+        "octets": rng.choice((61, 509, 4093)),
+        "reads": rng.choice((1, 2, 4)),
+        "events": rng.choice((1, 2, 4, 64)),
+        "rounds": rng.choice((1, 2, 8)),
+        "partly": rng.choice((0.0, 0.1, 0.5)),
+        "seconds": rng.choice((0.0, 0.0005, 0.005)) if mode in FORGIVING else rng.choice((0.0, 0.0005)),
+    }
 
 
 def _size(rng: Random, mode: str) -> int:

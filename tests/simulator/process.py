@@ -29,6 +29,7 @@ from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.follower import Passes
 from tests.simulator.network import End
+from tests.simulator.reactor import Reactor
 from tests.simulator.scheduler import TICK, Call, Violation
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class BrokerProcess(Ports):
     engine: Engine
     broker: Broker
     node: CoveredNode
+    reactor: Reactor
     passes: Passes
     """Its queues that brokers outside follow."""
 
@@ -167,6 +169,7 @@ class BrokerProcess(Ports):
         self.engine.on_batch = self._batch
         self.engine.on_membership = self.node.membership
         self.engine.schedule = self._schedule
+        self.reactor = Reactor(self)
         self.opened()
         self.simulation.tap.started(self)
         self.run("timer", self.node.start)
@@ -211,6 +214,8 @@ class BrokerProcess(Ports):
         self._waiting.clear()
 
     def _schedule(self) -> None:
+        if self.reactor.reading:
+            return
         longest: float = self.simulation.scenario.option("turn", 0.0003)
         self.after(self.rng.choice((0.0, 0.0, longest)), self.engine.end_turn)
 
@@ -255,6 +260,16 @@ class BrokerProcess(Ports):
             return
         self.scheduler.log(self.name, "goes on (SIGCONT)")
         self.paused = False
+        if self.reactor.in_turn:
+            self.turn_goes_on(self.life)
+        else:
+            self._drain()
+
+    def turn_goes_on(self, life: int) -> None:
+        """In the middle of a poll time has passed; nothing else has run."""
+        if not self.running or life != self.life or not self.reactor.in_turn or self.scheduler.now < self.busy_until:
+            return
+        self._execute(self.reactor.go_on)
         self._drain()
 
     def stall(self, seconds: float) -> None:
@@ -264,7 +279,7 @@ class BrokerProcess(Ports):
         self.scheduler.at(self.busy_until - self.scheduler.now, lambda: self._drain() if life == self.life else None)
 
     def _drain(self) -> None:
-        if not self.running or not self._waiting or self.scheduler.now < self.busy_until:
+        if not self.running or not self._waiting or self._busy:
             return
         waiting, self._waiting = self._waiting, []
         sources: dict[int, list[tuple[object, int, Call]]] = {}
@@ -295,9 +310,16 @@ class BrokerProcess(Ports):
     def _run(self, source: object, life: int, call: Call) -> None:
         if not self.alive or life != self.life:
             return
-        if self.paused or self.scheduler.now < self.busy_until:
+        if self.paused or self._busy:
             self._waiting.append((source, life, call))
             return
+        self._execute(call)
+
+    @property
+    def _busy(self) -> bool:
+        return self.scheduler.now < self.busy_until or self.reactor.in_turn
+
+    def _execute(self, call: Call) -> None:
         self.engine.now = self.wall_clock()
         try:
             call()
@@ -317,6 +339,7 @@ class BrokerProcess(Ports):
         if safe != self.seen_safe:
             self.seen_safe = safe
             self.simulation.history.judge.safe_moved(self)
+        self.reactor.look()
 
     def wall_clock(self) -> int:
         """Milliseconds since 1970."""

@@ -44,6 +44,16 @@ LETTERS: Final[Mapping[str, str]] = {
     if "x-dead-letter-routing-key" in kind.arguments
 }
 """Where the dead letters of a queue go."""
+_KEEP: Final = {"x-max-priority", "x-overflow", "x-max-length"}
+KEPT: Final = frozenset(
+    name
+    for name, kind in QUEUES.items()
+    if kind.fixed
+    and name != "work"
+    and kind.arguments.keys() <= _KEEP
+    and ("x-max-length" not in kind.arguments or kind.arguments.get("x-overflow") == "reject-publish")
+)
+"""Queues from which only an acknowledgement removes a message.  (In `work` it is that of a transaction, see I6.)"""
 BASIC: Final = ("main", "work", "fan1", "fan2", "out1", "out2")
 ROUTES: Final[Mapping[str, tuple[str, str]]] = {
     "fan": ("fan", ""),
