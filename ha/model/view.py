@@ -143,10 +143,11 @@ class Survey:
         return next((view for view in self.views if view.id == id), None)
 
     def of_member(self, member: Member) -> View | None:
-        """The view of that process, or of its restart at the same address; not of a copy elsewhere with the same id."""
+        """The view of that process, or of its restart at the same address; not of a copy elsewhere with the same id.
+        A member whose address is not known may be the copy, so no other process is taken for its restart."""
         found = [view for view in self.views if view.id == member.id]
         same = [view for view in found if view.member.same_life(member)]
-        there = [view for view in found if not member.address or view.address == member.address]
+        there = [view for view in found if view.address == member.address]
         return next(iter([*same, *there]), None)
 
     def outcome(self, member: Member) -> Outcome:
@@ -159,9 +160,9 @@ class Survey:
 
     def fate(self, id: str, newest: InSync) -> Outcome:
         """Outcome for a broker known by its id only: SILENT unless its address and outcome are certain."""
-        if self.view(id) is not None:
-            return Outcome.ANSWERED
         member = newest.member(id)
         if member is not None:
-            return self.outcome(member)
+            return self.outcome(member)  # not another process with that id, elsewhere
+        if self.view(id) is not None:
+            return Outcome.ANSWERED
         return Outcome.SILENT if Outcome.SILENT in self.outcomes.values() else Outcome.REFUSED

@@ -354,15 +354,16 @@ def _names(members: Iterable[Member]) -> str:
 
 
 def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
-    """The members of the newest set that are or may be whole, and this broker.  The old primary counts only if it
-    has answered that it is no longer primary: a silent one will be deposed by our epoch and then starts as joining."""
+    """The members of the newest set that are or may be whole, and this broker.  Another process under a member's id
+    (`twins.py`) is none: it may be whole, but not by what the member holds.  The old primary counts only if it has
+    answered that it is no longer primary: a silent one will be deposed by our epoch and then starts as joining."""
     expected = [me.member]
     for member in newest.members:
         view = survey.of_member(member)
         if member.id == me.id:
             continue
         if view is not None:
-            if view.whole and view.member.same_life(member):
+            if view.whole and newest.lists(view.member):
                 expected.append(view.member)
         elif member.id != newest.leader and survey.outcome(member) is Outcome.SILENT:
             expected.append(member)

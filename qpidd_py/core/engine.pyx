@@ -490,6 +490,7 @@ cdef class Engine:
     def flush(self):
         """Seals what is pending; the position of the log's end."""
         self.log_dequeues()
+        self.log_delivered()  # a client may have got a message by basic.get in this turn
         self.replicate()
         return self.position
 

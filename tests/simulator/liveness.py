@@ -9,7 +9,8 @@ The core is what the promise of a mode needs:
 
     quorum              a majority of the members, one of them a whole member of the newest in-sync set; any manager.
                         The manager sees an outside broker as healthy as it says it is, and may promote it
-    registry            the same core; it reaches the registry, and no other broker does
+    registry            the same core; it reaches the registry, and no other broker does. With Pacemaker that takes a
+                        majority of the nodes: the host of a removed broker is still one
     manager             the same core, and in it the leader of the newest set and each broker that has claimed an epoch:
                         a broker that was out of touch is not promoted while these are silent; if all whole ones stood
                         still, every member of the newest set
@@ -146,9 +147,19 @@ class Liveness:
             simulation.history.counts["no core"] += 1
             return False
         needed = [survivors[0], *(self._witnesses(members, survivors) if trusting else ())]
-        size = max(len(simulation.members) // 2 + 1 + bool(self._option["more"]), len(set(needed)))
-        self.core = list(dict.fromkeys([*needed, *members]))[:size]
+        size = max(len(simulation.members) // 2 + 1 + bool(self._option["more"]), len(set(needed)), self._nodes)
+        core = list(dict.fromkeys([*needed, *members]))[:size]
+        if len(core) < self._nodes:
+            simulation.history.counts["no core"] += 1
+            return False
+        self.core = core
         return True
+
+    @property
+    def _nodes(self) -> int:
+        """Nodes that Pacemaker's quorum takes."""
+        pacemaker = self.simulation.registry.pacemaker
+        return len(pacemaker.nodes) // 2 + 1 if pacemaker is not None else 0
 
     def _witnesses(self, members: list[BrokerProcess], survivors: list[BrokerProcess]) -> list[BrokerProcess]:
         """Without a registry they alone know that nobody has gone on without us (`promotion.py`, doubt)."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from ha.environment import Answer, Json
 from ha.model.local_member import LocalMember
-from ha.model.membership import InSync
-from ha.model.view import Survey
+from ha.model.membership import InSync, Member
+from ha.model.view import Survey, View
 from ha.node import Node
 from ha.primary.primary import Primary
+from ha.promotion import promotion
 from ha.promotion.claims import ClaimRequest
 from tests.simulator.mistakes_safety import patched
 
@@ -45,3 +47,14 @@ def trust_own_id() -> Iterator[None]:
 def whole_by_id() -> AbstractContextManager[None]:
     """A broker is a whole member because its id is one.  (It was so once.)"""
     return patched(InSync, lists=lambda self, broker: broker.id in self.ids)
+
+
+def expect_by_id() -> AbstractContextManager[None]:
+    """A new primary expects every whole broker that has a member's id.  (It was so once.)"""
+
+    def expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
+        members = tuple(replace(member, instance="") for member in newest.members)
+        return old_expected(me, survey, replace(newest, members=members))
+
+    old_expected = promotion._expected
+    return patched(promotion, _expected=expected)

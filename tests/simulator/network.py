@@ -26,6 +26,9 @@ SOCKET: Final = 512
 """Octets that fit a connection's buffers on a narrow path; what does not fit waits in the process that writes it."""
 SEGMENT: Final = 128
 """Octets of one piece on a narrow path."""
+CALM: Final = 0.05
+"""Seconds that an octet takes at most where nothing is broken: a quarter of `link-heartbeat-interval`.  Where it takes
+longer than a link may be silent, links are given up for ever; that is what the interval is for."""
 SYN: Final = 0
 DATA: Final = 1
 FIN: Final = 2
@@ -369,6 +372,7 @@ class Network:
         self.slow = {pair: delay for pair, delay in self.slow.items() if not among(pair)}
         self.widen({pair for pair in self.narrow if among(pair)})
         self._calm(among)
+        self._most = min(self._most, CALM)
         for end in self._ends:
             if among((end.host.name, end.peer_host.name)):
                 end.hold_until = 0.0
@@ -385,6 +389,7 @@ class Network:
         self.widen(set(self.narrow))
         self.clogged.clear()
         self._calm(lambda pair: True)
+        self._most = min(self._most, CALM)
         for end in self._ends:
             end.hold_until = 0.0
         self.before_heal()

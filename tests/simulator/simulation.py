@@ -119,11 +119,12 @@ class Simulation:
 
     @property
     def members(self) -> list[BrokerProcess]:
-        """The brokers that the cluster has now, as its newest set says."""
+        """The brokers that the cluster has now, as its newest set says: without a copy that is in it and has no address
+        of its own."""
         newest = self.history.newest
         # A gambler may promote over the primary that has added a member, and take that one over without its list.
         addresses = {*(newest.brokers or self.settings.brokers), *(member.address for member in newest.members)}
-        return [process for process in self.brokers if process.address in addresses]
+        return [process for process in self.brokers if process.address in addresses - {""}]
 
     def news(self, process: BrokerProcess) -> None:
         """A broker has another state or another promotion score."""

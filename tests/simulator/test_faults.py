@@ -13,7 +13,7 @@ import pytest
 from tests.simulator import knobs
 from tests.simulator import mistakes_liveness as mistakes
 from tests.simulator.coverage import Coverage
-from tests.simulator.network import End, Network
+from tests.simulator.network import CALM, End, Network
 from tests.simulator.plan import plan
 from tests.simulator.scenario import Scenario
 from tests.simulator.scheduler import Call, Scheduler
@@ -128,6 +128,21 @@ def test_writes_in_pieces_keep_their_order() -> None:
     scheduler.run_until(200.0)
     assert b"".join(other.seen) == sent
     assert len(other.seen) > 1
+
+
+@pytest.mark.parametrize("repair", ["all", "core"])
+def test_a_repaired_network_is_faster_than_a_link_may_be_silent(repair: str) -> None:
+    _, network, one, other, _ = connected()
+    network.search({"tail": 0.8, "most": 0.5})
+    rng = network.rng("a", "b")
+    before = [network.delay(one, other, rng) for _ in range(3000)]
+    if repair == "all":
+        network.heal_all()
+    else:
+        network.repair({"a", "b"})
+    after = [network.delay(one, other, rng) for _ in range(3000)]
+    assert max(before) == 0.5
+    assert max(after) == CALM
 
 
 @pytest.mark.parametrize(("kind", "times"), [("repeated", 2), ("delayed", 1)])

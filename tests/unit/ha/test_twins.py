@@ -258,17 +258,31 @@ class TestWholeIsAnInstance:
         b_gone = Survey.of("id-a", {"b:1": Answer(Outcome.REFUSED)}, "2")
         assert not isinstance(decide(there, b_gone, safety), Refuse)
 
-    def test_a_whole_original_is_not_expected_in_the_place_of_its_copy(self) -> None:
-        """It holds what it held when it was cut off; only the copy, whose address is not known, has what came later."""
-        copy = Member("id-c", "d", "", "2")
-        newest = InSync(4, "id-a", 10, (Member("id-a", "a", "a:1", "1"), Member("id-b", "b", "b:1", "1"), copy))
-        me = _view("id-b", "b:1", "1", whole=True, state=State.READY, in_sync=newest)
-        original = _view("id-c", "c:1", "1", whole=True, in_sync=InSync(2, "id-a"))
+    def test_the_original_is_not_expected_in_the_place_of_its_copy(self) -> None:
+        """A new primary's first set must not make the original of a member's copy a member by its own instance: it
+        would be promoted next, without what the copy had acknowledged.  Nor does its position count for the copy's."""
+        copied = Member("id-c", "x", "", "copy")
+        newest = InSync(1, "id-a", 5, (Member("id-b", "b", "b:1", "2"), copied))
+        me = _view("id-b", "b:1", "2", whole=True, state=State.READY, in_sync=newest)
+        original = _view("id-c", "c:1", "original", whole=True)
         answers = {"a:1": Answer(Outcome.SILENT), "c:1": Answer(Outcome.ANSWERED, original.to_json())}
-        claim = decide(me, Survey.of("id-b", answers, "1"), Safety("quorum", ("a:1", "b:1", "c:1"), 0.0))
-        assert isinstance(claim, Claim)
-        assert [member.id for member in claim.members] == ["id-b"]
-        assert set(claim.positions) == set()
+        claim = decide(me, Survey.of(me.id, answers, me.instance), Safety("quorum", ("a:1", "b:1", "c:1"), 0.0))
+        assert not isinstance(claim, Refuse) and claim.whole
+        assert original.member.instance not in [member.instance for member in claim.members]
+        assert claim.positions == {}
+
+    @pytest.mark.parametrize("place", ["", "d:1"], ids=["address unknown", "elsewhere"])
+    def test_the_original_does_not_answer_for_its_silent_copy(self, place: str) -> None:
+        """b and c have restarted, both empty.  The only copy of what was confirmed is at the silent copy of c."""
+        copied = Member("id-c", "x", place, "copy")
+        newest = InSync(1, "id-c", 5, (Member("id-b", "b", "b:1", "2"), copied))
+        me = _view("id-b", "b:1", "3", in_sync=newest)
+        original = _view("id-c", "c:1", "original", in_sync=newest)
+        answers = {"a:1": Answer(Outcome.REFUSED), "c:1": Answer(Outcome.ANSWERED, original.to_json())}
+        survey = Survey.of(me.id, answers, me.instance)
+        verdict = decide(me, survey, Safety("quorum", ("a:1", "b:1", "c:1"), 0.0))
+        assert isinstance(verdict, Refuse) and "x may hold more but does not answer" in verdict.text
+        assert survey.fate("id-c", newest) is Outcome.SILENT
 
 
 class TestANewIdentity:
