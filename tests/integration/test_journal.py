@@ -180,7 +180,8 @@ def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: p
 
 def test_members_of_a_cluster_refuse_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(tmp_path)]
-    done = subprocess.run([*command, *SMALL, "--ha-cluster", "yes"], capture_output=True, text=True, timeout=60, check=False)
+    command += [*SMALL, "--ha-cluster", "yes"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "option journal: found yes with ha-cluster" in done.stderr
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.packaging.conftest import make
 
-PROGRAMS = ("qpidd", "qpidd-journal", "qpid-ha", "qpid-config", "qpid-cluster", "qpid-send", "qpid-receive", "failover-report")
+OURS = ("qpidd", "qpidd-journal", "qpid-ha", "qpid-config", "qpid-cluster")
+PROGRAMS = (*OURS, "qpid-send", "qpid-receive", "failover-report")
 MODES = {
     "etc/init.d/qpidd": 0o755,
     "etc/init.d/qpidd-primary": 0o755,

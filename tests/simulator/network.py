@@ -26,9 +26,10 @@ SOCKET: Final = 512
 """Octets that fit a connection's buffers on a narrow path; what does not fit waits in the process that writes it."""
 SEGMENT: Final = 128
 """Octets of one piece on a narrow path."""
-CALM: Final = 0.05
-"""Seconds that an octet takes at most where nothing is broken: a quarter of `link-heartbeat-interval`.  Where it takes
-longer than a link may be silent, links are given up for ever; that is what the interval is for."""
+CALM: Final = 0.15
+"""Seconds that an octet takes at most where nothing is broken: less than `link-heartbeat-interval`.  Where it takes as
+long as a link may be silent, links are given up for ever; that is what the interval is for.  Not much less, either: a
+slow path shows what does not wait for it (the planted mistake `hang_up_early`)."""
 SYN: Final = 0
 DATA: Final = 1
 FIN: Final = 2

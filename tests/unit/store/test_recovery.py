@@ -121,7 +121,7 @@ def test_nothing_of_an_earlier_use_of_a_file_is_read() -> None:
 
 def test_a_frame_of_a_tail_that_was_cut_off_does_not_follow_another() -> None:
     """The same generation and the right number: only the chain shows it."""
-    disk, writer = written([Roll(1, SIZE), frame(1)], [frame(2), frame(3)])
+    disk, _ = written([Roll(1, SIZE), frame(1)], [frame(2), frame(3)])
     octets = bytes(disk.files[segment_name(1)])
     again = MemoryDisk()
     other = Writer(again, End())
