@@ -185,7 +185,8 @@ class HaPlugin:
         if options.ha_username:
             host.add_user(options.ha_username, options.ha_password)
         if options.ha_queue_replication:
-            alone = Standing(host.name, {0: id})
+            # A journal continues in a new epoch with each start; without one all is in epoch 0.
+            alone = Standing(host.name, {0: id, host.engine.epoch: id})
             self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: alone)
         return StandaloneHooks(host.name, id, options.ha_username, self._replication)
 

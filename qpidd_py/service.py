@@ -34,7 +34,7 @@ from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
-from qpidd_py.store.service import Store
+from qpidd_py.store.service import NAME, Store
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ class Service:
         self._store: Store | None = None
         if files.journal and data_dir is not None:
             self._store = Store(self._broker, data_dir, files.journal_segment_size)
+        elif data_dir is not None and (data_dir / NAME).exists():
+            log.warning("there is a journal in %s, and it is not read: option journal is no", data_dir)
 
     async def run(self, ready: Callable[[], None]) -> int:
         """Serves until a signal or a failure; returns the exit code of the process."""

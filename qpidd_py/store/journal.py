@@ -33,6 +33,8 @@ from qpidd_py.store.writer import Drop, Roll, Work
 SEGMENT_SIZE: Final = 64 << 20
 SLACK: Final = 4
 """Segments that are kept before anything is carried."""
+BEHIND: Final = 64 << 20
+"""Octets that may wait for the disk before publishers have to, and a quarter of which lets them go on."""
 SLICE: Final = 256 << 10
 """Octets of a slice of a carry: one is written at a time."""
 
@@ -48,8 +50,10 @@ class Journal:
         submit: Callable[[Work], None],
         soon: Callable[[Callable[[], None]], None],
         segment_size: int = SEGMENT_SIZE,
+        fell_behind: Callable[[bool], None] = lambda behind: None,
     ) -> None:
-        """`submit` hands work to the writer; `soon` calls a function after this turn of the loop."""
+        """`submit` hands work to the writer; `soon` calls a function after this turn of the loop; `fell_behind` is
+        called when the disk is far behind, and when it has caught up."""
         self._engine = engine
         self._configuration = configuration
         self._submit = submit
@@ -61,7 +65,12 @@ class Journal:
         self._used = 0
         self._number = found.end.number
         self._rolling = False
-        self._positions: deque[tuple[int, int]] = deque()
+        self._fell_behind = fell_behind
+        self._behind = False
+        self._unwritten: deque[tuple[int, int, int]] = deque()
+        """(number, position, octets) of frames that are not on disk yet; position 0: it makes nothing safe."""
+        self.waiting = 0
+        """Octets of these."""
         self._carry: Carry | None = None
         self._carries = found.carries
         self._head = found.head
@@ -83,11 +92,6 @@ class Journal:
         """That the segments take on disk."""
         return sum(self._segments.values()) + self._used
 
-    @property
-    def waiting(self) -> int:
-        """Frames that are not on disk yet."""
-        return self._number - self.durable
-
     def batch(self, batch: Batch) -> None:
         self._add(batch, len(batch), batch.last)
 
@@ -95,12 +99,21 @@ class Journal:
         """The disk has every frame up to `number`."""
         self.durable = number
         position = 0
-        while self._positions and self._positions[0][0] <= number:
-            position = self._positions.popleft()[1]
+        while self._unwritten and self._unwritten[0][0] <= number:
+            _, reached, octets = self._unwritten.popleft()
+            position = max(position, reached)
+            self.waiting -= octets
+        self._look_behind()
         if position:
             self._engine.advance_safe(position)
         if self._carry is not None and self._carry.number <= number:
             self._carry_on(self._carry)
+
+    def _look_behind(self) -> None:
+        behind = self.waiting > (BEHIND // 4 if self._behind else BEHIND)
+        if behind != self._behind:
+            self._behind = behind
+            self._fell_behind(behind)
 
     def relieve(self) -> None:
         """Make space on a full disk, if what still waits fits into the segment that is reserved."""
@@ -116,8 +129,9 @@ class Journal:
         self._submit(frame)
         self._number += 1
         self._used += ENVELOPE_SIZE + length
-        if position:
-            self._positions.append((self._number, position))
+        self._unwritten.append((self._number, position, length))
+        self.waiting += length
+        self._look_behind()
         if self._used >= self._segment_size and not self._rolling:
             self._rolling = True
             self._soon(self._full)

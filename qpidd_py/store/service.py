@@ -63,7 +63,7 @@ class Store:
             loop.call_soon(guard, call)
 
         self._loop = loop
-        self._full = ""
+        self._full, self._behind = "", False
         self._guard = guard
         self._fail = fail
         self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self)
@@ -74,6 +74,7 @@ class Store:
             self._thread.submit,
             soon,
             self._segment_size,
+            self._fell_behind,
         )
         self._thread.start()
         self.journal.start()
@@ -99,7 +100,15 @@ class Store:
         else:
             log_notice(log, "the disk of the journal has space again")
             self._broker.unblock(CAUSE)
-        self._broker.engine.throttle(bool(reason))
+        self._throttle()
+
+    def _fell_behind(self, behind: bool) -> None:
+        self._behind = behind
+        self._throttle()
+
+    def _throttle(self) -> None:
+        """Nothing is read from publishers while what they send would only wait in memory."""
+        self._broker.engine.throttle(bool(self._full) or self._behind)
 
     def _relieve(self) -> None:
         """Once a second while the disk is full."""

@@ -178,6 +178,13 @@ def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: p
     assert "is no folder" in capsys.readouterr().out
 
 
+def test_a_journal_that_is_not_read_is_a_warning(broker: BrokerProcess) -> None:
+    broker.close()
+    broker.options = ()
+    broker.start()
+    assert "there is a journal in" in broker.log
+
+
 def test_members_of_a_cluster_refuse_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(tmp_path)]
     command += [*SMALL, "--ha-cluster", "yes"]

@@ -221,3 +221,16 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
     file.write_text(options)
     settings = config.load([*config.GROUPS, HaSettings], ["--config", str(file)], {})
     assert settings[HaSettings].ha_cluster
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--journal", "yes", "--no-data-dir", "yes"), "journal: found yes with no-data-dir, expected a data directory"),
+        (("--journal", "maybe"), "journal: found 'maybe', expected yes or no"),
+        (("--journal-segment-size", "1000"), "journal-segment-size: found 1000, expected 1048576 or more"),
+    ],
+)
+def test_a_journal_that_cannot_be_is_refused(arguments: tuple[str, ...], text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        load(*arguments)
