@@ -10,7 +10,7 @@ from tests.packaging.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = ("env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "-u", "DESTDIR", "-u", "PREFIX")
-BUILD_TIME = 300.0  # seconds; the core is compiled and pip fetches what the broker needs
+BUILD_TIME = 900.0  # seconds; the core is compiled and pip fetches what the broker needs
 
 
 def make(*words: str) -> str:

@@ -226,8 +226,8 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--journal", "yes", "--no-data-dir", "yes"), "journal: found yes with no-data-dir, expected a data directory"),
-        (("--journal", "maybe"), "journal: found 'maybe', expected yes or no"),
+        (("--journal", "yes", "--no-data-dir", "yes"), "journal: found yes with no-data-dir, expected a data"),
+        (("--journal", "maybe"), "journal: found 'maybe' (command line), expected yes or no"),
         (("--journal-segment-size", "1000"), "journal-segment-size: found 1000, expected 1048576 or more"),
     ],
 )
