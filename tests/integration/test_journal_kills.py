@@ -1,4 +1,4 @@
-"""kill -9 at any moment, again and again, while a client publishes and another consumes; and what must be there then."""
+"""kill -9 at any moment while a client publishes and another consumes, again and again; and what must be there then."""
 
 from __future__ import annotations
 
