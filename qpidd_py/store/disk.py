@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qpidd_py.store.layout import SPARE
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MOST_BUFFERS: Final = 512  # of one call of writev; Linux takes 1,024
 RESERVE: Final = 2

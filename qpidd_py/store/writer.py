@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, TypeAlias
 
 from qpidd_py.store.disk import Disk
 from qpidd_py.store.layout import (
@@ -27,6 +26,9 @@ from qpidd_py.store.layout import (
     encode_header,
     segment_name,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Drop:
     generation: int
 
 
-Work = Buffer | Roll | Drop
+Work: TypeAlias = "Buffer | Roll | Drop"
 """A frame, or an order that takes effect behind the frames before it."""
 
 
