@@ -1,6 +1,10 @@
 """Each package comes from this project: others of the same name exist (`ha` on PyPI)."""
 
+import ast
 import importlib
+import re
+import sys
+from collections.abc import Iterator
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
@@ -23,6 +27,35 @@ def test_programs_and_the_plug_in_are_declared() -> None:
     assert {"qpidd", "qpid-ha", "qpid-cluster", "qpid-config", "ha"} <= ours.keys()
     plugin = next(point for point in entry_points(group="qpidd.plugins") if point.name == "ha")
     assert plugin.value == "ha.plugin:load"
+
+
+MODULE_OF = {"pyyaml": "yaml"}
+
+
+def imports_of(node: ast.AST) -> Iterator[str]:
+    """Top-level names that are imported when the module runs, also inside functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        if isinstance(child, ast.Import):
+            yield from (name.name.partition(".")[0] for name in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            yield child.module.partition(".")[0]
+        yield from imports_of(child)
+
+
+@pytest.mark.parametrize("package", ["qpidd_py", "ha"])
+def test_what_the_broker_imports_is_what_an_installation_has(package: str) -> None:
+    wanted = [text for text in distribution("qpidd-py").requires or () if "extra ==" not in text]
+    names = [re.split(r"[^\w-]", text)[0].lower() for text in wanted]
+    known = {*sys.stdlib_module_names, *(MODULE_OF.get(name, name) for name in names), "qpidd_py", "ha"}
+    found = {
+        (file.relative_to(ROOT).as_posix(), name)
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for name in imports_of(ast.parse(file.read_text(encoding="utf-8")))
+        if name not in known
+    }
+    assert not found
 
 
 def test_folders_without_packages_stay_without() -> None:
