@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
 from tests.support.process import BrokerProcess
@@ -31,14 +33,17 @@ class Clients:
             thread.start()
         return threads
 
-    def _guard(self, work, broker: BrokerProcess) -> None:  # type: ignore[no-untyped-def]
+    def _guard(self, work: Callable[[BlockingChannel], None], broker: BrokerProcess) -> None:
         try:
             connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port))
             work(connection.channel())
         except (AMQPError, OSError):
             """The broker was killed."""
 
-    def _publish(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
+    def wait_for(self, confirmed: int) -> None:
+        wait_for(lambda: len(self.confirmed) >= confirmed, 60)
+
+    def _publish(self, channel: BlockingChannel) -> None:
         channel.confirm_delivery()
         channel.queue_declare("orders", durable=True)
         while True:
@@ -47,7 +52,7 @@ class Clients:
             channel.basic_publish("", "orders", b"%d %s" % (number, b"x" * random.randrange(3000)), PERSISTENT)
             self.confirmed.add(number)
 
-    def _consume(self, channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
+    def _consume(self, channel: BlockingChannel) -> None:
         channel.queue_declare("orders", durable=True)
         channel.basic_qos(prefetch_count=5)
         for method, _, body in channel.consume("orders"):
@@ -79,8 +84,7 @@ def test_no_confirmed_message_is_lost_by_kills_under_load(tmp_path: Path) -> Non
             assert there == sorted(set(there)), "out of order, or twice"
             assert set(there) <= set(range(clients.published)), "never published"
             threads = clients.run(broker)
-            before, more = len(clients.confirmed), rng.randrange(200)
-            wait_for(lambda wanted=before + more: len(clients.confirmed) >= wanted, 60)
+            clients.wait_for(len(clients.confirmed) + rng.randrange(200))
             broker.kill()
             for thread in threads:
                 thread.join()
