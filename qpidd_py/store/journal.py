@@ -62,7 +62,7 @@ class Journal:
         self._segments = {item.generation: max(item.octets, segment_size) for item in found.segments}
         self._generation = max(self._segments, default=0)
         self._begun_at = 0
-        self._used = 0
+        self._used = self._full_at = 0
         self._number = found.end.number
         self._rolling = False
         self._fell_behind = fell_behind
@@ -132,7 +132,7 @@ class Journal:
         self._unwritten.append((self._number, position, length))
         self.waiting += length
         self._look_behind()
-        if self._used >= self._segment_size and not self._rolling:
+        if self._used >= self._full_at and not self._rolling:
             self._rolling = True
             self._soon(self._full)
 
@@ -146,7 +146,7 @@ class Journal:
             self._begin_carry()
 
     def _roll(self) -> None:
-        self._rolling = False
+        self._rolling = True
         if self._used:
             self._segments[self._generation] = max(self._used, self._segment_size)
         self._generation += 1
@@ -156,6 +156,9 @@ class Journal:
         self._begun_at = self._engine.position
         frame = link_frame(Kind.SNAPSHOT, self._begun_at, snapshot)
         self._add(frame, len(frame), 0)
+        # A snapshot that fills a segment must not begin the next one.
+        self._full_at = max(self._segment_size, 2 * self._used)
+        self._rolling = False
 
     def _drop(self, generation: int) -> None:
         del self._segments[generation]

@@ -61,6 +61,22 @@ def test_what_waits_is_carried_and_the_rest_goes(machine: Machine) -> None:
     assert len(machine.contents("q")) == 1 and not machine.contents("busy")
 
 
+def test_a_configuration_larger_than_a_segment_does_not_fill_one_after_the_other(machine: Machine) -> None:
+    for number in range(60):
+        machine.declare(f"queue-{number}")
+    machine.settle()
+    machine.publish("q", 20, 400)
+    machine.settle()
+    generation = machine.journal._generation
+    for _ in range(20):
+        machine.publish("q", 1)
+        machine.turn()
+        machine.commit()
+    assert machine.journal._generation <= generation + 1
+    machine.boot()
+    assert len(machine.broker.vhost.queues) == 61
+
+
 def test_a_long_backlog_is_not_carried_again_and_again(machine: Machine) -> None:
     machine.publish("q", 400, 400)
     machine.settle()

@@ -72,22 +72,14 @@ def dropped_before_the_head_is_synced(patch: Patch) -> None:
 
 
 def configuration_ahead_of_the_log(patch: Patch) -> None:
-    """A segment begins in the middle of a turn."""
+    """A segment begins between two batches of a turn."""
 
-    def add(self: Any, frame: Any, length: int, position: int) -> None:
-        original(self, frame, length, position)
-        if self._rolling:
+    def batch(self: Any, found: Any) -> None:
+        if self._used > machine.SEGMENT // 2:
             self._roll()
+        self._add(found, len(found), found.last)
 
-    original = Journal._add
-    patch.setattr(Journal, "_add", add)
-    patch.setattr(Journal, "batch", _roll_before)
-
-
-def _roll_before(self: Any, batch: Any) -> None:
-    if self._used > machine.SEGMENT:
-        self._roll()
-    self._add(batch, len(batch), batch.last)
+    patch.setattr(Journal, "batch", batch)
 
 
 def no_configuration_in_a_segment(patch: Patch) -> None:
