@@ -132,9 +132,7 @@ class LocalMember:
     def persist(self, **changes: Any) -> None:
         """Change the vote or the set; it is on disk when this returns.  Raises StateNotStored: then nothing has
         changed, and what depends on it must not happen (README, "A disk that fails")."""
-        state = self.persisted.advance(**changes)
-        if self._received.key > state.in_sync.key:
-            state = state.advance(in_sync=self._received)
+        state = self._with_received(self.persisted.advance(**changes))
         if state != self.persisted:
             self._store(state)
 
@@ -152,10 +150,12 @@ class LocalMember:
         """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed."""
         if self.disk.error:
             with suppress(StateNotStored):
-                self.persist()
-                if self.disk.error:
-                    self._store(self.persisted)
+                self._store(self._with_received(self.persisted))
         return not self.disk.error
+
+    def _with_received(self, state: HaState) -> HaState:
+        newer = self._received.key > state.in_sync.key
+        return state.advance(in_sync=self._received) if newer else state
 
     def _store(self, state: HaState) -> None:
         self.disk.store(state)
