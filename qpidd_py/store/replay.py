@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.configuration import Configuration
@@ -11,8 +10,6 @@ from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.core import Engine
 from qpidd_py.store.layout import Kind
 from qpidd_py.store.recovery import CARRY, HEAD, Frame
-
-_EPOCH_SHIFT: Final = 48
 
 
 class Replay:
@@ -57,6 +54,6 @@ def restore(broker: Broker, carry: int, frames: Iterable[Frame]) -> int:
     replay = Replay(engine, broker.vhost.configuration, carry)
     replay.apply(frames)
     broker.vhost.default_replicate = "all"  # what is in the log is in the journal
-    engine.begin_epoch((engine.position >> _EPOCH_SHIFT) + 1)
+    engine.begin_epoch(engine.epoch + 1)
     engine.advance_safe(engine.position)
     return replay.frames
