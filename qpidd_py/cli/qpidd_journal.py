@@ -20,6 +20,7 @@ from qpidd_py.amqp.fields import decode_table
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.cli.output import print_json, print_table, run_tool
 from qpidd_py.core import records
+from qpidd_py.process import lock_path, running_pid
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.layout import Kind, segment_name
 from qpidd_py.store.recovery import CARRY, HEAD, Damaged, Found, Frame, frames, scan
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _open(path: Path) -> Folder:
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder; expected the folder `journal` of a data directory")
+    if pid := running_pid(lock_path(path.resolve().parent)):
+        raise ValueError(f"the broker with pid {pid} writes {path}; stop it, or copy the folder")
     return Folder(path)
 
 
