@@ -26,6 +26,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from qpidd_py.core import crc32c
+from qpidd_py.core.batch import HEADER_SIZE as LINK_HEADER
 
 FORMAT: Final = 1
 MAGIC: Final = b"qpidd journal\r\n\0"
@@ -35,6 +36,7 @@ _CHECKSUM: Final = struct.Struct("<I")
 ENVELOPE_MAGIC: Final = 0x314C4A51  # "QJL1"
 HEADER_SIZE: Final = _HEADER.size + _CHECKSUM.size
 ENVELOPE_SIZE: Final = _ENVELOPE.size + _CHECKSUM.size
+FRAME_HEADER: Final = LINK_HEADER
 _CRC_AT: Final = 24  # of the frame, in its own header
 _NAME: Final = re.compile(r"([0-9a-f]{16})\.journal")
 SPARE: Final = re.compile(r"spare-[0-9]+")

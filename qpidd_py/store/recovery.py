@@ -21,6 +21,7 @@ from qpidd_py.store.disk import Disk
 from qpidd_py.store.layout import (
     ENVELOPE_MAGIC,
     ENVELOPE_SIZE,
+    FRAME_HEADER,
     HEADER_SIZE,
     Envelope,
     FormatError,
@@ -34,7 +35,6 @@ from qpidd_py.store.layout import (
 )
 from qpidd_py.store.writer import End
 
-FRAME_HEADER: Final = 32
 _POSITION: Final = Struct("<8xQ")
 _KIND_AT: Final = 28
 HEAD: Final = Struct("<IQ")

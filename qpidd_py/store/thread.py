@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
-from qpidd_py.store.writer import Work, Writer
+from qpidd_py.store.writer import SyncFailed, Work, Writer
 
 MOST_WORK: Final = 10_000
 """Frames in one commit."""
@@ -66,12 +66,11 @@ class JournalThread:
         while more:
             work, more = self._take()
             try:
-                number = self._commit(work)
+                self._call(self._told.written, self._commit(work))
                 self._reserve()
             except OSError as error:
                 self._call(self._told.failed, error)
                 return
-            self._call(self._told.written, number)
 
     def _take(self) -> tuple[list[Work], bool]:
         """What waits; and whether more may come."""
@@ -108,7 +107,7 @@ class JournalThread:
 
     def _note(self, error: OSError) -> None:
         """Raises `error` if it is not that the disk is full."""
-        if error.errno not in FULL:
+        if isinstance(error, SyncFailed) or error.errno not in FULL:
             raise error
         self._say(f"the disk of the journal is full: {error.strerror}")
 

@@ -4,8 +4,8 @@
 
 Invariants: a frame is written once all before it were handed to the disk; the next segment begins when the last one is
 synced; a segment is dropped when everything handed in before the order to drop it is synced.
-After ENOSPC `commit` may be called again with more work, and goes on where it stopped.  After any other error the page
-cache may have dropped what it should have written: nothing may be written or confirmed any more.
+After ENOSPC of a write `commit` may be called again with more work, and goes on where it stopped.  After a failed sync,
+for whatever reason, the page cache may have dropped what it should have written: nothing is written any more.
 Who may call: one thread.
 """
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from qpidd_py.store.disk import Disk
 from qpidd_py.store.layout import (
     ENVELOPE_SIZE,
+    FRAME_HEADER,
     HEADER_SIZE,
     SegmentHeader,
     checksum_of,
@@ -63,6 +64,10 @@ class End:
     """Of the segment that has it."""
 
 
+class SyncFailed(OSError):
+    """What was written since the last sync may be lost, although it can be read back."""
+
+
 class Writer:
     """The end of one journal."""
 
@@ -76,13 +81,16 @@ class Writer:
         self._buffers: list[Buffer] = []
         self._octets = 0
         self._size = 0
+        self._failed: SyncFailed | None = None
         self.durable = end.number
         """Number of the last frame on disk."""
         self.unreserved = 0
         """Octets that the next segment needs and that are not reserved; 0 if they are."""
 
     def commit(self, work: Iterable[Work]) -> int:
-        """Put all of it on disk; the number of the last frame.  Raises OSError."""
+        """Put all of it on disk; the number of the last frame.  Raises SyncFailed, again and again, and OSError."""
+        if self._failed is not None:
+            raise self._failed
         self._work.extend(work)
         while self._work:
             item = self._work[0]
@@ -120,7 +128,7 @@ class Writer:
     def _add(self, frame: Buffer) -> None:
         view = memoryview(frame)
         self._number += 1
-        head = bytes(view[:32])
+        head = bytes(view[:FRAME_HEADER])
         envelope = encode_envelope(head, view.nbytes, self._generation, self._number, self.durable, self._checksum)
         self._checksum = checksum_of(envelope)
         self._buffers += (envelope, view)
@@ -133,5 +141,9 @@ class Writer:
         self._disk.write(name, self._offset, self._buffers)
         self._offset += self._octets
         self._buffers, self._octets = [], 0
-        self._disk.sync(name)
+        try:
+            self._disk.sync(name)
+        except OSError as error:
+            self._failed = SyncFailed(error.errno, error.strerror)
+            raise self._failed from error
         self.durable = self._number

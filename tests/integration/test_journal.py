@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pika
+import psutil
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -20,6 +22,7 @@ from qpidd_py.cli.qpidd_journal import main as qpidd_journal
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
+Capture = pytest.CaptureFixture[str]
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 SMALL = ("--journal", "yes", "--journal-segment-size", "1M")
 
@@ -40,6 +43,16 @@ def connect(broker: BrokerProcess, **options: object) -> Iterator[pika.BlockingC
     yield connection
     with suppress(pika.exceptions.AMQPError):
         connection.close()
+
+
+@contextmanager
+def orders(broker: BrokerProcess) -> Iterator[BlockingChannel]:
+    """A channel with confirms, and the queue `orders`."""
+    with connect(broker) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("orders", durable=True)
+        yield channel
 
 
 def publish(channel: BlockingChannel, first: int, count: int, size: int = 100) -> None:
@@ -96,10 +109,7 @@ def test_what_was_confirmed_is_there_after_a_restart(broker: BrokerProcess, numb
 def test_kills_one_after_the_other_lose_nothing(broker: BrokerProcess) -> None:
     published = 0
     for _ in range(4):
-        with connect(broker) as connection:
-            channel = connection.channel()
-            channel.confirm_delivery()
-            channel.queue_declare("orders", durable=True)
+        with orders(broker) as channel:
             publish(channel, published, 40, 20_000)
             published += 40
             kill(broker)
@@ -109,12 +119,9 @@ def test_kills_one_after_the_other_lose_nothing(broker: BrokerProcess) -> None:
 
 def test_space_is_used_again(broker: BrokerProcess) -> None:
     """One message stays; much more than the journal may take comes and goes."""
-    with connect(broker) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.queue_declare("orders", durable=True)
+    with orders(broker) as channel:
         publish(channel, 0, 1)
-        connection.channel().basic_get("orders")
+        channel.connection.channel().basic_get("orders")
         for number in range(1, 21):
             publish(channel, number, 1, 1_000_000)
             channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
@@ -126,11 +133,8 @@ def test_space_is_used_again(broker: BrokerProcess) -> None:
     assert taken(broker) == [0, 21]
 
 
-def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
-    with connect(broker) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.queue_declare("orders", durable=True)
+def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys: Capture) -> None:
+    with orders(broker) as channel:
         publish(channel, 0, 30)
         kill(broker)
     folder = broker.data_dir / "journal"
@@ -156,11 +160,8 @@ def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys
     assert taken(broker) == list(range(20))
 
 
-def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
-    with connect(broker) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.queue_declare("orders", durable=True)
+def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: Capture) -> None:
+    with orders(broker) as channel:
         publish(channel, 0, 2)
         channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
         publish(channel, 2, 1)
@@ -176,6 +177,43 @@ def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: p
     assert json.loads(capsys.readouterr().out)["damage"] == ""
     assert qpidd_journal(["verify", f"{folder}/none"]) == 1
     assert "is no folder" in capsys.readouterr().out
+
+
+def test_the_tool_does_not_look_at_what_is_being_written(broker: BrokerProcess, capsys: Capture) -> None:
+    assert qpidd_journal(["verify", str(broker.data_dir / "journal")]) == 1
+    assert f"the broker with pid {broker.pid} writes" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_gone_ends_the_broker(broker: BrokerProcess) -> None:
+    """The next segment cannot be made; nothing is confirmed that only memory has."""
+    with orders(broker) as channel, suppress(pika.exceptions.AMQPError):
+        shutil.rmtree(broker.data_dir / "journal")
+        for number in range(100):
+            publish(channel, number, 1, 100_000)
+    assert broker.wait() == 4
+    assert "cannot be written: [Errno 2] No such file or directory" in broker.log
+
+
+SLOW_DISK = "import os, time; sync = os.fdatasync; os.fdatasync = lambda fd: (time.sleep(0.5), sync(fd)); "
+
+
+def test_a_slow_disk_does_not_fill_memory(tmp_path: Path) -> None:
+    """A publisher that waits for no confirm sends much more than may wait for a disk that takes half a second."""
+
+    class WithSlowDisk(BrokerProcess):
+        def command(self) -> list[str]:
+            words = super().command()
+            run = f"{SLOW_DISK}from qpidd_py.__main__ import main; raise SystemExit(main({words[3:]!r}))"
+            return [words[0], "-c", run]
+
+    with WithSlowDisk(tmp_path, "--journal", "yes") as broker, connect(broker) as connection:
+        channel = connection.channel()
+        channel.queue_declare("orders", durable=True, arguments={"x-max-length": 10})
+        before, most = psutil.Process(broker.pid).memory_info().rss, 0
+        for _ in range(400):
+            channel.basic_publish("", "orders", bytes(1_000_000), PERSISTENT)
+            most = max(most, psutil.Process(broker.pid).memory_info().rss)
+        assert most - before < 300 << 20
 
 
 def test_a_journal_that_is_not_read_is_a_warning(broker: BrokerProcess) -> None:

@@ -35,16 +35,16 @@ class Told:
     gone: set[bytes] = field(default_factory=set)
     """Acknowledged, and the disk had everything after that."""
     acknowledged: set[bytes] = field(default_factory=set)
+    answered: bool = False
+    """Its declaration: the disk had it."""
 
 
 class Machine:
     """One broker; `boot` begins a life of its process."""
 
-    def __init__(self, disk: MemoryDisk, rng: random.Random, make_journal: Callable[..., Journal] = Journal) -> None:
+    def __init__(self, disk: MemoryDisk, rng: random.Random) -> None:
         self.disk = disk
         self.rng = rng
-        self.make_journal = make_journal
-        self.make_writer: Callable[..., Writer] = Writer
         self.told: dict[str, Told] = {}
         self.deleted: dict[str, Told] = {}
         """Queues whose deletion was not answered yet: they may come back."""
@@ -59,9 +59,9 @@ class Machine:
         restore(self.broker, found.carry, frames(self.disk, found))
         self.work: list[Work] = []
         self.calls: list[Callable[[], None]] = []
-        self.writer = self.make_writer(self.disk, found.end)
+        self.writer = Writer(self.disk, found.end)
         configuration = self.broker.vhost.configuration
-        self.journal = self.make_journal(
+        self.journal = Journal(
             self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT
         )
         self.journal.start()
@@ -131,6 +131,7 @@ class Machine:
         self.journal.written(self.writer.commit(work))
         for name, bodies in gone.items():
             self.told[name].gone |= bodies
+            self.told[name].answered = True
         self.deleted.clear()
         self.turn()
 
@@ -158,7 +159,7 @@ class Machine:
         assert "" in wrong, f"{name}: {wrong}"
         if there is None:
             return None
-        return Told(there, set(there))
+        return Told(there, set(there), answered=True)
 
 
 def _wrong(told: Told | None, there: list[bytes] | None) -> str:
@@ -167,10 +168,10 @@ def _wrong(told: Told | None, there: list[bytes] | None) -> str:
         return "" if there is None else "a deleted queue is back"
     confirmed = told.confirmed - told.acknowledged
     if there is None:
-        return f"the queue is lost with {len(confirmed)} confirmed messages" if confirmed else ""
-    lost = sorted(confirmed - set(there))
-    if lost:
-        return f"{len(lost)} of {len(confirmed)} confirmed messages are lost, the first {lost[0]!r}"
+        lost = f"the queue is lost, with {len(confirmed)} confirmed messages"
+        return lost if confirmed or told.answered else ""
+    if missing := sorted(confirmed - set(there)):
+        return f"{len(missing)} of {len(confirmed)} confirmed messages are lost, the first {missing[0]!r}"
     if back := told.gone & set(there):
         return f"{len(back)} acknowledged messages are back"
     return "" if [body for body in told.waiting if body in set(there)] == there else "order, twice or phantom"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Sequence
 
@@ -31,6 +32,8 @@ class MemoryDisk:
         self.room = 1 << 30
         """Octets that files may take."""
         self.syncs = 0
+        self.sync_error = 0
+        """The error number of the next sync; what was to be synced is dropped, as a page cache does."""
 
     def names(self) -> list[str]:
         return sorted(self.files)
@@ -55,6 +58,10 @@ class MemoryDisk:
     def sync(self, name: str) -> None:
         self._operation()
         self.syncs += 1
+        if self.sync_error:
+            number, self.sync_error = self.sync_error, 0
+            self._pending = [found for found in self._pending if found[0] != name]
+            raise OSError(number, os.strerror(number))
         for pending in [found for found in self._pending if found[0] == name]:
             self._put(self._platter[name], *pending[1:])
             self._pending.remove(pending)

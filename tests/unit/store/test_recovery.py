@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from struct import Struct
 
@@ -11,7 +13,7 @@ from qpidd_py.core import crc32c, link_frame
 from qpidd_py.store import layout
 from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, FormatError, Kind, segment_name
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
-from qpidd_py.store.writer import End, Roll, Work, Writer
+from qpidd_py.store.writer import End, Roll, SyncFailed, Work, Writer
 from tests.unit.store.memory_disk import MemoryDisk
 
 SIZE = 4096
@@ -140,6 +142,28 @@ def test_a_journal_of_another_format_is_refused_with_both_numbers() -> None:
     Struct("<I").pack_into(header, HEADER_SIZE - 4, crc32c(bytes(header[: HEADER_SIZE - 4])))
     disk.files[segment_name(1)][:HEADER_SIZE] = header
     with pytest.raises(FormatError, match=f"{segment_name(1)}: journal format 2, expected 1"):
+        scan(disk)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_a_sync_that_fails_is_the_end(number: int) -> None:
+    """Also for want of space, which some file systems find out late: what was to be synced may be dropped."""
+    disk, writer = written([Roll(1, SIZE), frame(1)])
+    disk.sync_error = number
+    with pytest.raises(SyncFailed, match=os.strerror(number)):
+        writer.commit([frame(2)])
+    with pytest.raises(SyncFailed):
+        writer.commit([frame(3)])
+    assert writer.durable == 1
+
+
+def test_a_segment_that_was_copied_under_another_name_is_not_read_twice() -> None:
+    disk, _ = written([Roll(1, SIZE), frame(1)], [frame(2)])
+    for name in (segment_name(2), segment_name(7)):
+        disk.files[name] = bytearray(disk.files[segment_name(1)])
+        if name == segment_name(2):
+            assert read(disk) == [1, 2]
+    with pytest.raises(Damaged, match=f"{segment_name(2)}: its header is damaged"):
         scan(disk)
 
 
