@@ -104,6 +104,11 @@ def decode_header(data: bytes) -> SegmentHeader | None:
     return SegmentHeader(*fields)
 
 
+def may_be_new(data: bytes) -> bool:
+    """True if `data` may be a segment whose header was never written, or written in part."""
+    return all(found in (0, wanted) for found, wanted in zip(data, MAGIC, strict=False))
+
+
 def encode_envelope(head: bytes, length: int, generation: int, number: int, durable: int, previous: int) -> bytes:
     """The envelope of a frame of `length` octets that begins with `head` (its header is enough)."""
     octets = _ENVELOPE.pack(ENVELOPE_MAGIC, length, generation, number, durable, previous)

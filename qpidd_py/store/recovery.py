@@ -31,6 +31,7 @@ from qpidd_py.store.layout import (
     decode_header,
     generation_of,
     is_torn,
+    may_be_new,
     segment_name,
 )
 from qpidd_py.store.writer import End
@@ -138,6 +139,8 @@ def _scan_segment(disk: Disk, generation: int, found: Found, last: bool) -> None
         found.segments.append(segment)
         found.end = End(header.first - 1, header.previous, generation)
         _scan_frames(data, segment, found)
+    elif not may_be_new(data):
+        raise Damaged(f"{name}: it does not begin as a segment of a journal does")
     elif not last:
         raise Damaged(f"{name}: its header is damaged, and segments follow it")
     if last:

@@ -11,7 +11,7 @@ import pytest
 
 from qpidd_py.core import crc32c, link_frame
 from qpidd_py.store import layout
-from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, FormatError, Kind, segment_name
+from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, MAGIC, FormatError, Kind, segment_name
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
 from qpidd_py.store.writer import End, Roll, SyncFailed, Work, Writer
 from tests.unit.store.memory_disk import MemoryDisk
@@ -96,6 +96,17 @@ def test_a_damaged_header_is_rot_if_anything_proves_it() -> None:
         scan(disk)
     disk.files[segment_name(2)] = bytearray(SIZE)
     assert read(disk) == [1], "a segment that was begun, and of which nothing was written"
+
+
+@pytest.mark.parametrize("content", [b"hello", b"\0" * 3 + b"x" * 100, MAGIC[:4] + b"no" + bytes(90)])
+def test_a_last_segment_that_nothing_of_ours_was_written_to_is_damaged(content: bytes) -> None:
+    """A new segment has zeros or an earlier header where its own belongs, or a part of it."""
+    disk, _ = written([Roll(1, SIZE), frame(1)])
+    disk.files[segment_name(2)] = bytearray(content)
+    with pytest.raises(Damaged, match=f"{segment_name(2)}: it does not begin as a segment"):
+        scan(disk)
+    disk.files[segment_name(2)] = bytearray(MAGIC[:7] + bytes(SIZE))
+    assert read(disk) == [1]
 
 
 def test_missing_segments_are_found() -> None:
