@@ -318,8 +318,9 @@ class Node:
 
     def advice(self) -> str:
         """Advice for the administrator while there is no primary, or while the disk fails; empty if there is none."""
-        if self.local.disk.error:
-            return f"its vote and in-sync set cannot be stored: {self.local.disk.error}"
-        if self.role.trouble:
-            return self.role.trouble
+        disk = self.local.disk
+        if disk.error:
+            return f"its vote and in-sync set cannot be stored: {disk.error}"
+        if disk.slow or self.role.trouble:
+            return disk.slow or self.role.trouble
         return advise(self.view(), self.role.survey) if self.role.survey is not None else ""

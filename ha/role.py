@@ -121,7 +121,7 @@ class Role(ABC):
     def isolation_text(self) -> str:
         """The reply text for clients of an isolated primary; empty if this is not one."""
         reason = self.isolation
-        return f"CONNECTION_FORCED - isolated: {self.local.member} is cut off ({reason})" if reason else ""
+        return f"CONNECTION_FORCED - isolated: {self.local.member} ({reason})" if reason else ""
 
     def break_link(self, link: Link, error: LinkError) -> None:
         """Close the link after a fault of the peer."""

@@ -50,7 +50,7 @@ class HaSettings:
     )
     ha_safety: str = option(one_of(*SAFETY_MODES), "manager", "who guards promotion: manager, availability or quorum")
     ha_isolation_timeout: float = option(
-        duration, 10.0, "a primary without quorum or registry for that long closes its clients; 0 = never"
+        duration, 10.0, "a primary without quorum, registry or disk for that long closes its clients; 0 = never"
     )
     ha_registry: str = option(
         one_of(*REGISTRIES),

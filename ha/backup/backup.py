@@ -240,13 +240,14 @@ class Backup(Role):
         self._position = self.local.acknowledged = position
 
     def membership(self, position: int, membership: Membership) -> None:
-        """A new in-sync set, at its position in the log."""
-        if self._joining is None or membership.in_sync.key <= self.local.persisted.in_sync.key:
+        """An in-sync set, at its position in the log: a new one, or the one in force if we have kept our place in it."""
+        ours, key = membership.added == self.local.id, self.local.persisted.in_sync.key
+        if self._joining is None or membership.in_sync.key < key or (membership.in_sync.key == key and not ours):
             return
         with suppress(StateNotStored):
             # The link is closed as soon as the core has applied what came with this record: `batches`, `joined`.
             self.local.receive(membership.in_sync)
-        if membership.added == self.local.id:
+        if ours:
             if self.local.knows_sets:
                 self._listed()
         elif not membership.in_sync.lists(self.local.member):

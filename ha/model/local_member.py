@@ -82,7 +82,7 @@ class LocalMember:
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
-        self.disk = DiskWatch(env, lambda: self.changed())
+        self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
         self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
 
     # ---- who we are -----------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class LocalMember:
 
     def can_store(self) -> bool:
         """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed."""
-        if self.disk.error:
+        if self.disk.error or self.disk.due:
             with suppress(StateNotStored):
                 self._store(self._with_received(self.persisted))
         return not self.disk.error

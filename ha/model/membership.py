@@ -94,6 +94,10 @@ class InSync:
         """True if this process is a member.  Another process under the same id does not hold what the member holds."""
         return any(member.same_life(broker) for member in self.members)
 
+    def shows(self, broker: Member) -> bool:
+        """True if this process is a member with this name and address."""
+        return any(member.to_json() == broker.to_json() for member in self.members)
+
     def grow(self, member: Member) -> InSync:
         """The next version, with this member (once)."""
         others = tuple(other for other in self.members if other.id != member.id)

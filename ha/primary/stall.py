@@ -160,7 +160,11 @@ class Observer:
 
 
 class Isolation:
-    """Detects that this primary has lacked a majority, or its registry, for `ha-isolation-timeout`."""
+    """Detects that this primary has lacked a majority, its registry, or its disk, for `ha-isolation-timeout`.
+
+    The disk counts only where the others can do without our vote: `quorum`, and a majority without us.  In the other
+    modes each broker that answers must grant, and the manager stops a broker that cannot.
+    """
 
     def __init__(self, primary: Watched) -> None:
         self._primary = primary
@@ -191,7 +195,11 @@ class Isolation:
             return f"the registry cannot be used: {record.error}", record.reached
         if local.safety.mode != "quorum":
             return "", now
-        linked, majority = 1 + self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
-        if linked >= majority:
-            return "", now
-        return f"{linked} of {len(local.brokers)} brokers are linked, {majority} needed", since
+        if local.disk.slow:
+            return local.disk.slow, since
+        others, majority = self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
+        if others + 1 < majority:
+            return f"{others + 1} of {len(local.brokers)} brokers are linked, {majority} needed", since
+        if others >= majority and record.stalling and record.not_stored:
+            return f"{record.stalling}: its disk does not store that: {record.not_stored}", since
+        return "", now

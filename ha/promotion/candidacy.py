@@ -23,7 +23,7 @@ from ha.environment import Exchanged
 from ha.model.local_member import LocalMember
 from ha.model.view import View
 from ha.promotion.promotion import Record
-from ha.promotion.score import NO_REGISTRY, Outlook, Registry, score
+from ha.promotion.score import NO_REGISTRY, SLOW, Outlook, Registry, score
 
 REREAD: Final = 1.0
 """Least number of heartbeat intervals between two readings of the registry."""
@@ -62,12 +62,19 @@ class Candidacy:
         view, outlook = self._standing()
         if local.settings.registry:
             self._keep_reading(local.state.is_backup and not outlook.follows)
-        # A backup whose vote cannot be stored cannot be promoted; a primary goes on as far as it can.
-        refused = bool(local.disk.error) and not local.state.is_primary
-        self.score = None if refused else score(view, outlook, local.safety, self._registry, self.score)
+        found = score(view, outlook, local.safety, self._registry, self.score)
+        self.score = found if local.state.is_primary else self._possible(found)
         if self._told != (told := (local.state, self.score)):
             self._told = told
             self.news()
+
+    def _possible(self, found: int | None) -> int | None:
+        """The score of a backup with this disk: without a stored vote it cannot be promoted; a primary goes on as far as
+        it can."""
+        disk = self._local.disk
+        if found is None or disk.error:
+            return None
+        return min(found, SLOW) if disk.slow else found
 
     def recent(self) -> Record | None:
         """A recent reading of the registry, if it was made since the primary was lost."""

@@ -112,24 +112,35 @@ def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
     return f"{', '.join(silent)} has answered, but not to the claim" if silent else ""
 
 
+def denial(answer: Answer, safety: Safety) -> str:
+    """Why no answer of another broker can save the claim any more; empty if one may.
+
+    With `quorum` a broker that cannot store its vote abstains, as if it were silent: others can form the majority."""
+    if answer.outcome is not Outcome.ANSWERED or answer.result.get("granted"):
+        return ""
+    abstains = safety.mode == "quorum" and answer.result.get("abstains")
+    return "" if abstains else _reason(answer)
+
+
+def _reason(answer: Answer) -> str:
+    return str(answer.result.get("reason") or answer.error or "denied")
+
+
 def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safety: Safety) -> str:
     """The second step's verdict: why the claim has failed; empty if it stands.
 
-    A vote counts once for each listed address and once for each id: two brokers with one identity have one vote.  With
-    `quorum` a broker that cannot store its vote abstains, as if it were silent: others can form the majority."""
+    A vote counts once for each listed address and once for each id: two brokers with one identity have one vote."""
     voters = safety.voters(claim.base)
     abstained = ""
     granted = {me.id} if me.address in voters else set()
     for address, answer in answers.items():
+        if reason := denial(answer, safety):
+            return reason
         if answer.outcome is not Outcome.ANSWERED:
             continue
         if not answer.result.get("granted"):
-            reason = str(answer.result.get("reason") or answer.error or "denied")
-            if safety.mode != "quorum" or not answer.result.get("abstains"):
-                return reason
-            abstained = f": {reason}"
-            continue
-        if address in voters:
+            abstained = f": {_reason(answer)}"
+        elif address in voters:
             granted.add(str(answer.result.get("id")))
     majority = safety.majority(claim.base)
     if safety.mode == "quorum" and len(granted) < majority:

@@ -26,7 +26,7 @@ from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
 from ha.model.survey import Both, Round
 from ha.model.view import Survey, View
-from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent
 from ha.promotion.promotion import Record, Refuse, decide
 from qpidd_py.errors import LinkError
 
@@ -201,7 +201,7 @@ class Promoter:
             request.to_json(),
             local.settings.promote_timeout,
             both.first,
-            enough=lambda answer: answer.outcome is Outcome.ANSWERED and not answer.result.get("granted"),
+            enough=lambda answer: bool(denial(answer, local.safety)),
             wait_for=answered,
         )
         # With the set that the claim is based on, so that our entry is never older than what we have read there.

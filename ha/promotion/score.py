@@ -2,6 +2,7 @@
 
     100          primary; or ready, while a primary lives; or may be promoted, and no broker holds more
     90, 80 …     may be promoted and holds every confirmed message, but others hold more, or were not deposed
+    15           the same, but its disk is slow (`disk.py`): any other whole copy is better
     10           may be promoted, but no broker is known to hold everything: a fresh cluster, or a total failure
     none         must not be promoted now; or an isolated primary, so that the manager promotes another broker
 
@@ -40,6 +41,8 @@ WHOLE: Final = 100
 WHOLE_STEP: Final = 10
 LEAST_WHOLE: Final = 20
 """The lowest score of a whole copy, however many brokers hold more."""
+SLOW: Final = 15
+"""The highest score of a broker whose disk is slow."""
 COPY: Final = 10
 
 

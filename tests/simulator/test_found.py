@@ -95,7 +95,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
     [
         ("copied-voter", trust_own_id, "I1: p1.2@1"),
         ("copied-member", whole_by_id, "I1: p1.2@1"),
-        ("original-for-its-copy", expect_by_id, "I1: p1.1@1"),
+        ("original-for-its-copy", expect_by_id, "I1: p1.1@2"),
         ("half-a-difference", half_a_difference, "I1: p1.1@1"),
         ("settled-with-the-write", settled_with_the_write, "I1: p2.2@1"),
         ("inherited-of-a-transaction", inherited_at_once, "I6: "),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -10,7 +10,9 @@ import pytest
 from ha.backup.backup import Backup
 from ha.environment import StateNotStored
 from ha.model.status import State
+from ha.primary.primary import Primary
 from ha.primary.stall import StallWatch
+from ha.promotion.score import LEAST_WHOLE, SLOW
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.test_stall import flows, stalled, status
 from tests.unit.ha.world import FakeLink, World
@@ -257,3 +259,82 @@ def test_a_change_that_stalls_nobody_is_no_stall() -> None:
     assert "the disk has not stored" not in str(cause.shown(world.clock))
     repair(world, "a")
     world.until(lambda: len(world["a"].disk.in_sync.ids) == 3, 5.0)
+
+
+def test_a_backup_that_has_kept_its_place_is_back_without_a_write() -> None:
+    """Its set is in force already.  With a write, a primary whose disk is full stayed without it, and one whose disk is
+    slow lost the link again during each write."""
+    world = three()
+    client = filled(world)
+    fail(world, "a", "b")
+    a, b = world["a"].node, world["b"].node
+    version = a.local.persisted.in_sync.version
+    assert isinstance(a.role, Primary)
+    link = next(peer.link for peer in a.role.roster.ready() if peer.id == b.local.id)
+    assert link is not None
+    link.close()
+    a.link_closed(link, "reset")
+    assert len(a.role.ready()) == 1
+    world.until(lambda: len(cast(Primary, a.role).ready()) == 2 and b.local.state is State.READY, 5.0)
+    assert a.local.persisted.in_sync.version == version and a.local.disk.error == b.local.disk.error == ""
+    client.publish("q", b"m20")
+    world.until(lambda: client.confirmed == 21)
+
+
+def five(**settings: Any) -> World:
+    world = World("abcde", safety="quorum", isolation_timeout=2.0, **settings)
+    world.cluster()
+    return world
+
+
+def test_others_may_take_over_from_a_primary_whose_disk_does_not_let_it_confirm() -> None:
+    world = five()
+    client = filled(world)
+    fail(world, "a")
+    world["e"].kill()
+    client.publish("q", b"m20")
+    world.until(lambda: bool(world["a"].closed_clients), 20.0)
+    assert "isolated: a (id-e" not in world["a"].closed_clients[0] and FULL in world["a"].closed_clients[0]
+    assert world["a"].node.candidacy.score is None
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE, 20.0)
+    assert client.confirmed == 20 and world["b"].contents("q")[:20] == bodies(0, 20)
+
+
+def test_a_primary_whose_disk_fails_keeps_its_clients_while_the_others_are_no_majority() -> None:
+    """Its consumers go on; without its vote no other broker can be promoted."""
+    world = five()
+    filled(world)
+    fail(world, "a")
+    for name in "cde":
+        world[name].kill()
+    world.run(20.0)
+    assert "linked" in world["a"].closed_clients[0], "for want of a majority, not for its disk"
+    world = World(safety="quorum", isolation_timeout=2.0)
+    world.cluster()
+    filled(world)
+    fail(world, "a")
+    world["c"].kill()
+    world.run(20.0)
+    assert FULL in str(world['a'].node.stall()) and world["a"].closed_clients == []
+
+
+def test_a_primary_with_a_slow_disk_gives_way_and_is_promoted_last() -> None:
+    world = five()
+    filled(world)
+    a = world["a"].node
+    disk = a.local.disk
+    disk.slow, disk._next = "its disk takes 9.0 s for a write", 1e9
+    a.local.changed()
+    world.until(lambda: bool(world["a"].closed_clients), 5.0)
+    assert "its disk takes 9.0 s" in world["a"].closed_clients[0] and "9.0 s" in str(status(world)["advice"])
+    assert a.candidacy.score is None
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE and a.local.state is State.READY, 20.0)
+    disk.slow, disk._next = "its disk takes 9.0 s for a write", 1e9
+    a.candidacy.look()
+    assert a.candidacy.score == SLOW < LEAST_WHOLE
+    world.run(1.0)
+    disk._next = 0.0  # the next attempt is due
+    world.until(lambda: disk.slow == "", 5.0)
+    assert a.candidacy.score == world["c"].node.candidacy.score

@@ -330,7 +330,7 @@ class Disk:
         self.lines: list[str] = []
         self.looks = 0
         env = SimpleNamespace(now=lambda: self.time, persist=self._persist, log=self._log, event=self._event)
-        self.watch = DiskWatch(cast(Any, env), self._look)
+        self.watch = DiskWatch(cast(Any, env), 2.0, self._look)
 
     def _persist(self, state: HaState) -> None:
         self.tried += 1
@@ -386,3 +386,40 @@ def test_a_disk_that_fails_is_tried_again_and_not_for_most_of_the_time(seconds: 
         assert found.watch.due == due
     found.fail()
     assert not found.watch.due
+
+
+def test_a_disk_is_slow_after_two_slow_writes_in_a_row_and_until_a_quick_one() -> None:
+    found = Disk()
+    for seconds, slow in ((2.5, ""), (0.5, ""), (3.0, ""), (2.0, ""), (3.0, ""), (4.0, "4.0 s"), (3.0, "3.0 s")):
+        found.seconds = seconds
+        found.watch.store(HaState("y"))
+        assert bool(found.watch.slow) == bool(slow) and slow in found.watch.slow
+    assert found.looks == 1 and found.watch.error == ""
+    found.seconds = 0.0
+    found.watch.store(HaState("y"))
+    assert found.watch.slow == "" and not found.watch.due
+    assert found.events == ["slow its disk takes 4.0 s for a write", "fast"]
+    assert found.looks == len(found.lines) == 2
+
+
+def test_a_slow_disk_is_tried_again_for_a_hundredth_of_the_time() -> None:
+    found = Disk()
+    found.seconds = 3.0
+    for _ in range(2):
+        found.watch.store(HaState("y"))
+        slow = found.time
+    for after, due in ((299.0, False), (300.0, True)):
+        found.time = slow + after
+        assert found.watch.due == due
+
+
+def test_slow_writes_that_fail_are_slow_too() -> None:
+    found = Disk()
+    found.seconds = 3.0
+    found.fail()
+    assert (found.watch.error, found.watch.slow, found.looks) == ("full", "", 1)
+    found.fail()
+    assert found.watch.slow and found.looks == 2
+    found.error, found.seconds = "", 0.0
+    found.watch.store(HaState("y"))
+    assert (found.watch.error, found.watch.slow, found.looks) == ("", "", 3)
