@@ -240,7 +240,7 @@ class Backup(Role):
         self._position = self.local.acknowledged = position
 
     def membership(self, position: int, membership: Membership) -> None:
-        """An in-sync set, at its position in the log: a new one, or the one in force if we have kept our place in it."""
+        """An in-sync set, at its position in the log: a new one, or the one in force if we kept our place in it."""
         ours, key = membership.added == self.local.id, self.local.persisted.in_sync.key
         if self._joining is None or membership.in_sync.key < key or (membership.in_sync.key == key and not ours):
             return

@@ -69,8 +69,7 @@ class Candidacy:
             self.news()
 
     def _possible(self, found: int | None) -> int | None:
-        """The score of a backup with this disk: without a stored vote it cannot be promoted; a primary goes on as far as
-        it can."""
+        """The score of a backup with this disk.  It cannot be promoted without a stored vote."""
         disk = self._local.disk
         if found is None or disk.error:
             return None
