@@ -132,6 +132,13 @@ class Node:
         if isinstance(self.role, Backup):
             self.role.membership(position, Membership.decode(payload))
 
+    def limited(self, reason: str) -> None:
+        """This broker is at a limit of its own; empty: not any more."""
+        local = self.local
+        local.limited = reason
+        local.env.event("limit", result="begun" if reason else "ended", reason=reason, last_pos=self.role.position)
+        self.role.limited()
+
     # ---- promotion ------------------------------------------------------------------------------------------------
 
     def promote(self, reply: Reply, wish: Wish = NO_WISH) -> None:
@@ -321,6 +328,6 @@ class Node:
         disk = self.local.disk
         if disk.error:
             return f"its vote and in-sync set cannot be stored: {disk.error}"
-        if disk.slow or self.role.trouble:
-            return disk.slow or self.role.trouble
+        if trouble := disk.slow or self.local.limited or self.role.trouble:
+            return trouble
         return advise(self.view(), self.role.survey) if self.role.survey is not None else ""

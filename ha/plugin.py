@@ -114,6 +114,9 @@ class StandaloneHooks(Standalone):
     def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
+    def limited(self, reason: str) -> None:
+        pass
+
     def tick(self, now: float) -> None:
         pass
 

@@ -13,9 +13,11 @@ from qpidd_py.errors import ConfigError
 from qpidd_py.options import (
     DEFAULT_CONFIG_FILE,
     Address,
+    Amount,
     Settings,
     address,
     addresses,
+    amount,
     boolean,
     duration,
     integer,
@@ -65,6 +67,8 @@ __all__ = [
 
 
 SMALLEST_SEGMENT: Final = 1024**2
+SMALLEST_MEMORY: Final = 64 * 1024**2
+"""A broker without messages takes about half of that."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,17 @@ class BrokerSettings:
     max_message_size: int = option(size, 128 * 1024**2, "largest message body that is taken")
     channel_max: int = option(integer, 2047, "highest channel number offered to clients; 0 = 65535")
     frame_max: int = option(size, 131072, "largest frame offered to clients")
+    memory_limit: Amount = option(
+        amount, Amount(percent=40), "publishers wait while the broker takes more, in octets or % of RAM; 0 = no limit"
+    )
     heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none")
 
     def __post_init__(self) -> None:
         if self.frame_max < 4096:
             raise ConfigError(f"option frame-max: found {self.frame_max}, expected 4096 or more")
+        if 0 < self.memory_limit.octets < SMALLEST_MEMORY:
+            text = f"found {self.memory_limit}, expected 0 or {SMALLEST_MEMORY} or more"
+            raise ConfigError(f"option memory-limit: {text}")
         for name, value in (("channel-max", self.channel_max), ("heartbeat", self.heartbeat)):
             if value > 65535:
                 raise ConfigError(f"option {name}: found {value}, expected 0 to 65535")

@@ -48,5 +48,8 @@ class HaHooks(Protocol):
     ) -> bool:
         """A management request "ha.*" of `user`; False if the method is unknown.  `reply` may be called later."""
 
+    def limited(self, reason: str) -> None:
+        """This broker has reached a limit of its own (`Broker.limit`); empty: it is at none any more."""
+
     def tick(self, now: float) -> None:
         """Runs periodic work; `now` in seconds of a monotonic clock."""

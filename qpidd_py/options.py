@@ -97,6 +97,31 @@ def size(value: str) -> int:
     return int(match[1]) * _OCTETS[match[2].lower()]
 
 
+@dataclass(frozen=True)
+class Amount:
+    """So many octets, or a share of a whole that is not known yet; `str()` gives it as an administrator writes it."""
+
+    octets: int = 0
+    percent: int = 0
+
+    def of(self, whole: int) -> int:
+        """Octets."""
+        return whole * self.percent // 100 if self.percent else self.octets
+
+    def __str__(self) -> str:
+        return f"{self.percent}%" if self.percent else str(self.octets)
+
+
+def amount(value: str) -> Amount:
+    match = re.fullmatch(r"([0-9]+)\s*%", value.strip())
+    if match is not None and 1 <= int(match[1]) <= 100:
+        return Amount(percent=int(match[1]))
+    try:
+        return Amount(octets=size(value))
+    except ValueError:
+        raise ValueError("a number of octets, or with k, M, G or %, such as 600M or 40%") from None
+
+
 class _OneOf:
     """A parser with a list of words, for help and shell completion."""
 

@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.config import (
+    SMALLEST_MEMORY,
     BrokerSettings,
     DataSettings,
     LinkSettings,
@@ -27,11 +29,13 @@ from qpidd_py.core import Engine, Reactor
 from qpidd_py.errors import ConfigError, InvariantError, ReplyCode
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
+from qpidd_py.options import Amount
 from qpidd_py.plugins import Plugin, PluginHost
 from qpidd_py.security.sasl import authenticator
 from qpidd_py.security.users import Users, read_users
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
+from qpidd_py.server.memory import available, resident
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
 from qpidd_py.store.service import NAME, Store
@@ -70,6 +74,7 @@ class Service:
         self._broker = _make_broker(settings, str(self._addresses[0]), self._users, version)
         self._reactor = Reactor(self._broker.engine)
         amqp_door.install(self._broker, version)
+        self._memory = _watch(self._broker, settings[BrokerSettings].memory_limit)
         files = settings[DataSettings]
         self._store: Store | None = None
         if files.journal and data_dir is not None:
@@ -153,6 +158,8 @@ class Service:
     def _tick(self, listener: Listener, now: float) -> None:
         listener.tick(now)
         self._broker.tick(now)
+        if self._memory is not None:
+            self._memory.tick(now)
         if now >= self._core_tick_due:
             self._core_tick_due = now + CORE_TICK
             self._broker.engine.now = time.time_ns() // 1_000_000
@@ -238,6 +245,14 @@ class Service:
 
 def _bind(network: NetworkSettings, port: int) -> list[Any]:
     return listening_sockets(network.interface, port, network.connection_backlog)
+
+
+def _watch(broker: Broker, limit: Amount) -> MemoryWatch | None:
+    octets = limit.of(available())
+    if limit.percent and octets < SMALLEST_MEMORY:
+        log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
+        octets = SMALLEST_MEMORY
+    return MemoryWatch(broker, octets, resident()) if octets else None
 
 
 def _make_broker(settings: Settings, address: str, users: Users, version: str) -> Broker:

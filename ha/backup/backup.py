@@ -274,6 +274,12 @@ class Backup(Role):
         self.env.log("notice", f"connected to primary {leader}")
         if self._joining is not None:
             self._heartbeat(self._joining)
+        if self.local.limited:
+            self.limited()
+
+    def limited(self) -> None:
+        if self._joining is not None and self._joining.primary:
+            self._joining.control("limited", reason=self.local.limited)
 
     def salvaged(self) -> None:
         self.trouble = ""

@@ -79,6 +79,8 @@ class LocalMember:
         self.led: set[int] = set()
         self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait)
         self.stopped = False
+        self.limited = ""
+        """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)

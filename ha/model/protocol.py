@@ -20,6 +20,7 @@ the core's 32 octet header (kind, position, length, checksum).  The frames of on
     CONTROL still-there  > after a pause of the backup, < the same number: it has not been given up
     HEARTBEAT            both ways, when nothing else was sent for half an interval, and once a second: the sender's
                          wall clock (`clock_readings.py`)
+    CONTROL limited      > it is at a limit of its own (memory), with the reason; an empty reason: not any more
     CONTROL refused      either way, before closing: why; with `twin`: the backup's process must end
 
 Every number is little endian, as in the core's header.

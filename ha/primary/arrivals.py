@@ -28,6 +28,7 @@ from ha.model.twins import REMEDY, place
 from ha.primary.catchup import Plan
 from ha.primary.meetings import Meetings
 from ha.primary.peer import Peer, Phase
+from ha.primary.throttle import Throttle
 from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core import Catchup
 from qpidd_py.errors import LinkError
@@ -41,6 +42,8 @@ class Feeder(Protocol):
 
     @property
     def position(self) -> int: ...
+
+    throttle: Throttle
 
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
         """A higher ballot was seen."""
@@ -95,6 +98,8 @@ class Arrivals:
             self.begin(peer)
         elif op == "complete" and peer.phase is Phase.CLOSING:
             self._completed(peer)
+        elif op == "limited":
+            self._primary.throttle.set_limited(peer, str(fields.get("reason")))
         elif op == "alive":
             self._meetings.answered(peer, fields.get("number"))
         elif op == "still-there":

@@ -32,6 +32,7 @@ from ha.primary.removals import Removals
 from ha.primary.roster import Roster
 from ha.primary.slow import SlowBackups
 from ha.primary.stall import Observer
+from ha.primary.throttle import Throttle
 from ha.promotion.claims import Claim
 from ha.role import Role
 from qpidd_py.core import Batch
@@ -48,7 +49,7 @@ class Primary(Role):
         self._claim = claim
         now = self.env.now()
         self.frozen = False
-        self._throttled = ""  # why publishers are not read; empty while they are
+        self.throttle = Throttle(local)
         self.roster = Roster(self, (member for member in claim.members if member.id != local.id))
         self._arrivals = Arrivals(self)
         self._links: dict[Link, Peer] = {}
@@ -96,8 +97,7 @@ class Primary(Role):
         self.roster.stop()
         self._losses.stop()
         self._removals.stop()
-        if self._throttled:
-            self._throttle("")
+        self.throttle.stop()
         for link in list(self._links):
             link.close()
         self._links.clear()
@@ -118,15 +118,15 @@ class Primary(Role):
         self._lags.sealed(now, batch)
         for link in self._live:
             link.send_batch(batch)
-            if not self._throttled and link.backlog > self.settings.backlog_high:
+            if not self.throttle.slow and link.backlog > self.settings.backlog_high:
                 member = self._links[link].member
-                self._throttle(f"backup {member} is slow: {link.backlog >> 20} MiB wait for it")
+                self.throttle.set_slow(f"backup {member} is slow: {link.backlog >> 20} MiB wait for it")
         self.update_safe()
 
     def update_safe(self) -> None:
         """Recompute how far the log is safe and tell the core."""
-        if self._throttled and all(link.backlog < self.settings.backlog_low for link in self._live):
-            self._throttle("")
+        if self.throttle.slow and all(link.backlog < self.settings.backlog_low for link in self._live):
+            self.throttle.set_slow("")
         roster = self.roster
         if self.frozen or not roster.may_confirm:
             return
@@ -136,13 +136,6 @@ class Primary(Role):
                 low = peer.acked
         if low > self.engine.safe:
             self.engine.advance_safe(low)
-
-    def _throttle(self, reason: str) -> None:
-        """Stop reading publishers and tell them the reason; an empty reason reads them again."""
-        self._throttled = reason
-        self.engine.throttle(bool(reason))
-        self.local.configuration.on_throttle(reason)
-        self.env.log("info", f"publishers wait: {reason}" if reason else "publishers go on")
 
     def _on_ack(self, peer: Peer, position: int, body: bytes) -> None:
         if position > self.engine.position or position < peer.received:
@@ -276,6 +269,7 @@ class Primary(Role):
             if link in self._live:
                 self._live.remove(link)
         peer.link, peer.plan, peer.phase = None, None, Phase.AWAY
+        self.throttle.set_limited(peer, "")
         peer.lost_at = self.env.now()
         self._arrivals.left(peer)
 
@@ -377,11 +371,6 @@ class Primary(Role):
     def sealed(self) -> int:
         """Last position of the log that backups can acknowledge."""
         return self._sealed
-
-    @property
-    def throttled(self) -> bool:
-        """True while publishers are not read because a backup is slow."""
-        return bool(self._throttled)
 
     def linked(self, brokers: Iterable[str]) -> int:
         """How many of these brokers are connected and have said hello, without failing ones (`failing.py`)."""

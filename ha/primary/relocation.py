@@ -36,6 +36,7 @@ from ha.primary.primary import Primary
 from ha.promotion.takeover import RETURN_LIMIT
 from ha.role import Role
 
+CAUSE: Final = "relocation"
 LOOK: Final = 0.002
 """Seconds between two checks of the condition that the step waits for."""
 CALM: Final = 0.01
@@ -108,7 +109,7 @@ class Relocation:
             self._pause()
         elif self.step is Step.PAUSING and self._quiet():
             self.step = Step.DRAINING
-            self._local.engine.throttle(True)
+            self._local.engine.throttle(True, CAUSE)
         if self.step is Step.DRAINING and self._drained():
             self._hand_over()
             return
@@ -209,9 +210,9 @@ class Relocation:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def _release(self) -> None:
-        """Let clients go on; publishers are read again unless a backup is slow."""
+        """Let clients go on; publishers are read again unless there is another cause not to."""
         self._local.configuration.resume_clients()
-        self._local.engine.throttle(self._role.throttled)
+        self._local.engine.throttle(False, CAUSE)
 
     def _end(self, failure: str) -> None:
         local = self._local

@@ -1,6 +1,6 @@
 """Backups that cannot keep up: bounded in memory first, then dropped by rule.
 
-    more than backlog_high waits for it ──▶ slow: publishers are not read (`Primary._throttle`) ──backlog_low──▶ fast
+    more than backlog_high waits for it ──▶ slow: publishers are not read (`throttle.py`) ──backlog_low──▶ fast
                                        │ for longer than ha-slow-backup-timeout
                                        ▼
     its link is closed, and the shrink rule drops it, even if it would come back whole

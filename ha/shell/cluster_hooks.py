@@ -65,6 +65,9 @@ class ClusterHooks:
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
         return self.requests.request(method, arguments, reply, user)
 
+    def limited(self, reason: str) -> None:
+        self._node.limited(reason)
+
     def tick(self, now: float) -> None:
         """The node has timers of its own."""
         self.clients.tick(now)

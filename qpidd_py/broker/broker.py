@@ -57,6 +57,7 @@ class Broker:
         self.connections: set[ClientConnection] = set()
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
+        self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.server_properties = _server_properties(name, version)
         self.vhost.routing.internal_exchanges[MANAGEMENT] = self._management_request
@@ -97,6 +98,18 @@ class Broker:
         self._blocks[cause] = reason
         for connection in list(self.connections):
             connection.block(self.blocked)
+
+    def limit(self, cause: str, reason: str) -> None:
+        """This broker has reached a limit: publishers are told why and are not read, until `reason` is empty again."""
+        if reason:
+            self.limits[cause] = reason
+            self.block(reason, cause)
+        else:
+            self.limits.pop(cause, None)
+            self.unblock(cause)
+        self.engine.throttle(bool(reason), cause)
+        if self.hooks is not None:
+            self.hooks.limited(next(iter(self.limits.values()), ""))
 
     def unblock(self, cause: str = "") -> None:
         self._blocks.pop(cause, None)

@@ -106,6 +106,16 @@ cdef class Pool:
             madvise(p, size, MADV_HUGEPAGE)
         return <uint8_t*>p
 
+    cdef size_t held(self) noexcept:
+        """Octets of segments and of memory kept for them."""
+        return self.allocated + <size_t>len(self.free) * self.segment_size
+
+    cdef int trim(self) except -1:
+        """Keeps no free memory."""
+        while self.free:
+            free(<void*><size_t>self.free.pop())
+        return 0
+
     cdef void give(self, uint8_t* data, size_t size) noexcept:
         self.allocated -= size
         if size == self.segment_size and len(self.free) * size < POOLED:

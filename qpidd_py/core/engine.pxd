@@ -42,6 +42,9 @@ cdef class Engine:
     cdef bint safe_moved, in_turn, turn_wanted
     cdef readonly bint throttled
     cdef set publishers
+    cdef set throttles                      # causes for which publishers are not read
+    cdef public uint64_t room               # `on_full` is called when segments hold more octets
+    cdef public object on_full
     cdef Confirms confirms
     cdef uint64_t safe_at_tick
     cdef list sweeping                      # queues that the compaction has yet to visit

@@ -38,6 +38,9 @@ from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
+cdef extern from "<malloc.h>" nogil:
+    int malloc_trim(size_t pad)
+
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
@@ -67,6 +70,8 @@ cdef class Engine:
         self.removals = Removals()
         self.refused = deque()
         self.publishers = set()
+        self.throttles = set()
+        self.room = UNLIMITED
         self.generation = 1
 
     @property
@@ -77,6 +82,16 @@ cdef class Engine:
     def waiting_confirms(self):
         """Publishes that are neither safe nor acknowledged by a consumer yet."""
         return self.confirms.waiting
+
+    @property
+    def memory(self):
+        """Octets of log segments, with those kept for reuse."""
+        return self.pool.held()
+
+    def trim(self):
+        """Gives memory that is not used back to the system; may take some milliseconds."""
+        self.pool.trim()
+        malloc_trim(0)
 
     @property
     def unlogged(self):
@@ -469,6 +484,9 @@ cdef class Engine:
                 rounds += 1
         finally:
             self.in_turn = False
+        if self.pool.held() > self.room:
+            self.room = UNLIMITED       # until the owner has set it again
+            self.on_full()
         if self.turn_wanted and self.schedule is not None:
             self.schedule()
 
@@ -575,10 +593,14 @@ cdef class Engine:
                 self.sweep_at = 0
         return 0
 
-    def throttle(self, bint on):
-        """Stops (or resumes) reading from connections that publish: a slow backup bounds memory this way."""
+    def throttle(self, bint on, str cause=""):
+        """Stops reading from connections that publish, until each cause has ended: this bounds memory."""
         cdef Connection c
-        self.throttled = on
+        if on:
+            self.throttles.add(cause)
+        else:
+            self.throttles.discard(cause)
+        on = self.throttled = bool(self.throttles)
         for c in self.publishers:
             if c.input_paused != on and (on or c.stashed < MAX_STASH):
                 c.pause_input(on)

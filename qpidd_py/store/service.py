@@ -63,7 +63,7 @@ class Store:
             loop.call_soon(guard, call)
 
         self._loop = loop
-        self._full, self._behind = "", False
+        self._full = ""
         self._guard = guard
         self._fail = fail
         self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self)
@@ -93,22 +93,16 @@ class Store:
 
     def full(self, reason: str) -> None:
         self._full = reason
+        self._broker.limit(CAUSE, reason)
         if reason:
             log.error("%s; publishers wait", reason)
-            self._broker.block(reason, CAUSE)
             self._relieve()
         else:
             log_notice(log, "the disk of the journal has space again")
-            self._broker.unblock(CAUSE)
-        self._throttle()
 
     def _fell_behind(self, behind: bool) -> None:
-        self._behind = behind
-        self._throttle()
-
-    def _throttle(self) -> None:
         """Nothing is read from publishers while what they send would only wait in memory."""
-        self._broker.engine.throttle(bool(self._full) or self._behind)
+        self._broker.engine.throttle(behind, "journal is behind")
 
     def _relieve(self) -> None:
         """Once a second while the disk is full."""

@@ -22,7 +22,7 @@ Make = Callable[..., Members]
 def make(tmp_path: Path) -> Iterator[Make]:
     made: list[Members] = []
 
-    def make(*options: str, **others: str) -> Members:
+    def make(*options: str, **others: Any) -> Members:
         made.append(Members(tmp_path, *options, **others))
         made[0].up()
         return made[0]

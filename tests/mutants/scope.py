@@ -47,6 +47,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "primary/primary",
         "primary/relocation",
         "primary/slow",
+        "primary/throttle",
         "promotion/promoter",
         "qpid_cluster/election",
         "registry/view",

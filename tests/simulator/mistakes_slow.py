@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ha.primary.primary import Primary
 from ha.primary.slow import SlowBackups
+from ha.primary.throttle import Throttle
 from ha.shell.core_link import CoreLink
 from qpidd_py.core import Batch
 from tests.simulator.mistakes_safety import patched
@@ -13,7 +13,7 @@ from tests.simulator.mistakes_safety import patched
 
 def read_publishers_on() -> AbstractContextManager[None]:
     """What waits for a slow backup has no bound."""
-    return patched(Primary, _throttle=lambda self, reason: None)
+    return patched(Throttle, set_slow=lambda self, reason: None)
 
 
 def keep_the_slow() -> AbstractContextManager[None]:

@@ -15,14 +15,21 @@ TIME = 30.0  # seconds; far beyond what anything here takes
 class Members:
     """A cluster; the first broker becomes primary."""
 
-    def __init__(self, directory: Path, *options: str, names: str = "abc", login: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        names: str = "abc",
+        login: str = "",
+        process: type[BrokerProcess] = BrokerProcess,
+    ) -> None:
         """`login`: USER/PASSWORD of the tool, and of the brokers among themselves."""
         self._login = login or "guest/guest"
         if login:
             user, _, password = login.partition("/")
             options = (*options, "--ha-username", user, "--ha-password", password)
         self._directory, self._options = directory, options
-        self.brokers = {name: BrokerProcess(directory, name=name) for name in names}
+        self.brokers = {name: process(directory, name=name) for name in names}
         self.url = ",".join(broker.address for broker in self.brokers.values())
         for broker in self.brokers.values():
             self.configure(broker)

@@ -72,6 +72,9 @@ class FakeHa:
         self.asked.append((method, arguments, reply))
         return method != "ha.nonsense"
 
+    def limited(self, reason: str) -> None:
+        pass
+
     def tick(self, now: float) -> None:
         pass
 

@@ -26,6 +26,9 @@ class Hooks:
         self.calls.append(("admit", dict(properties)))
         return self.refusal
 
+    def limited(self, reason):
+        self.calls.append(("limited", reason))
+
     def opened(self, connection):
         self.calls.append(("opened", connection))
         if self.take_over:

@@ -1,0 +1,65 @@
+"""Memory: publishers wait while the process holds more than its limit.
+
+    below ──limit──▶ above: publishers get connection.blocked and are not read ──RELIEF of the limit──▶ below
+
+Consumers, management and links go on.  What counts is the resident memory of the process, measured at each tick.  In
+between a publisher can bring hundreds of MiB, so the core calls `full` when its segments have grown by what was left.
+
+A backup has no publishers of its own: it tells its primary, which then stops its own (`HaHooks.limited`).  Pure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from qpidd_py.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+RELIEF: Final = 0.9
+"""Share of the limit below which publishers go on."""
+TRIM: Final = 1.0
+"""Least seconds between two attempts to give memory back to the system while publishers wait."""
+CAUSE: Final = "memory"
+
+
+class MemoryWatch:
+    """The memory of one broker."""
+
+    def __init__(self, broker: Broker, limit: int, resident: Callable[[], int]) -> None:
+        """`limit`: octets.  `resident` measures the memory of the process, in octets."""
+        self._broker = broker
+        self._limit = limit
+        self._resident = resident
+        self._trimmed = float("-inf")
+        self.above = False
+        broker.engine.on_full = self.full
+
+    def tick(self, now: float) -> None:
+        """Call several times a second; `now` in seconds of a monotonic clock."""
+        used = self._resident()
+        if self.above and used >= RELIEF * self._limit and now - self._trimmed >= TRIM:
+            self._trimmed = now
+            self._broker.engine.trim()
+            used = self._resident()
+        if not self.above and used >= self._limit:
+            self.full()
+        elif self.above and used < RELIEF * self._limit:
+            self._end(used)
+        self._broker.engine.room = self._broker.engine.memory + max(self._limit - used, 0)
+
+    def full(self) -> None:
+        """The limit is reached."""
+        if self.above:
+            return
+        self.above = True
+        reason = f"memory: the limit of {self._limit >> 20} MiB is reached (memory-limit)"
+        log.error("%s; publishers wait", reason)
+        self._broker.limit(CAUSE, reason)
+
+    def _end(self, used: int) -> None:
+        self.above = False
+        log.warning("memory: %d MiB of %d MiB are used; publishers go on", used >> 20, self._limit >> 20)
+        self._broker.limit(CAUSE, "")
