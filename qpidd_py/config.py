@@ -114,6 +114,9 @@ class DataSettings:
     data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
     journal: bool = option(boolean, False, "keep messages and configuration on disk; outside a cluster only")
     journal_segment_size: int = option(size, 64 * 1024**2, "size of the journal's files")
+    disk_free_limit: Amount = option(
+        amount, Amount(percent=5), "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
+    )
     no_data_dir: bool = option(boolean, False, "keep no files at all; not for a member of a cluster")
 
     def __post_init__(self) -> None:

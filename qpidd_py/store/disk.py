@@ -104,6 +104,13 @@ class Folder:
             return True
         return False
 
+    def space(self) -> tuple[int, int]:
+        """Octets that can be written: free ones, and segments kept for reuse; and the size of the file system.  Raises
+        OSError."""
+        found = os.statvfs(self._path)
+        spare = sum((self._path / name).stat().st_size for name in self._spares())
+        return found.f_bavail * found.f_frsize + spare, found.f_blocks * found.f_frsize
+
     def close(self) -> None:
         for descriptor in self._open.values():
             os.close(descriptor)

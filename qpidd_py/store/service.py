@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,11 +13,13 @@ from typing import Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import ConfigError, LinkError
 from qpidd_py.logrules import log_notice
+from qpidd_py.options import Amount
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError, segment_name
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
 from qpidd_py.store.replay import restore
+from qpidd_py.store.space import SpaceWatch
 from qpidd_py.store.thread import JournalThread
 from qpidd_py.store.writer import Writer
 
@@ -30,16 +33,18 @@ STOP_TIME: Final = 5.0
 REPORT: Final = 1.0
 """Seconds between two lines on the progress of reading."""
 CAUSE: Final = "journal"
-RELIEF: Final = 1.0
-"""Seconds between two attempts to make space on a full disk."""
+SPACE: Final = "disk"
+EVERY: Final = 0.25
+"""Seconds between two looks at the space on the disk."""
 
 
 class Store:
     """The journal of a broker outside a cluster."""
 
-    def __init__(self, broker: Broker, data_dir: Path, segment_size: int) -> None:
+    def __init__(self, broker: Broker, data_dir: Path, segment_size: int, free_limit: Amount) -> None:
         """Reads the journal into `broker`, which has no client yet.  Raises ConfigError."""
         self._broker = broker
+        self._space = SpaceWatch(free_limit)
         self._segment_size = segment_size
         path = data_dir / NAME
         try:
@@ -78,6 +83,7 @@ class Store:
         )
         self._thread.start()
         self.journal.start()
+        self._look()
         self._broker.vhost.on_restarted()
 
     def stop(self) -> None:
@@ -96,7 +102,6 @@ class Store:
         self._broker.limit(CAUSE, reason)
         if reason:
             log.error("%s; publishers wait", reason)
-            self._relieve()
         else:
             log_notice(log, "the disk of the journal has space again")
 
@@ -104,11 +109,15 @@ class Store:
         """Nothing is read from publishers while what they send would only wait in memory."""
         self._broker.engine.throttle(behind, "journal is behind")
 
-    def _relieve(self) -> None:
-        """Once a second while the disk is full."""
-        if self._full:
+    def _look(self) -> None:
+        """Watch the space, and make some while there is too little."""
+        self._loop.call_later(EVERY, self._look)
+        with contextlib.suppress(OSError):  # the next write says what is wrong
+            if self._space.look(*self._folder.space()):
+                self._broker.limit(SPACE, self._space.reason)
+                log_notice(log, "%s", self._space.reason or "there is space for the journal again")
+        if self._full or self._space.reason:
             self._guard(self.journal.relieve)
-            self._loop.call_later(RELIEF, self._relieve)
 
     def failed(self, error: OSError) -> None:
         self._fail(f"the journal {self._folder} cannot be written: {error}; nothing is confirmed any more", EXIT_DISK)
