@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import guard, parallel
+from tests.support import guard, parallel, programs
 from tests.support.process import BrokerProcess
 
 # Two cores shared by everything: a slow example is no failure, and one machine's luck is not another's.
@@ -23,6 +23,10 @@ def pytest_configure(config: pytest.Config) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         guard.begin()
+
+
+def pytest_unconfigure() -> None:
+    programs.end()
 
 
 @pytest.hookimpl(tryfirst=True)
