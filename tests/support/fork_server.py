@@ -108,11 +108,12 @@ def serve(door: socket.socket) -> dict[str, Any] | None:
             break
         *streams, told = descriptors
         listener = socket.socket(fileno=told)
+        request: dict[str, Any] = json.loads(data)
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(server, json.loads(data), streams, [door, listener], children)
-            return json.loads(data)
+            _become(server, request, streams, [door, listener], children)
+            return request
         children.add(pid, listener)
         for descriptor in streams:
             os.close(descriptor)

@@ -75,4 +75,4 @@ class Members:
         command = [sys.executable, "-m", "ha.qpid_ha.main", *words, "-b", url]
         done = programs.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done
-        return done.stdout
+        return str(done.stdout)

@@ -41,7 +41,10 @@ _one_starts: Final = threading.Lock()
 
 def start(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
     """`subprocess.Popen`."""
-    return (_Forked if _can_be_forked(command, options) else subprocess.Popen)(command, **options)
+    if _can_be_forked(command, options):
+        return _Forked(command, **options)
+    started: subprocess.Popen[Any] = subprocess.Popen(command, **options)
+    return started
 
 
 def run(
@@ -96,9 +99,8 @@ class _Server:
         self._lock = threading.Lock()
         command = [sys.executable, "-m", "tests.support.fork_server", module, *PROGRAMS[module], "-" * ROOM_SIZE]
         with theirs:
-            self._process = subprocess.Popen(
-                command, stdin=theirs, stdout=subprocess.DEVNULL, env=self.environment | {ROOM: "-" * ROOM_SIZE}
-            )
+            env = self.environment | {ROOM: "-" * ROOM_SIZE}
+            self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, env=env)
 
     def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> tuple[int, socket.socket]:
         """The process id, and where its status can be read."""
