@@ -11,10 +11,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import guard, parallel, programs
 from tests.support.process import BrokerProcess
+from tests.support.slow import few
 
 # Two cores shared by everything: a slow example is no failure, and one machine's luck is not another's.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+EXAMPLES = few(150)
+settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ci", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 

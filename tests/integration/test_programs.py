@@ -66,7 +66,7 @@ def test_a_timeout_kills_it(shown: list[str]) -> None:
         process.kill()
         assert process.wait(TIME) == -signal.SIGKILL
     with pytest.raises(subprocess.TimeoutExpired):
-        programs.run(["sleep", "60"], timeout=0.01)
+        programs.run([sys.executable, "-c", "input()"], timeout=0.01, stdin=subprocess.PIPE)
 
 
 def test_a_broker_dies_with_what_forked_it(tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_duckdb_says_what_the_reference_says(rows: list[Row], duck: DuckEngine, 
     assert_same(ask(duck, tmp_path, rows), reference(rows))
 
 
+@pytest.mark.slow
 def test_spark_says_what_the_reference_says(rows: list[Row], spark: SparkEngine, tmp_path: Path) -> None:
     """The same histories once more as runs, in another order, in several files: each query costs seconds."""
     mixed = rows + [{**row, "cluster": f"run-{row['cluster']}"} for row in as_runs(rows)]
