@@ -39,7 +39,7 @@ def set_version(member: Member) -> int:
 
 def status_of(member: Member, *words: str) -> str:
     command = [sys.executable, "-m", "ha.qpid_ha.main", "status", "-b", member.address, *words]
-    return programs.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    return str(programs.run(command, capture_output=True, text=True, timeout=20, check=True).stdout)
 
 
 def test_b6_a_clone_of_a_backup_is_refused_and_ends(make_cluster: Callable[..., Cluster]) -> None:
