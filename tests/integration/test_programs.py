@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,15 @@ def test_a_timeout_kills_it(shown: list[str]) -> None:
         assert process.wait(TIME) == -signal.SIGKILL
     with pytest.raises(subprocess.TimeoutExpired):
         programs.run([sys.executable, "-c", "input()"], timeout=0.01, stdin=subprocess.PIPE)
+
+
+def test_many_at_once_are_told_apart(shown: list[str]) -> None:
+    def code(how: str) -> int:
+        with programs.start([*shown, how], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            return process.wait(TIME)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(code, ["", "at once", "kill"] * 8)) == [3, 5, -signal.SIGKILL] * 8
 
 
 def test_a_broker_dies_with_what_forked_it(tmp_path: Path) -> None:

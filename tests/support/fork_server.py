@@ -172,6 +172,7 @@ def main() -> None:
     for name in (module, *imported):
         importlib.import_module(name)
     del sys.modules[module]  # it runs as __main__
+    assert len(os.listdir("/proc/self/task")) == 1, f"{module} begins a thread when it is imported: no child has it"
     gc.collect()
     gc.freeze()  # pages of objects that the collector does not visit stay shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the tests still need it to end what they started
