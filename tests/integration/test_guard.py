@@ -63,7 +63,10 @@ def running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("options", [[], ["-n1"]], ids=["one process", "a worker"])
+BOTH = pytest.mark.parametrize("options", [[], ["-n1"]], ids=["one process", "a worker"])
+
+
+@BOTH
 def test_a_killed_run_leaves_no_process(tmp_path: Path, options: list[str]) -> None:
     pytest_process, pids = run_tests(tmp_path, 600, options)
     with pytest_process:
@@ -81,9 +84,10 @@ def test_a_run_that_ends_names_what_it_left(tmp_path: Path) -> None:
     wait_for(lambda: not any(running(pid) for pid in pids), TIME, lambda: f"the end of {pids}")
 
 
-def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
+@BOTH
+def test_an_interrupted_run_leaves_no_process(tmp_path: Path, options: list[str]) -> None:
     """Ctrl-C, which all processes in the foreground get."""
-    pytest_process, pids = run_tests(tmp_path, 600, [])
+    pytest_process, pids = run_tests(tmp_path, 600, options)
     with pytest_process:
         os.killpg(pytest_process.pid, signal.SIGINT)
         assert pytest_process.wait(TIME) == pytest.ExitCode.INTERRUPTED
