@@ -22,8 +22,9 @@ from spark_jobs.outages.reference import Windows
 from spark_jobs.solve.runs import expanded
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import T0, TICK, Row, as_runs, histories, write
+from tests.support.slow import few
 
-HISTORIES = 120
+HISTORIES = few(180)
 Answers = dict[str, list[Any]]
 SUMS = (
     "attempts", "confirmed", "ok", "lost", "unaccounted", "explained", "unexpected", "unlogged", "duplicated",
