@@ -13,7 +13,7 @@ from tests.simulator.scenario import FORGIVING, MODES, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
-from tests.support.slow import few, mostly_slow
+from tests.support.slow import mostly_slow
 
 SEEDS = 500
 CHUNK = 25
@@ -80,7 +80,7 @@ def test_a_failure_prints_its_schedule_and_shrinks() -> None:
         outcomes = ((seed, outcome(plan(seed, "manager"))) for seed in range(150))
         seed, violation = next(found for found in outcomes if found[1])
         scenario = plan(seed, "manager")
-        small = shrink(scenario, violation, few(200))
+        small = shrink(scenario, violation, 200)
         assert len(small.actions) < len(scenario.actions)
         simulation = Simulation(Scenario.read(small.text()))
         with pytest.raises(Violation) as raised:
