@@ -22,7 +22,6 @@ from tests.support.fork_server import ROOM, STATUS
 PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "qpidd_py": ("qpidd_py.service", "ha.plugin"),
     "ha.qpid_ha.main": ("ha.qpid_ha.ask", "ha.qpid_ha.output"),
-    "ha.qpid_cluster.main": (),
     "qpidd_py.cli.qpid_config": (),
     "client_lib.cli.send": (),
     "client_lib.cli.receive": (),
