@@ -50,6 +50,7 @@ unit: $(BUILT)
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not slow" $(PYTEST_OPTIONS)
 
 # Every test, with the long trials.
+test-all: export ALL_TESTS := 1
 test-all: lint $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile $(PYTEST_OPTIONS)

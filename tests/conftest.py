@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import guard, parallel
+from tests.support import guard, parallel, programs
 from tests.support.process import BrokerProcess
+from tests.support.slow import few
 
 # Two cores shared by everything: a slow example is no failure, and one machine's luck is not another's.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+EXAMPLES = few(150)
+settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ci", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
@@ -23,6 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         guard.begin()
+
+
+def pytest_unconfigure() -> None:
+    programs.end()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from qpidd_py.cli.client_socket import RequestRefused
 from tests.acceptance.cluster import TIMEOUT, Member
+from tests.support import programs
 from tests.support.wait import wait_for
 
 # ---- looking
@@ -52,7 +52,7 @@ def tool(module: str, *arguments: str) -> tuple[int, str]:
     """Exit code and standard output of a command-line tool; it never writes to standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QPID_")}
     command = [sys.executable, "-m", module, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    result = programs.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert result.stderr == ""
     return result.returncode, result.stdout
 

@@ -1,4 +1,5 @@
-"""Clusters for the acceptance tests.  Each xdist worker keeps one for all tests that need no options of their own."""
+"""Clusters for the acceptance tests.  Each xdist worker keeps one for all tests that need no options of their
+own, until it comes to other tests: three idle brokers cost a second of processor time a minute."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from tests.acceptance.cluster import Cluster, Member
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     try:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
@@ -13,6 +12,7 @@ from qpidd_py.cli.client_socket import RequestRefused
 from tests.acceptance.clients import publish
 from tests.acceptance.cluster import Cluster, Member, wait_started
 from tests.acceptance.test_pitfalls import events
+from tests.support import programs
 from tests.support.wait import wait_for
 
 EXIT_TWIN = 3
@@ -39,7 +39,7 @@ def set_version(member: Member) -> int:
 
 def status_of(member: Member, *words: str) -> str:
     command = [sys.executable, "-m", "ha.qpid_ha.main", "status", "-b", member.address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    return str(programs.run(command, capture_output=True, text=True, timeout=20, check=True).stdout)
 
 
 def test_b6_a_clone_of_a_backup_is_refused_and_ends(make_cluster: Callable[..., Cluster]) -> None:

@@ -24,7 +24,7 @@ def test_fault(qpidd: QpiddScene, name: str) -> None:
         load.verdict()
 
 
-@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish", "hold"], 3))
+@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish", "hold"], 2))
 def test_fault_asyncio(qpidd: QpiddScene, name: str) -> None:
     qpidd.whole()
     with Asyncio() as style, Load(addresses(qpidd), f"asyncio.{name}", style=style) as load:
@@ -35,7 +35,7 @@ def test_fault_asyncio(qpidd: QpiddScene, name: str) -> None:
         load.verdict()
 
 
-@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish"], 3))
+@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish"], 2))
 def test_fault_pika_style(qpidd: QpiddScene, name: str) -> None:
     qpidd.whole()
     with Load(addresses(qpidd), f"pika.{name}", style=PikaStyle()) as load:
@@ -46,7 +46,7 @@ def test_fault_pika_style(qpidd: QpiddScene, name: str) -> None:
         load.verdict()
 
 
-@pytest.mark.parametrize("name", mostly_slow(["kill", "cut", "snap-to-client", *OTHERS, "vanish-to-client"], 3))
+@pytest.mark.parametrize("name", mostly_slow(["kill", "snap-to-client", "cut", *OTHERS, "vanish-to-client"], 2))
 def test_fault_transacted(qpidd: QpiddScene, name: str) -> None:
     """All of a transaction or nothing; nothing of one that is said to be aborted."""
     qpidd.whole()

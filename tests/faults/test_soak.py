@@ -6,10 +6,11 @@ import pytest
 
 from tests.faults.scene import QpiddScene
 from tests.faults.soak import soak
+from tests.support.slow import few
 
 
 def test_a_few_failovers(qpidd: QpiddScene) -> None:
-    soak(qpidd, 8, random.randrange(1_000_000), print)
+    soak(qpidd, few(12), random.randrange(1_000_000), print)
 
 
 @pytest.mark.slow

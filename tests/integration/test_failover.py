@@ -100,6 +100,7 @@ def test_kill_9_of_the_primary(lab):
     lab.verdict()
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_backup(lab):
     lab.load()
     moment = lab.inflict("kill", "node2")
@@ -125,6 +126,7 @@ def test_pause_of_the_primary(lab):
     lab.verdict()
 
 
+@pytest.mark.slow
 def test_pause_of_a_backup(lab):
     lab.load()
     moment = lab.inflict("pause", "node3")
@@ -168,6 +170,7 @@ def test_a_backup_returns_with_part_of_the_data_and_takes_over(lab):
     lab.verdict()
 
 
+@pytest.mark.slow
 def test_a_restarted_broker_copies_everything_and_takes_over(lab):
     lab.load(consumers=False, queues=2, rate=600.0)
     lab.inflict("kill", "node3")

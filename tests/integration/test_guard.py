@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TIME = 120.0  # seconds
 DAEMON = "import os, time; os.fork() and os._exit(0); os.setsid(); print(os.getpid(), flush=True); time.sleep(600)"
 INNER = """
-    import json, pathlib, subprocess, sys, threading, time
+    import json, pathlib, psutil, subprocess, sys, threading, time
     from tests.support.process import BrokerProcess
 
     def test_inner(tmp_path):
@@ -32,14 +33,15 @@ INNER = """
         with subprocess.Popen([sys.executable, "-c", {daemon!r}], stdout=subprocess.PIPE) as parent:
             daemon = int(parent.stdout.readline())
         written = pathlib.Path({found!r} + "_")
-        written.write_text(json.dumps([broker.pid, daemon]))
+        written.write_text(json.dumps([broker.pid, daemon, psutil.Process(broker.pid).ppid()]))
         written.rename({found!r})
         time.sleep({seconds})
 """
 
 
 def run_tests(directory: Path, seconds: float, options: Sequence[str]) -> tuple[subprocess.Popen[str], list[int]]:
-    """A pytest that has started a broker and a daemon, and waits for so many seconds; their process ids."""
+    """A pytest that has started a broker and a daemon, and waits for so many seconds; their process ids, and that of
+    the server which forks brokers."""
     found = directory / "processes"
     inner = directory / "test_inner.py"
     inner.write_text(textwrap.dedent(INNER.format(daemon=DAEMON, found=str(found), seconds=seconds)))
@@ -47,6 +49,7 @@ def run_tests(directory: Path, seconds: float, options: Sequence[str]) -> tuple[
     pytest_process = subprocess.Popen(
         [*command, f"--basetemp={directory / 'base'}", str(inner)],
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
     )  # fmt: skip
     wait_for(lambda: found.exists() or pytest_process.poll() is not None, TIME, "the processes of the inner test")
     assert found.exists(), pytest_process.communicate()[1]
@@ -60,7 +63,10 @@ def running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("options", [[], ["-n1"]], ids=["one process", "a worker"])
+BOTH = pytest.mark.parametrize("options", [[], ["-n1"]], ids=["one process", "a worker"])
+
+
+@BOTH
 def test_a_killed_run_leaves_no_process(tmp_path: Path, options: list[str]) -> None:
     pytest_process, pids = run_tests(tmp_path, 600, options)
     with pytest_process:
@@ -75,7 +81,17 @@ def test_a_run_that_ends_names_what_it_left(tmp_path: Path) -> None:
         errors = pytest_process.communicate(timeout=TIME)[1]
     assert pytest_process.returncode == 0
     assert [line.partition(": ")[0] for line in errors.splitlines()] == ["left behind by the tests, killed"] * 2
-    assert not any(running(pid) for pid in pids)
+    wait_for(lambda: not any(running(pid) for pid in pids), TIME, lambda: f"the end of {pids}")
+
+
+@BOTH
+def test_an_interrupted_run_leaves_no_process(tmp_path: Path, options: list[str]) -> None:
+    """Ctrl-C, which all processes in the foreground get."""
+    pytest_process, pids = run_tests(tmp_path, 600, options)
+    with pytest_process:
+        os.killpg(pytest_process.pid, signal.SIGINT)
+        assert pytest_process.wait(TIME) == pytest.ExitCode.INTERRUPTED
+        wait_for(lambda: not any(running(pid) for pid in pids), TIME, lambda: f"the end of {pids}")
 
 
 def test_processes_of_other_runs_are_left_alone() -> None:

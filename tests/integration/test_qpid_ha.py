@@ -15,6 +15,7 @@ import pika
 import pytest
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
+from tests.support import programs
 from tests.support.certificates import needs_openssl
 from tests.support.process import HeldPort
 
@@ -41,7 +42,7 @@ class Broker:
         command += ["--data-dir", str(folder / str(port)), *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("QPID_")}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
+            self.process = programs.start(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
 
     def wait(self) -> "Broker":
         wait_for(lambda: "Broker running" in self.log.read_text() or self.process.poll() is not None, "the broker")
@@ -61,7 +62,7 @@ class Broker:
 def qpid_ha(*arguments: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("QPID_")}
     command = [sys.executable, "-m", "ha.qpid_ha.main", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    result = programs.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert result.stderr == ""
     return result.returncode, result.stdout
 

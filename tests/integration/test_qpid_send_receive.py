@@ -15,6 +15,7 @@ from demo.cluster import Cluster
 from demo.events import read
 from ha.qpid_cluster.main import settled
 from testkit.library_events import LibraryHistory
+from tests.support import programs
 from tests.support.process import BrokerProcess
 from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
@@ -30,7 +31,7 @@ class Tool:
 
     def __init__(self, name: str, broker: str, *words: str, directory: Path, lines: object = None) -> None:
         self.out, self.err = (directory / f"{name}-{len(Tool.running)}.{end}" for end in ("out", "err"))
-        self.process = subprocess.Popen(
+        self.process = programs.start(
             [sys.executable, "-m", f"client_lib.cli.{name}", "-b", broker, *words],
             stdin=subprocess.DEVNULL if lines is None else subprocess.PIPE,
             stdout=self.out.open("wb"),
@@ -245,7 +246,7 @@ def test_whoever_reads_may_leave(start, tmp_path: Path, broker: BrokerProcess, m
     words = [sys.executable, "-m", "client_lib.cli.receive", "-b", broker.address, *QUEUE, "--report-total"]
     errors = tmp_path / "errors"
     with errors.open("wb") as said:
-        tool = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, cwd=ROOT)
+        tool = programs.start(words, stdout=subprocess.PIPE, stderr=said, cwd=ROOT)
         assert tool.stdout is not None
         if messages != "0":
             tool.stdout.read(10)

@@ -1,7 +1,6 @@
 """Salvage with real brokers: an overtaken primary comes back with confirmed messages that the cluster lacks."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import pika
 import pytest
 
 from qpidd_py.cli.client_socket import ConnectionClosed, Deadline, ManagementSocket, Target
+from tests.support import programs
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
@@ -56,7 +56,7 @@ class Pair:
 
     def qpid_ha(self, name: str, *arguments: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "ha.qpid_ha.main", "salvage", *arguments, "-b", self[name].address]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        result = programs.run(command, capture_output=True, text=True, timeout=60)
         assert result.stderr == ""
         return result.returncode, result.stdout
 

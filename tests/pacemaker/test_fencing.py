@@ -8,9 +8,9 @@ import pytest
 from tests.pacemaker.campaign import selection, survive
 from tests.pacemaker.cluster import Cluster, Setup, running
 
-SHORT = ("kill9", "node", "cut-primary")
+SHORT = ("kill9", "cut-primary")
 LONG = (
-    "sigstop", "move", "standby", "two-in-a-row", "catchup", "cut-backup", "link-down", "corosync", "controld",
+    "node", "sigstop", "move", "standby", "two-in-a-row", "catchup", "cut-backup", "link-down", "corosync", "controld",
     "freeze", "replace", "power-cycle",
 )  # fmt: skip
 

@@ -8,10 +8,10 @@ import pytest
 from tests.pacemaker.campaign import selection, survive
 from tests.pacemaker.cluster import Cluster, Setup, running
 
-SHORT = ("cut-primary", "two-in-a-row", "power-cycle")
+SHORT = ("cut-primary",)
 LONG = (
-    "kill9", "sigstop", "move", "standby", "catchup", "node", "freeze", "cut-backup", "link-down", "corosync",
-    "controld", "replace",
+    "two-in-a-row", "power-cycle", "kill9", "sigstop", "move", "standby", "catchup", "node", "freeze", "cut-backup",
+    "link-down", "corosync", "controld", "replace",
 )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.pacemaker.campaign import selection, survive
 from tests.pacemaker.cluster import Cluster, Setup, running
 
-SHORT = ("kill9", "node")
-LONG = ("sigstop", "move", "cut-primary", "cut-backup", "standby", "corosync", "power-cycle")
+SHORT = ("node",)
+LONG = ("kill9", "sigstop", "move", "cut-primary", "cut-backup", "standby", "corosync", "power-cycle")
 
 
 @pytest.fixture(scope="module")

@@ -108,13 +108,14 @@ def test_rotation_loses_no_line(machine: Machine) -> None:
         + START
         + """
         (for ((i = 0; ; i++)); do [ -e /tmp/rotated ] && break; qpid-ha ping; done; echo "$i pings" >/tmp/pings) &
+        pings=$!  # not %1, which bash forgets when the job has ended
         for ((i = 1; i <= 3; i++)); do
             until (($(wc -l </var/log/qpidd/qpidd.log) >= 20)); do read -t 0.05 <> <(:) || true; done
             logrotate --force --state /tmp/state /etc/logrotate.d/qpidd
             until [ -e /var/log/qpidd/qpidd.log ]; do read -t 0.05 <> <(:) || true; done
         done
         touch /tmp/rotated
-        wait %1
+        wait "$pings"
         qpidd --quit
         cat /tmp/pings
         ls /var/log/qpidd

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client_lib.connecting.retry import COPY_GAP_MAX, RetryPolicy
+from tests.support.slow import few
 from tests.unit.client_lib.planner_world import World
 
 HOSTS = [f"10.0.0.{n}" for n in range(1, 7)]
@@ -34,7 +35,7 @@ def begun(world: World) -> float:
 
 
 @given(URLS, behaviours(HOW), POLICIES, st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_it_goes_on_for_ever_and_keeps_its_limits(
     urls: str, how: dict[str, str], policy: RetryPolicy, seed: int
 ) -> None:
@@ -47,7 +48,7 @@ def test_it_goes_on_for_ever_and_keeps_its_limits(
 
 
 @given(URLS, behaviours(HOW), POLICIES, st.sampled_from(HOSTS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_whoever_takes_us_is_found(urls: str, how: dict[str, str], policy: RetryPolicy, good: str) -> None:
     """One of the places comes back after a while; nobody else does."""
     world = World(urls, {h: w.partition(":")[0] for h, w in how.items()}, NAMES, policy).start().run(7)
@@ -58,7 +59,7 @@ def test_whoever_takes_us_is_found(urls: str, how: dict[str, str], policy: Retry
 
 
 @given(st.lists(st.sampled_from(HOSTS), min_size=1, max_size=6, unique=True), behaviours(ANSWERS), POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_a_round_tries_each_place_at_least_once(hosts: list[str], how: dict[str, str], policy: RetryPolicy) -> None:
     """And at most twice: in its turn, and because a broker names it although it refused before."""
     world = World(",".join(hosts), how, {}, policy).start().run(5)
@@ -73,7 +74,7 @@ def test_a_round_tries_each_place_at_least_once(hosts: list[str], how: dict[str,
 
 
 @given(URLS, behaviours(HOW), POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_no_place_is_asked_too_often(urls: str, how: dict[str, str], policy: RetryPolicy) -> None:
     """Three times is possible at once: in its turn, because a broker names it, and as the first of the next round; the
     fourth comes after a pause or after the overlap."""
@@ -85,7 +86,7 @@ def test_no_place_is_asked_too_often(urls: str, how: dict[str, str], policy: Ret
 
 
 @given(st.lists(st.sampled_from(HOSTS), min_size=2, max_size=6, unique=True), behaviours(HOW), POLICIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_a_loss_is_followed_by_an_attempt_at_once_elsewhere(
     hosts: list[str], how: dict[str, str], policy: RetryPolicy
 ) -> None:
@@ -96,7 +97,7 @@ def test_a_loss_is_followed_by_an_attempt_at_once_elsewhere(
 
 
 @given(URLS, behaviours(HOW), POLICIES, st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_it_gives_up_at_its_limits(urls: str, how: dict[str, str], policy: RetryPolicy, limit: int) -> None:
     limited = RetryPolicy(limit=limit, connect_timeout=policy.connect_timeout, connect_overlap=policy.connect_overlap)
     world = World(urls, how, NAMES, limited).start().run(100)
@@ -107,7 +108,7 @@ def test_it_gives_up_at_its_limits(urls: str, how: dict[str, str], policy: Retry
 
 
 @given(URLS, behaviours(HOW), POLICIES, st.lists(st.floats(0.01, 30), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 def test_pauses_of_our_own_break_nothing(
     urls: str, how: dict[str, str], policy: RetryPolicy, pauses: list[float]
 ) -> None:

@@ -16,6 +16,7 @@ from client_lib.core.window import Window
 from client_lib.errors import Rejected, TransactionAborted, TransactionUnknown
 from client_lib.events import EventLog
 from client_lib.message import Message
+from tests.support.slow import few
 
 
 class Monitor(contextlib.nullcontext[Any]):
@@ -248,7 +249,7 @@ class Transactions(RuleBasedStateMachine):
             assert self.transaction.touched or not self.mine
 
 
-ConfirmedPublishing.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
-Transactions.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+ConfirmedPublishing.TestCase.settings = settings(max_examples=few(100), stateful_step_count=60, deadline=None)
+Transactions.TestCase.settings = settings(max_examples=few(200), stateful_step_count=60, deadline=None)
 TestConfirmedPublishing = ConfirmedPublishing.TestCase
 TestTransactions = Transactions.TestCase

@@ -14,6 +14,7 @@ from pamqp.commands import Basic
 
 from qpidd_py.core import Catchup, Engine, Queue, Route
 from tests.support.memory import MemoryClient, confirms, deliveries
+from tests.support.slow import few
 
 NAMES = ("a", "b")
 
@@ -216,5 +217,5 @@ class EngineMachine(RuleBasedStateMachine):
                 queue.check()
 
 
-EngineMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+EngineMachine.TestCase.settings = settings(max_examples=few(150), stateful_step_count=50, deadline=None)
 TestEngineAgainstModel = EngineMachine.TestCase

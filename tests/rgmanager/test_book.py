@@ -120,6 +120,7 @@ def test_hung_primary(cluster: Cluster, load: Load, figures: Figures) -> None:
     nothing_lost(load.finish())
 
 
+@pytest.mark.slow
 def test_death_of_the_primarys_node(cluster: Cluster, load: Load, figures: Figures) -> None:
     old, begin = cluster.primary, time.monotonic()
     cluster.driver.node_down(old.name)
@@ -132,6 +133,7 @@ def test_death_of_the_primarys_node(cluster: Cluster, load: Load, figures: Figur
     nothing_lost(load.finish())
 
 
+@pytest.mark.slow
 def test_two_failures_in_a_row(cluster: Cluster, load: Load, figures: Figures) -> None:
     """The new primary dies as soon as it has all backups again."""
     first, begin = cluster.primary, time.monotonic()
@@ -163,6 +165,7 @@ def test_all_fail(cluster: Cluster, load: Load, figures: Figures) -> None:
     assert any("promoted, and no other broker holds more" in node.log for node in cluster.nodes.values())
 
 
+@pytest.mark.slow
 def test_both_services_stopped(cluster: Cluster, load: Load) -> None:
     """The backups first: the last primary refuses once, and is stopped all the same.  Then from nothing."""
     load.finish()

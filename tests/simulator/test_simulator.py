@@ -16,7 +16,7 @@ from tests.simulator.simulation import Simulation
 from tests.support.slow import mostly_slow
 
 SEEDS = 500
-CHUNK = 50
+CHUNK = 25
 
 
 def check(scenario: Scenario) -> Simulation:

@@ -40,7 +40,9 @@ def duck() -> Iterator[DuckEngine]:
     engine.close()
 
 
-@pytest.fixture(params=["spark", "duck"])
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.slow), "duck"])
 def engine(request: pytest.FixtureRequest) -> Engine:
+    """Both give the same to the octet, see test_pipeline_properties.py: `make test` asks DuckDB, and Spark where a test
+    asks for `both_engines`."""
     found: Engine = request.getfixturevalue(request.param)
     return found

@@ -76,6 +76,7 @@ def _place(row: dict[str, Any]) -> tuple[str, int]:
     return row["proc"], row["seq"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["duckdb"])
 def test_the_program(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the logs to tables and page; each run is a process."""

@@ -18,6 +18,7 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.schema import COLUMNS, Event
 from spark_jobs.workspace import Workspace
 from tests.spark.cli_documents import T0, Program, incident, phase, written
+from tests.support.slow import both_engines
 
 MS = 1000
 
@@ -246,6 +247,7 @@ def out(engine: Engine, tmp_path: Path) -> Path:
     return written(tmp_path, incident())
 
 
+@both_engines
 def test_life_of_a_message(program: Program, out: Path, engine: Engine) -> None:
     said = program("explain", out / "incident-1.json", "msg", "p7:123", "--engine", engine.name)
     assert said.err == "" and said.code == 0

@@ -62,6 +62,7 @@ def test_from_logs_to_the_verdict(program: Program, lost: Path, tmp_path: Path) 
     assert "c1   acknowledges it" in fine.out and "verdict: ok" in fine.out
 
 
+@pytest.mark.slow
 def test_both_engines_give_the_same_octets(program: Program, lost: Path, spark: Engine, tmp_path: Path) -> None:
     for engine in ("spark", "duckdb"):
         assert program("report", lost, "-o", tmp_path / engine, "--engine", engine).code == 0

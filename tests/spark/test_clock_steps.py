@@ -11,6 +11,7 @@ from spark_jobs.clocks.pairs import Observation
 from spark_jobs.clocks.steps import steps_of
 from tests.spark.clock_world import BEGIN, HOUR, SECOND, Clock, World, messages
 from tests.spark.test_clock_bounds import misses
+from tests.support.slow import few
 
 NTP = Clock(offset=30_000, ppm=20, steps=((60 * SECOND, -2 * SECOND),))
 
@@ -108,7 +109,7 @@ def test_a_reference_that_was_set_is_not_the_measure():
 
 @given(st.integers(0, 10**6), st.integers(20, 100), st.sampled_from([-3, -1, 1, 4]))
 @example(34, 20, -3)  # the stepped node itself told when it was
-@settings(max_examples=20)
+@settings(max_examples=few(20))
 def test_whatever_was_stepped_the_truth_is_inside(seed, at, seconds):
     world = three(Clock(offset=30_000, ppm=20, steps=((at * SECOND, seconds * SECOND),)), seed, 500)
     solved = solve(world.observations(), reference="a")

@@ -11,8 +11,10 @@ from spark_jobs import schema
 from spark_jobs.engine.base import CORRUPT, Engine, TooManyRows, columns_of
 from spark_jobs.engine.session import LITTLE, settings, shuffle_partitions, submitted, suited
 from spark_jobs.workspace import Workspace, WrongVersion
+from tests.support.slow import both_engines
 
 
+@both_engines
 def test_rows_of_ours_go_to_parquet_and_back(engine: Engine, tmp_path: Path) -> None:
     columns = "name string, n bigint, flag boolean, attrs map<string,string>"
     engine.table("given", columns, [{"name": "a", "n": 2**40, "attrs": {"k": "v"}}, {"name": "b", "flag": True}])
@@ -27,6 +29,7 @@ def test_rows_of_ours_go_to_parquet_and_back(engine: Engine, tmp_path: Path) -> 
     ]
 
 
+@both_engines
 def test_an_empty_table_keeps_its_columns(engine: Engine, tmp_path: Path) -> None:
     engine.table("nothing", "cluster string, n bigint", [])
     engine.save("select * from nothing", str(tmp_path / "t"))
@@ -34,11 +37,13 @@ def test_an_empty_table_keeps_its_columns(engine: Engine, tmp_path: Path) -> Non
     assert engine.rows("select cluster, n from found") == []
 
 
+@both_engines
 def test_a_table_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent: no such table"):
         engine.load("x", str(tmp_path / "absent"))
 
 
+@both_engines
 def test_big_results_are_refused(engine: Engine) -> None:
     engine.table("three", "n bigint", [{"n": n} for n in range(3)])
     assert len(engine.rows("select n from three", limit=3)) == 3
@@ -46,6 +51,7 @@ def test_big_results_are_refused(engine: Engine) -> None:
         engine.rows("select n from three", limit=2)
 
 
+@both_engines
 def test_json_lines_with_torn_ones_and_values_of_another_type(engine: Engine, tmp_path: Path) -> None:
     lines = [
         json.dumps({"kind": "publish", "seq": 1, "resend": True, "attrs": {"a": "b"}, "stranger": 3}),
@@ -65,6 +71,7 @@ def test_json_lines_with_torn_ones_and_values_of_another_type(engine: Engine, tm
     ]
 
 
+@both_engines
 def test_a_workspace_knows_its_version(engine: Engine, tmp_path: Path) -> None:
     workspace = Workspace(str(tmp_path))
     workspace.begin(engine)

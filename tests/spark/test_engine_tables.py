@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.base import Engine
+from tests.support.slow import both_engines
 
 COLUMNS = "n bigint, name string, attrs map<string,string>"
 
@@ -23,6 +24,7 @@ def part(folder: Path, name: str, *rows: int) -> Path:
     return folder / name
 
 
+@both_engines
 def test_small_tables_are_kept_in_place_of_the_old_ones(engine: Engine, tmp_path: Path):
     table = tmp_path / "table"
     engine.save("select 9 as n union all select 8 as n", str(table))
@@ -34,6 +36,7 @@ def test_small_tables_are_kept_in_place_of_the_old_ones(engine: Engine, tmp_path
     assert len(engine.parts(str(table))) == 1
 
 
+@both_engines
 def test_a_table_that_was_kept_may_be_saved_with_other_columns(engine: Engine, tmp_path: Path):
     table = str(tmp_path / "table")
     engine.keep(table, COLUMNS, [{"n": 1}])
@@ -42,6 +45,7 @@ def test_a_table_that_was_kept_may_be_saved_with_other_columns(engine: Engine, t
     assert engine.rows("select * from found") == [{"m": 2}]
 
 
+@both_engines
 def test_parts_come_and_go(engine: Engine, tmp_path: Path):
     table = tmp_path / "table"
     assert engine.parts(str(table)) == []
@@ -56,6 +60,7 @@ def test_parts_come_and_go(engine: Engine, tmp_path: Path):
     assert numbers(engine, table) == [4, 7]
 
 
+@both_engines
 def test_nothing_is_left_beside_a_table(engine: Engine, tmp_path: Path):
     engine.keep(str(tmp_path / "table"), COLUMNS, [{"n": 1}])
     engine.append("select cast(1 as bigint) as n", str(tmp_path / "table"), "a")

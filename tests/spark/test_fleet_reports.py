@@ -51,6 +51,7 @@ def test_workspaces_say_the_same(reports: Path, duck: DuckEngine) -> None:
     assert json.dumps(job.run(duck, places, QUICK)) == json.dumps(job.run(duck, [str(reports)], QUICK))
 
 
+@pytest.mark.slow
 def test_spark_finds_documents_and_workspaces_below_a_url(
     reports: Path, spark: SparkEngine, duck: DuckEngine, tmp_path: Path
 ) -> None:

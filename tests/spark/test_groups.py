@@ -12,6 +12,7 @@ from spark_jobs import groups
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.workspace import Workspace
+from tests.support.slow import both_engines
 
 COLUMNS = (
     "cluster string, begin bigint, end bigint, real double, yes boolean, texts array<string>, attrs map<string,string>"
@@ -49,6 +50,7 @@ def ordered(rows: list[Any]) -> list[Any]:
     return [(*row[:-1], sorted(dict(row[-1]).items())) for row in rows]
 
 
+@both_engines
 @pytest.mark.parametrize("small", [0, groups.SMALL])
 def test_each_cluster_alone_and_failures_apart(engine: Engine, tmp_path: Path, monkeypatch: Any, small: int) -> None:
     """`small`: rows that Spark's tasks made go to the tables through this process, or by SQL."""
@@ -67,5 +69,6 @@ def test_one_cluster_stays_here(spark: SparkEngine, tmp_path: Path) -> None:
     assert not spark.exists(Workspace(str(tmp_path)).path("scratch"))
 
 
+@both_engines
 def test_nobody_at_all(engine: Engine, tmp_path: Path) -> None:
     assert run(engine, tmp_path, []) == ([], [])

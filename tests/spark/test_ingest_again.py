@@ -105,6 +105,7 @@ def test_a_segment_grows(places: Place, tmp_path: Path):
     assert places.rows() == fresh(places, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_segment_grows_below_a_url(spark: Engine, tmp_path: Path):
     place = Place(spark, tmp_path)
     place.write("c-0001.jsonl.open", line(1), line(2)[:25])

@@ -66,6 +66,7 @@ def test_a_tarball_of_packed_files(duck: Engine, folder: Path, tmp_path: Path, t
     agree(duck, tmp_path / "work", str(tmp_path / "all.tar"), truth)
 
 
+@pytest.mark.slow
 def test_a_tarball_in_tasks(spark: Engine, folder: Path, tmp_path: Path, truth):
     (tmp_path / "in").mkdir()
     with tarfile.open(tmp_path / "in/all.tar.gz", "w:gz") as archive:

@@ -15,6 +15,7 @@ from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.lines import parse_file
 from spark_jobs.parse.survey import survey
 from tests.spark.parse_lab import almanac_of, lab_almanac, lab_events, lab_files, parsed, wrong
+from tests.support.slow import few
 
 SEEDS = [
     line.decode()
@@ -48,7 +49,7 @@ LINES = st.lists(
 
 @pytest.mark.parametrize("module", [pacemaker, corosync, syslog, crm_mon])
 @given(lines=LINES)
-@settings(max_examples=150)
+@settings(max_examples=few(150))
 def test_no_line_raises(module, lines):
     tally = Tally()
     events = list(module.parse_file("x.log", lines, Context(tally=tally, node="n", mtime=1795226106333001)))
@@ -59,7 +60,7 @@ def test_no_line_raises(module, lines):
 
 
 @given(line=damaged())
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 def test_every_line_is_counted_once(line):
     tally = Tally()
     events = list(parse_file("x.log", [line.replace("\n", " ").replace("\0", " ") + "\n"], Context(tally=tally)))
@@ -85,7 +86,7 @@ LAB = ["lab_c1.log", "lab_n1.log", "lab_n3.log"]
 
 
 @given(name=st.sampled_from(LAB), share=st.floats(0, 1))
-@settings(max_examples=25)
+@settings(max_examples=few(25))
 def test_rotation_changes_nothing(name, share):
     cut = int(share * len(lab_files()[name]))
     parts, begins = halves(name, cut)
@@ -137,7 +138,7 @@ def test_a_bundles_files_may_come_in_any_order():
 
 
 @given(cut=st.integers(1, 200))
-@settings(max_examples=30)
+@settings(max_examples=few(30))
 def test_a_torn_end_costs_one_line(cut):
     name = "lab_c3.log"
     lines = lab_files()[name]

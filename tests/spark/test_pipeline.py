@@ -90,13 +90,6 @@ def by_duck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list
     engine.close()
 
 
-@pytest.fixture(scope="module")
-def by_spark(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Row]]]:
-    engine = SparkEngine(spark_session)
-    yield computed(engine, tmp_path_factory.mktemp("spark"), fleet())
-    engine.close()
-
-
 def in_memory(name: str) -> dict[str, list[Row]]:
     return reconstruct.tables(facts(rows_of(name)), (), name)
 
@@ -108,7 +101,11 @@ def test_the_jobs_say_what_the_solvers_say(name: str, by_duck: dict[str, list[Ro
         assert plain(found) == plain(wanted), table
 
 
-def test_spark_and_duckdb_agree_about_a_fleet(by_spark: dict[str, list[Row]], by_duck: dict[str, list[Row]]) -> None:
+@pytest.mark.slow
+def test_spark_and_duckdb_agree_about_a_fleet(
+    by_duck: dict[str, list[Row]], spark: SparkEngine, tmp_path: Path
+) -> None:
+    by_spark = computed(spark, tmp_path, fleet())
     for table in pipeline.MADE:
         assert plain(by_spark[table]) == plain(by_duck[table]), table
 
@@ -122,6 +119,7 @@ def test_a_fleet_is_what_its_clusters_are_alone(
             assert plain(alone[table]) == plain([row for row in by_duck[table] if row["cluster"] == name]), table
 
 
+@pytest.mark.slow
 def test_one_cluster_on_spark_is_the_same(by_duck: dict[str, list[Row]], spark: SparkEngine, tmp_path: Path) -> None:
     """It is computed in this process, not in tasks."""
     alone = computed(spark, tmp_path, rows_of("ledger_lost"))

@@ -17,8 +17,9 @@ from tests.spark import pipeline_runs as runs
 from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.files import rotated
 from tests.spark.truth.world import Files
+from tests.support.slow import few
 
-FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=few(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SEEDS = st.integers(0, 2**32 - 1)
 
 

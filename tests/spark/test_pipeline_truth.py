@@ -23,9 +23,9 @@ from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.messages import Ledger
 from tests.spark.truth.story import Story
 from tests.spark.truth.world import Clock, Files, World
-from tests.support.slow import mostly_slow
+from tests.support.slow import few, mostly_slow
 
-VARIANTS = 30
+VARIANTS = few(30)
 Row = dict[str, Any]
 
 

@@ -71,6 +71,7 @@ def test_equal_tables_in_another_order_give_equal_octets(crash, tmp_path):
     assert [files.text(each) for each in one[1]] == [files.text(each) for each in other[1]]
 
 
+@pytest.mark.slow
 def test_both_engines_give_equal_documents(crash, tmp_path, spark, duck):
     made = report_world.workspace(crash, tmp_path)
     by_spark = list(document.documents(spark, made))

@@ -22,8 +22,9 @@ from spark_jobs.outages.reference import Windows
 from spark_jobs.solve.runs import expanded
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import T0, TICK, Row, as_runs, histories, write
+from tests.support.slow import few
 
-HISTORIES = 120
+HISTORIES = few(180)
 Answers = dict[str, list[Any]]
 SUMS = (
     "attempts", "confirmed", "ok", "lost", "unaccounted", "explained", "unexpected", "unlogged", "duplicated",
@@ -121,6 +122,7 @@ def test_duckdb_says_what_the_reference_says(rows: list[Row], duck: DuckEngine, 
     assert_same(ask(duck, tmp_path, rows), reference(rows))
 
 
+@pytest.mark.slow
 def test_spark_says_what_the_reference_says(rows: list[Row], spark: SparkEngine, tmp_path: Path) -> None:
     """The same histories once more as runs, in another order, in several files: each query costs seconds."""
     mixed = rows + [{**row, "cluster": f"run-{row['cluster']}"} for row in as_runs(rows)]

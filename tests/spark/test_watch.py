@@ -168,7 +168,7 @@ def writes(place: Path) -> int:
 # ---- Spark's part ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["path", "url"])
+@pytest.mark.parametrize("form", mostly_slow(["path", "url"], 1))
 def test_a_stream_that_was_interrupted_loses_nothing(
     fleet: Fleet, spark: SparkEngine, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:

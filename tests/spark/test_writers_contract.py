@@ -28,6 +28,7 @@ from spark_jobs.parse import broker_text
 from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.detect import detect, parser
 from spark_jobs.solve.runs import expanded
+from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.wait import wait_for
 
@@ -242,7 +243,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def promote(broker: BrokerProcess) -> None:
     words = ["promote", "--cluster-manager", "-b", broker.address]
-    done = subprocess.run(
+    done = programs.run(
         [sys.executable, "-m", "ha.qpid_ha.main", *words], cwd=ROOT, capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 0, done.stderr + broker.log

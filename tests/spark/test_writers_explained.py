@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.messages.reference import Summary, judge
 from spark_jobs.workspace import Workspace
 from tests.spark.test_writers_contract import ROOT, check, promote, segments
+from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.wait import wait_for
 
@@ -35,7 +35,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         broker.start()
         promote(broker)
         send_everything(broker, directory / "clients")
-        dumped = subprocess.run(
+        dumped = programs.run(
             [sys.executable, "-m", "ha.qpid_ha.main", "dump", "-b", broker.address],
             cwd=ROOT, capture_output=True, text=True, timeout=30,
         )  # fmt: skip

@@ -1,11 +1,11 @@
 """A cluster of real brokers that a test steers with the management requests and with `qpid-ha`."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from tests.support import programs
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
@@ -80,6 +80,6 @@ class Members:
         """What `qpid-ha` prints, with the cluster's login or another one."""
         url = f"{login or self._login}@{self.brokers[name].address}"
         command = [sys.executable, "-m", "ha.qpid_ha.main", *words, "-b", url]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = programs.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done
-        return done.stdout
+        return str(done.stdout)

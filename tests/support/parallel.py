@@ -9,12 +9,15 @@ the same time.  The names of files decide, since xdist tells its scheduler nothi
 from __future__ import annotations
 
 import functools
+import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
+
+from tests.support import slow
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK: Final = "spark session"
@@ -24,15 +27,19 @@ FIRST: Final = (SPARK, "faults", "pacemaker", "rgmanager", "packaging", "agents"
 """Groups and folders that take long.  Tests with the Spark session are busy, most of the others wait."""
 LAST: Final = "simulator"
 """The folder of tests that keep one processor busy for up to half a minute and share nothing."""
-_WANTS_SPARK: Final = re.compile(r"^ *def \w+\([^)]*\b(spark|spark_session|engine)\b", re.MULTILINE)
-"""A test or fixture with an argument that brings the session of tests/spark/conftest.py."""
+_ARGUMENT: Final = r"def \w+\([^)]*\b({})\b"
+_WANTS_SPARK: Final = {
+    True: re.compile(rf"^ *{_ARGUMENT.format('spark|spark_session|engine')}", re.MULTILINE),
+    False: re.compile(rf"^@both_engines|(?<!mark\.slow\n)^{_ARGUMENT.format('spark|spark_session')}", re.MULTILINE),
+}
+"""A test or fixture with an argument that brings the session of tests/spark/conftest.py: with slow ones, or without."""
 
 
 @functools.cache
 def group(file: str) -> str:
     """What the tests of a file share a worker with; `file` is relative to the project, and a group by itself."""
     folder = _folder(file)
-    if folder == "spark" and _WANTS_SPARK.search((ROOT / file).read_text()):
+    if folder == "spark" and _WANTS_SPARK[slow.ALL in os.environ].search((ROOT / file).read_text()):
         return SPARK
     return folder if folder in TOGETHER else file
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support import programs
 from tests.support.wait import wait_for
 
 READY = "Broker running on"
@@ -81,7 +82,7 @@ class BrokerProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         with open(self.log_file, "ab") as log:
             self._log_start = log.tell()
-            self.process = subprocess.Popen(
+            self.process = programs.start(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean | self.environment
             )
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.parallel import FIRST, LAST, ROOT, SPARK, TOGETHER, GroupsOfFiles, group, rank
-from tests.support.slow import mostly_slow
+from tests.support.slow import ALL, few, mostly_slow
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,25 @@ def test_what_takes_long_comes_first_and_what_can_be_anywhere_last() -> None:
 
 def test_a_file_with_the_session_of_spark_is_known_by_its_arguments() -> None:
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/spark").glob("test_*.py")]
-    assert 10 < sum(group(file) == SPARK for file in files) < len(files) / 2
+    assert 8 < sum(group(file) == SPARK for file in files) < len(files) / 2
+
+
+def test_one_without_spark_unless_it_is_slow_is_in_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = "tests/spark/test_jepsen_vectors.py"
+    found = []
+    for variables in ({}, {ALL: "1"}):
+        monkeypatch.delenv(ALL, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        found.append(group.__wrapped__(file))
+    assert found == [file, SPARK]
+
+
+def test_a_third_unless_all_tests_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ALL, raising=False)
+    assert [few(number) for number in (1, 3, 4, 100)] == [1, 1, 2, 34]
+    monkeypatch.setenv(ALL, "1")
+    assert few(100) == 100
 
 
 def test_all_but_the_first_are_slow() -> None:

@@ -98,7 +98,7 @@ def test_a_single_address_whose_syn_was_swallowed_is_tried_again_soon(links: Lin
 
 def test_a_single_broker_that_takes_connections_and_hangs_gets_three(links: LinkLab) -> None:
     broker = links.broker("hang")
-    links.link(broker, connect_overlap=0.03, connect_timeout=1)
+    links.link(broker, connect_overlap=0.03, connect_timeout=5)
     wait_for(lambda: broker.accepted == 3)
     first = links.times("connect")[0]
     wait_for(lambda: time.monotonic() - first > 0.5)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.support.slow import mostly_slow
 from tests.support.system import missing, needs, skip_without, which
 from tests.unit.ha.rendering import CONFIG, ROOT
 
@@ -137,7 +138,7 @@ def fence_agents(path):
 
 
 @needs("pcs", "cibadmin", "unshare")
-@two_clusters
+@pytest.mark.parametrize("directory", mostly_slow(SLOW, 1), ids=lambda path: path.name)
 def test_the_commands_for_pcs_say_the_same(directory, inside, empty):
     skip_without(*fence_agents(directory / "cluster.pcs.sh"))
     inside("sh", directory / "cluster.pcs.sh", empty)

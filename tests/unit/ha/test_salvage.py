@@ -31,6 +31,7 @@ from ha.salvage.selection import Promises, suspects
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.errors import LinkError
 from tests.support.memory import publish_octets
+from tests.support.slow import few
 from tests.unit.ha.world import Host, Publisher, World
 
 # ---- the choice: a model in which every broker knows its whole history ---------------------------------------------
@@ -141,7 +142,7 @@ def run(brokers: Brokers, steps: list[tuple]) -> None:
         getattr(brokers, step)(*arguments)
 
 
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 @given(STEPS)
 def test_after_promotions_of_whole_brokers_exactly_what_was_never_in_the_log_is_put_aside(steps: list[tuple]) -> None:
     brokers = Brokers()
@@ -152,7 +153,7 @@ def test_after_promotions_of_whole_brokers_exactly_what_was_never_in_the_log_is_
         assert chosen(broker, primary) == {id for id in promised if id not in primary.log}
 
 
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 @given(st.lists(st.one_of(STEPS.map(tuple), st.integers(0, 3)), max_size=6))
 def test_no_confirmed_message_is_lost_whoever_is_promoted(parts: list[tuple | int]) -> None:
     """With brokers that have lost their memory, too: what is confirmed and lives in a joining broker only is chosen."""

@@ -19,6 +19,7 @@ from ha.model.view import Survey, View
 from ha.promotion.claims import Claim
 from ha.promotion.promotion import Record, Refuse, decide
 from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
+from tests.support.slow import few
 from tests.unit.ha.world import Host, Publisher, World
 
 NAMES = "abc"
@@ -178,7 +179,7 @@ def records(draw: st.DrawFn) -> Record:
     return Record(known, registry=True) if draw(st.booleans()) else Record()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=few(600), deadline=None)
 @given(views("b", states), surveys(), records(), st.sampled_from(["manager", "quorum", "availability"]))
 def test_a_number_if_and_only_if_it_would_be_promoted(me: View, seen: Survey, record: Record, mode: str) -> None:
     safety = Safety(mode, BROKERS, 2.0)
