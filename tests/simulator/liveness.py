@@ -191,6 +191,9 @@ class Liveness:
         self.scheduler.log("", f"--- the core {names} is repaired, the faults of the others never end ---")
         healthy = {process.name for process in self.core} | {client.name for client in simulation.clients}
         simulation.network.repair(healthy)
+        if not simulation.settings.slow_backup_timeout:
+            # The administrator wants publishers to wait for a slow backup for ever, so nothing is promised for one.
+            simulation.network.widen(set(simulation.network.narrow))
         simulation.registry.repair()
         for process in self.core:
             process.write_seconds, process.disk.fault = 0.0, ""
