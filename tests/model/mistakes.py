@@ -21,6 +21,7 @@ from ha.promotion.promoter import Promoter
 from ha.registry.recorder import Recorder
 from tests.model import leading, promoting
 from tests.model.bounds import Bounds
+from tests.model.spaces import LISTED
 from tests.model.state import Exchange, Left, World
 from tests.simulator.mistakes_safety import (
     confirm_at_once,
@@ -191,17 +192,7 @@ VOTED = (
 )
 DROPPED = ("publish at a", "applies b message", "hears a b", "gives up a b", "the registry takes the entry of a")
 REMOVED = ("publish at a", "applies c message", "hears a c", "gives up a b")
-ENTERED = (
-    "publish at a",
-    "add D at a",
-    "connects to d a",
-    "is welcomed d",
-    "has copied all d",
-    "hears a d",
-    "gives up a b",
-    "applies d set",
-    "applies d set",
-)
+ENTERED = (*LISTED, "gives up a b", "applies d set", "applies d set")
 """`d` is a member and in sync, with all that there is; `b` and `c` have heard nothing of that."""
 AGAIN = Left(publishes=1, claims=1, members=2, losses=1)
 ALONE = Left(publishes=1, claims=1, members=1, losses=2)

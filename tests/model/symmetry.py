@@ -43,9 +43,9 @@ def _facts(world: World, id: str) -> tuple[Any, ...]:
     """What is true of a broker, without names but those of brokers that lead."""
     me, seen = world.brokers[ord(id) - 97], world.seen
     leads = [broker for broker in world.brokers if broker.lead is not None]
-    peers = [peer[1:] for broker in leads for peer in broker.lead.peers if peer.id == id]  # type: ignore[union-attr]
+    peers = [peer[1:] for broker in leads for peer in broker.lead.peers if peer.id == id]
     listed = [id in broker.saved[2][3] for broker in leads]
-    expected = [id in broker.lead.expected for broker in leads]  # type: ignore[union-attr]
+    expected = [id in broker.lead.expected for broker in leads]
     granted = [id in broker.attempt.granted for broker in world.brokers if broker.attempt is not None]
     sets = [(*saved[2][::2][:2], len(saved[2][3]), id in saved[2][3], saved[1] == id) for saved in (me.saved, me.disk)]
     return (

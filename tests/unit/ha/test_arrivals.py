@@ -307,7 +307,6 @@ def test_a_queue_that_we_do_not_have_lacks_all() -> None:
 
 
 def test_a_queue_that_we_have_is_compared_up_to_the_end_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what is not safe yet: the backup may keep only what no other broker has."""
     primary, compared = Primary(), list[tuple[Any, ...]]()
     queue: Any = SimpleNamespace(number=4)
     cast(Any, primary.local.configuration).replicated = lambda: [(queue, 9)]
@@ -372,7 +371,7 @@ def test_a_slice_that_was_acknowledged_makes_room() -> None:
     assert peer.plan is not None and peer.plan.under_way == 1 and peer.phase is Phase.COPYING and link.frames == []
     primary.arrivals.on_credit(peer, 0, b"")
     assert link.said() == [("caught-up", {"cut": CUT})]
-    assert peer.phase is Phase.CLOSING  # type: ignore[comparison-overlap]
+    assert peer.phase is Phase.CLOSING
     with pytest.raises(LinkError, match="was not sent"):
         primary.arrivals.on_credit(peer, 0, b"")
     with pytest.raises(LinkError, match="was not sent"):

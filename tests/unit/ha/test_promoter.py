@@ -244,7 +244,7 @@ def test_members_of_a_newer_list_are_asked_too() -> None:
 
 def test_an_address_that_left_the_list_and_is_silent_is_not_missed() -> None:
     shorter = InSync(1, "id-a", 4, (B, C), ("b:1", "c:1"))
-    own = {"in_sync": shorter, "whole": False, "state": State.JOINING}
+    own: dict[str, Any] = {"in_sync": shorter, "whole": False, "state": State.JOINING}
     attempt = Attempt("manager", **own).asked(a=SILENT, c=says(C, State.JOINING, in_sync=shorter, whole=False))
     assert attempt.steps == ["pause"]
 
@@ -321,7 +321,7 @@ def test_a_broker_that_was_silent_before_is_given_a_part_of_the_time() -> None:
     ],
 )
 def test_it_is_waited_for_when_its_answer_could_matter(hushed: str, mode: str, answers: dict[str, Answer]) -> None:
-    attempt = hurried(hushed, mode, **answers)
+    attempt = hurried(hushed, mode, None, **answers)
     assert attempt.steps == [] and attempt.replies == []
 
 
@@ -417,7 +417,7 @@ def test_without_quorum_and_registry_it_does() -> None:
 
 @pytest.mark.parametrize("wish", [Wish(force=True), None])
 def test_a_claimant_that_is_not_whole_needs_every_answer(wish: Wish | None) -> None:
-    empty = {"whole": False, "state": State.JOINING}
+    empty: dict[str, Any] = {"whole": False, "state": State.JOINING}
     others = {"a": says(A, State.JOINING, whole=False), "c": says(C, State.JOINING, whole=False)}
     attempt = Attempt(wish=wish, **empty).asked(**others).answer("claim", a=SILENT, c=granted(C))
     assert len(attempt.promoted) == (wish is not None)
@@ -491,7 +491,7 @@ def test_the_second_reading_may_contradict() -> None:
 
 def test_that_all_have_granted_hides_no_contradiction() -> None:
     attempt = Attempt("manager", "file", whole=False, state=State.JOINING).start().read(*RECORDED)
-    empty = {"state": State.JOINING, "whole": False}
+    empty: dict[str, Any] = {"state": State.JOINING, "whole": False}
     attempt.answer("ask", a=says(A, **empty), c=says(C, **empty)).read(HaState("id-c", 3, "id-c", SET))
     assert "has claimed epoch 3 meanwhile" in attempt.answer("claim", a=granted(A), c=granted(C)).refusal
 
