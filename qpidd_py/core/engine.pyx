@@ -593,7 +593,7 @@ cdef class Engine:
                 self.sweep_at = 0
         return 0
 
-    def throttle(self, bint on, str cause=""):
+    def throttle(self, bint on, str cause):
         """Stops reading from connections that publish, until each cause has ended: this bounds memory."""
         cdef Connection c
         if on:

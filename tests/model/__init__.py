@@ -27,8 +27,12 @@ asked, or its host may refuse the connection.
 modes `availability` and `manager` without a registry, which rest on time and fencing; force, a manager's own record
 (`known`), planned switch-over; doubt; the journal (a restarted broker is empty); damaged disks; the questions of one
 promotion read at different moments; octets of a primary that arrive after its end; a failed registry write that takes
-effect late.  Liveness is not checked.  Brokers are not interchangeable, since ties of ballots are decided by the id,
-so there is no reduction by symmetry; the first primary is `a`, the lowest id.
+effect late.  Liveness is not checked.
+
+**Symmetry**: ties of ballots are decided by the id, so brokers are not interchangeable in general; the first primary is
+`a`, the lowest id.  With one further claim there are no ties, and of states that differ only in the names of equals one
+is explored (`symmetry.py`).  That makes four brokers possible, and a fourth that enters a cluster of three; five are
+too many.
 
 What was found so far: `tests/unit/ha/test_late_claim.py`, `tests/unit/ha/test_listed_again.py`.
 """

@@ -20,6 +20,8 @@ class Bounds:
     """How many of them are members at the beginning; 0: all."""
     prefix: tuple[str, ...] = ()
     """Steps that are made first, by their words: to look deeper with the same effort."""
+    symmetric: bool = False
+    """Explore one of the states that differ only in names of equals (`symmetry.py`); for at most one claim."""
 
     def begin(self) -> tuple[Cluster, World]:
         """A cluster whose primary is `a`, with all members ready and nothing under way; then the prefix."""
@@ -27,6 +29,10 @@ class Bounds:
         world = ready(cluster, self.left, self.listed or self.brokers)
         for words in self.prefix:
             world = _step(cluster, world, words)
+        if self.symmetric:
+            assert self.left.claims <= 1 and not cluster.registry
+            members = self.listed or self.brokers
+            cluster.groups = cluster.names[1:members], cluster.names[members:]
         return cluster, world
 
 

@@ -34,6 +34,8 @@ class Cluster:
         settings["safety"] = "manager" if self.registry else mode
         self.hosts = [Host(name, settings) for name in self.names]
         self.memory: dict[object, Any] = {}
+        self.groups: tuple[str, ...] = ()
+        """Brokers that are interchangeable (`symmetry.py`)."""
 
     def fresh(self, left: Left) -> World:
         """Nobody has ever run."""

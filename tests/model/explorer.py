@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from tests.model.calls import Broken, Cluster, Label
 from tests.model.state import World
 from tests.model.steps import steps as steps_of
+from tests.model.symmetry import canonical, orbit
 
 
 @dataclass
@@ -56,6 +57,7 @@ def explore(
         try:
             for number, (_, after) in enumerate(steps_of(cluster, world)):
                 result.steps += 1
+                after = canonical(after, cluster.groups)
                 key = hash(after)
                 if key not in visited:
                     visited.add(key)
@@ -85,9 +87,11 @@ def _path(parents: array[int], steps: array[int], index: int) -> list[int]:
 
 
 def _schedule(cluster: Cluster, start: World, path: list[int]) -> list[Label]:
-    """The names of these steps."""
-    labels, world = [], start
+    """The names of these steps.  What was explored may have other names than what follows from the start."""
+    labels, world, explored = [], start, start
     for number in path:
-        label, world = next(step for i, step in enumerate(steps_of(cluster, world)) if i == number)
+        after = next(step for i, step in enumerate(steps_of(cluster, explored)) if i == number)[1]
+        wanted, explored = orbit(after, cluster.groups), canonical(after, cluster.groups)
+        label, world = next(step for step in steps_of(cluster, world) if orbit(step[1], cluster.groups) == wanted)
         labels.append(label)
     return labels

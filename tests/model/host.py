@@ -113,7 +113,7 @@ class ModelEngine:
     def removed(self) -> list[Any]:
         return []
 
-    def throttle(self, on: bool) -> None: ...
+    def throttle(self, on: bool, cause: str) -> None: ...
 
 
 class ModelConfiguration(Nothing):

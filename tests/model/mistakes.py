@@ -12,6 +12,7 @@ from ha.model.membership import InSync
 from ha.model.safety import Safety
 from ha.model.view import View
 from ha.node import Node
+from ha.primary.changes import Change
 from ha.primary.peer import Peer, Phase
 from ha.primary.roster import Roster
 from ha.promotion import promotion
@@ -20,6 +21,7 @@ from ha.promotion.promoter import Promoter
 from ha.registry.recorder import Recorder
 from tests.model import leading, promoting
 from tests.model.bounds import Bounds
+from tests.model.spaces import LISTED
 from tests.model.state import Exchange, Left, World
 from tests.simulator.mistakes_safety import (
     confirm_at_once,
@@ -159,6 +161,22 @@ def read_before_write() -> AbstractContextManager[None]:
     return both()
 
 
+def changes_unwaited() -> AbstractContextManager[None]:
+    """The members are changed again though the change before is not safe: majorities of the lists need not meet."""
+
+    def in_force(self: Any, change: Change, in_sync: InSync) -> None:
+        old(self, change, in_sync)
+        self.steady = 0
+
+    old = Roster.in_force
+    return patched(Roster, in_force=in_force)
+
+
+def half_is_a_majority() -> AbstractContextManager[None]:
+    """Of four brokers two are a majority.  Of three all is right, until another one enters."""
+    return patched(Safety, majority=lambda self, in_sync: (len(self.voters(in_sync)) + 1) // 2)
+
+
 SMALL = Left(publishes=1, claims=1)
 SHRINK = Left(publishes=1, claims=1, losses=1)
 TWO = Left(publishes=1, claims=2)
@@ -174,6 +192,10 @@ VOTED = (
 )
 DROPPED = ("publish at a", "applies b message", "hears a b", "gives up a b", "the registry takes the entry of a")
 REMOVED = ("publish at a", "applies c message", "hears a c", "gives up a b")
+ENTERED = (*LISTED, "gives up a b", "applies d set", "applies d set")
+"""`d` is a member and in sync, with all that there is; `b` and `c` have heard nothing of that."""
+AGAIN = Left(publishes=1, claims=1, members=2, losses=1)
+ALONE = Left(publishes=1, claims=1, members=1, losses=2)
 
 MISTAKES: Mapping[str, Mistake] = {
     "confirm-at-once": Mistake(confirm_at_once, Bounds(SMALL)),
@@ -191,4 +213,6 @@ MISTAKES: Mapping[str, Mistake] = {
     "settled-at-once": Mistake(settled_at_once, Bounds(TWICE, 2, "registry", prefix=DROPPED)),
     "refusal-is-death": Mistake(refusal_is_death, Bounds(CRASH, 2, "registry")),
     "read-before-write": Mistake(read_before_write, Bounds(SHRINK, 2, "registry")),
+    "changes-unwaited": Mistake(changes_unwaited, Bounds(AGAIN, 4, listed=3, prefix=ENTERED)),
+    "half-is-a-majority": Mistake(half_is_a_majority, Bounds(ALONE, 4, listed=3, prefix=ENTERED)),
 }

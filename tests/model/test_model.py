@@ -27,3 +27,10 @@ def test_a_broken_rule_is_found(name: str) -> None:
     # Without it the space is clean as far as the search has come.
     right = explore(*mistake.bounds.begin(), min(broken.states + 100, 5000))
     assert not right.fault, right.schedule
+
+
+@pytest.mark.parametrize("name", [name for name, mistake in MISTAKES.items() if mistake.bounds.listed])
+def test_only_a_broker_that_enters_shows_it(name: str) -> None:
+    with MISTAKES[name].apply():
+        result = explore(*SMALL["one-promotion"].begin(), MOST)
+    assert not result.fault, result.schedule

@@ -107,10 +107,10 @@ def test_input_that_was_paused_is_no_silence_afterwards():
     peer.open_channel()
     broker.vhost.declare_queue(None, "a", False, False, False, {})
     peer.send(1, Basic.Publish(routing_key="a"))
-    broker.engine.throttle(True)
+    broker.engine.throttle(True, "test")
     assert peer.connection.core.input_paused
     now = ticks(peer.connection, 0, 10)
-    broker.engine.throttle(False)
+    broker.engine.throttle(False, "test")
     now = ticks(peer.connection, now, 4)
     assert peer.connection.opened
     ticks(peer.connection, now, 1)

@@ -356,11 +356,11 @@ class TestThrottle:
         queue = engine.create_queue(1, "a", True)
         client, other = MemoryClient(engine, a=queue), MemoryClient(engine, a=queue)
         client.publish(b"m", "a")
-        engine.throttle(True)
+        engine.throttle(True, "test")
         assert (client.connection.input_paused, other.connection.input_paused) == (True, False)
         other.publish(b"m", "a")
         assert other.connection.input_paused
-        engine.throttle(False)
+        engine.throttle(False, "test")
         assert not client.connection.input_paused and not other.connection.input_paused
 
     def test_requests_to_the_broker_are_always_read(self, engine: Engine) -> None:
@@ -372,7 +372,7 @@ class TestThrottle:
 
         client.owner.route = lambda *_: Route([], handler=answer)  # type: ignore[method-assign]
         client.publish(b"status", "x")
-        engine.throttle(True)
+        engine.throttle(True, "test")
         assert not client.connection.input_paused and not client.connection.publisher
         client.publish(b"again", "x")
         assert asked == [b"status", b"again"]

@@ -263,6 +263,40 @@ def test_a_rival_deposes_us_and_the_set_is_never_in_force(leader: str, address: 
     assert wanted.sets == [] and node.persisted.in_sync == SET
 
 
+# ---- whom a set on record replaces -------------------------------------------------------------------------------
+
+
+def test_a_set_on_record_names_the_holders_that_it_lacks_and_no_member() -> None:
+    node = Node()
+    node.recorder.holders = (A, B, C)
+    Wanted(node, "id-c")
+    ((written, _, _),) = node.asked
+    assert written is not None and written.replaced == (C,)
+
+
+def test_when_a_set_is_in_force_its_members_are_the_holders() -> None:
+    node = Node()
+    node.recorder.holders = (A, B, C)
+    Wanted(node, "id-c")
+    node.answer()
+    assert node.recorder.holders == (A, B)
+    Wanted(node, "id-b")
+    ((written, _, _),) = node.asked
+    assert written is not None and written.replaced == (B,), "c is no holder any more"
+
+
+def test_a_set_in_force_is_recorded_as_such_by_the_next_watch() -> None:
+    node = Node()
+    node.recorder.holders = (A, B, C)
+    Wanted(node, "id-c")
+    node.answer()
+    node.recorder.watch()
+    node.answer(HaState("id-a", 2, "id-a", node.persisted.in_sync, (C,)))
+    ((written, _, _),) = node.asked
+    assert written == HaState("id-a", 2, "id-a", SET.shrink(["id-c"])) and written.replaced == ()
+    assert node.lines == [], "nothing was forgotten"
+
+
 # ---- the watch ---------------------------------------------------------------------------------------------------
 
 

@@ -115,3 +115,10 @@ def test_a_deposed_primary_waits_for_no_limited_backup(world):
     world.until(lambda: told(world))
     world["a"].node.demote("a test")
     assert not told(world)
+
+
+def test_the_same_reason_twice_is_said_once(world):
+    for _ in range(2):
+        limit(world, "b", "memory: full")
+        world.run(0.1)
+    assert sum("publishers wait" in line for line in world.lines) == 1
