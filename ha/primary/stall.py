@@ -160,7 +160,8 @@ class Observer:
 
 
 class Isolation:
-    """Detects that this primary has lacked a majority, its registry, or its disk, for `ha-isolation-timeout`.
+    """Detects that this primary has lacked a majority, its registry, its disk, or processor time, for
+    `ha-isolation-timeout`.
 
     The disk counts only where the others can do without our vote: `quorum`, and a majority without us.  In the other
     modes each broker that answers must grant, and the manager stops a broker that cannot.
@@ -191,6 +192,8 @@ class Isolation:
         local = self._local
         since = now if self._since is None else self._since
         record = self._primary.roster.record
+        if self._primary.frozen:
+            return "this process stands still again and again", since
         if local.settings.registry and record.error:
             return f"the registry cannot be used: {record.error}", record.reached
         if local.safety.mode != "quorum":

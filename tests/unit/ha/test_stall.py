@@ -248,6 +248,30 @@ def test_a_primary_without_a_majority_sends_its_clients_away_in_time(timeout: fl
     assert query(world)["isolated"] is False
 
 
+def test_a_primary_that_stands_still_again_and_again_sends_its_clients_away() -> None:
+    """After each pause it forgives its links their silence, so none of them counts as lost."""
+    world = World(safety="quorum", isolation_timeout=5.0)
+    world.cluster()
+    filled(world)
+    world.cut("a", "b", "c")
+    for _ in range(3):
+        world.pause("a")
+        world.run(1.5)
+        world.resume("a")
+        world.run(0.02)
+        assert clients_may_come_in(world)
+    for _ in range(3):
+        world.pause("a")
+        world.run(1.5)
+        world.resume("a")
+        world.run(0.02)
+    expected = "CONNECTION_FORCED - isolated: a (this process stands still again and again)"
+    assert world["a"].closed_clients == [expected]
+    assert world["a"].node.candidacy.score is None
+    world.heal()
+    world.until(lambda: clients_may_come_in(world), 5.0)
+
+
 def test_a_primary_without_its_registry_sends_its_clients_away() -> None:
     world = World(registry=True, isolation_timeout=6.0)
     world.cluster()
