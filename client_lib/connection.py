@@ -23,8 +23,8 @@ from typing import Any
 from client_lib.connecting import parameters
 from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
 from client_lib.connecting.transport import thread_loop
-from client_lib.core.channel_worker import State
 from client_lib.core.handle import Handle
+from client_lib.core.states import State
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
 from client_lib.options import connection_settings

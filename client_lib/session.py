@@ -9,7 +9,7 @@ What survives a fail-over, and what may arrive twice:
   unless the receiver drops duplicates: then the new copy is attached to the old message and settled with it.
 * A transaction that is not empty does not survive: every call raises TransactionAborted until `rollback`.
 
-The states and the locking are explained in `client_lib.core.channel_worker`.
+The states are explained in `client_lib.core.states`, the locking in `client_lib.core.channel_worker`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from client_lib.connecting.link import Link
-from client_lib.core.channel_worker import State
 from client_lib.core.session_core import SessionCore
+from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
 from client_lib.errors import Empty, MessagingError, Timeout
@@ -71,11 +71,11 @@ class Waiting:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise Empty(f"no message for any receiver within {timeout} s")
-                self.worker.waiting_for_any += 1
+                self.worker.subscribing.waiting_for_any += 1
                 try:
                     self.monitor.wait(left)
                 finally:
-                    self.worker.waiting_for_any -= 1
+                    self.worker.subscribing.waiting_for_any -= 1
 
     # -- answers
 

@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeVar
 
 from client_lib.aio.monitor import ALL, LoopMonitor, ends, expire
 from client_lib.connecting.link import Link
-from client_lib.core.channel_worker import State
 from client_lib.core.ledger import Disposition
 from client_lib.core.session_core import SessionCore
+from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
 from client_lib.errors import Empty, MessagingError, Timeout

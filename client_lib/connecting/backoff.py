@@ -11,7 +11,6 @@ import random
 from dataclasses import dataclass
 
 import tenacity
-from tenacity.wait import wait_base
 
 REFUSED_FACTOR = 10
 
@@ -41,35 +40,24 @@ class RetryPolicy:
             )
 
 
-class _Jitter(wait_base):
-    """Between half of the wrapped wait and the whole of it: never zero, never in step with other clients."""
-
-    def __init__(self, inner: wait_base, rng: random.Random) -> None:
-        self._inner, self._rng = inner, rng
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        return self._inner(retry_state) * (0.5 + 0.5 * self._rng.random())
-
-
 class BackOff:
-    """The pauses after one loss."""
+    """The pauses after one loss: between half of the exponential wait and the whole of it, so clients differ."""
 
     def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
         self._most_when_refused = REFUSED_FACTOR * policy.interval_min
-        self._wait = _Jitter(tenacity.wait_exponential(multiplier=policy.interval_min, max=policy.interval_max), rng)
+        self._exponential = tenacity.wait_exponential(multiplier=policy.interval_min, max=policy.interval_max)
+        self._rng = rng
         self._rounds = self._refused = 0
 
     def pause(self, refused: bool) -> float:
         """Seconds to pause after the round that has just ended; `refused`: a broker answered in it."""
         self._rounds += 1
         if not refused:
-            return self._wait(_call_state(self._rounds))
+            return self._wait(self._rounds)
         self._refused += 1
-        return min(self._wait(_call_state(self._refused)), self._most_when_refused)
+        return min(self._wait(self._refused), self._most_when_refused)
 
-
-def _call_state(attempt: int) -> tenacity.RetryCallState:
-    """The state that tenacity's wait strategies read: the number of the attempt, from 1."""
-    state = tenacity.RetryCallState(retry_object=tenacity.Retrying(), fn=None, args=(), kwargs={})
-    state.attempt_number = attempt
-    return state
+    def _wait(self, attempt: int) -> float:
+        state = tenacity.RetryCallState(retry_object=tenacity.Retrying(), fn=None, args=(), kwargs={})
+        state.attempt_number = attempt
+        return self._exponential(state) * (0.5 + 0.5 * self._rng.random())

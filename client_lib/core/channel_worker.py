@@ -1,11 +1,6 @@
 """The life of a session's channel (shell).
 
-Theory.  States, all changes made by the I/O thread:
-
-    LOST --open_on--> OPENING --select-ok--> RESTORING --last ok--> READY
-      ^                  |                      |                     |
-      +------------------+--- connection_lost --+---------------------+
-      any -> FAILED (channel closed by the broker; the connection gave up)      any -> CLOSED (by the application)
+Theory.  The states are in `client_lib.core.states`; the I/O thread makes all changes.
 
 * Restoring: the declared topology in its order, then what senders and receivers of addresses declared, then the
   receivers, then the commands and messages that wait, oldest first.  Restoring uses no-wait except for the last step,
@@ -16,7 +11,8 @@ Theory.  States, all changes made by the I/O thread:
 * While the broker asks for a pause (connection.blocked, channel.flow) only messages wait.
 * A confirmed message was taken by the broker.  An unconfirmed one is sent again, same id, header `x-resent`: it may
   arrive twice.  Acknowledgements for deliveries of a lost connection are dropped: those messages come again.
-* Commands are in `client_lib.core.commands`, the end of transactions in `client_lib.core.transacting`.
+* What a ready channel writes is in `client_lib.core.writing`, subscriptions and their deliveries in
+  `client_lib.core.subscribing`, the end of transactions in `client_lib.core.transacting`.
 * Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread.  The
   application's callbacks and pika are called without it.  No other lock of ours is taken inside it except the
   event log's, which takes none.  With asyncio the application runs in the I/O thread and the lock is none.
@@ -28,57 +24,29 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from client_lib.connecting.link import Link
-from client_lib.connecting.transport import ChannelClosed, Transport, cancel_consumer, flow_ok
+from client_lib.connecting.transport import ChannelClosed, Transport
+from client_lib.core.aftermath import Aftermath
 from client_lib.core.commands import Commands, Run
 from client_lib.core.declarations import Declarations
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.getting import Getting
-from client_lib.core.ledger import Disposition, Settle
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, some_ids
 from client_lib.core.publishing import Publishing
-from client_lib.core.steps import answer, refuse
+from client_lib.core.restoring import FATAL_RESTORES, RESTORE_INTERVAL, Restoring, refused, replay
+from client_lib.core.states import ENDED, State
+from client_lib.core.subscribing import Subscribing
 from client_lib.core.subscription import Subscription
-from client_lib.core.transacting import Answers, Transacting
-from client_lib.core.transaction import Phase, Transaction
+from client_lib.core.transaction import Transaction
 from client_lib.core.watcher import NoWatcher, Watcher
-from client_lib.errors import MessagingError, ReceiverCancelled, SessionClosed, server_error
+from client_lib.core.writing import Writing
+from client_lib.errors import MessagingError, SessionClosed, server_error
 from client_lib.event_runs import NOWHERE, Where
 
 LOGGER = logging.getLogger("client_lib")
-RESTORE_INTERVAL = 0.1  # seconds
-LOCKED = (403, 405)
-"""Reply codes for a queue or a consumer that is exclusive to another connection."""
-UNCAUSED = (0, 200, 320, 541)
-"""Reply codes of closes that no request of the client caused: none, success, forced, internal error."""
-FATAL_RESTORES = 3
-"""After so many connections that the broker closed because of a request while restoring, the session ends."""
-
-
-class State(Enum):
-    LOST = "lost"
-    OPENING = "opening"
-    RESTORING = "restoring"
-    READY = "ready"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-ENDED = (State.FAILED, State.CLOSED)
-
-
-@dataclass
-class Aftermath:
-    """What to report, without the lock, after a channel was lost."""
-
-    unconfirmed: int = 0
-    entries: list[Entry] = field(default_factory=list)
-    answers: Answers = field(default_factory=list)
 
 
 class ChannelWorker:
@@ -91,34 +59,40 @@ class ChannelWorker:
         self.transaction = Transaction() if transactional else None
         self.publishing = Publishing(name, monitor, link.events, self.transaction)
         self.deliveries = Deliveries(self.wake, self.transaction)
+        self.subscribing = Subscribing(monitor, self.deliveries)
         self.state = State.LOST
         self.generation = 0
         self.where = NOWHERE
         """The channel as it appears in events."""
         self.watcher: Watcher = NoWatcher()
-        self.waiting_for_any = 0
-        """The number of calls that wait for a message of any receiver."""
         self._link = link
         self.declarations = Declarations()
         self.restores = self.declarations.restores
         self._commands = Commands(monitor)
         self.getting = Getting()
-        self.transacting: Transacting | None = None
-        if self.transaction is not None:
-            self.transacting = Transacting(self.transaction, self.publishing, self.deliveries, monitor)
+        self._writing = Writing(
+            monitor,
+            self._commands,
+            self.publishing,
+            self.deliveries,
+            self.transaction,
+            self.wake,
+            self._wake_later,
+        )
+        self.transacting = self._writing.transacting
         self.error: MessagingError | None = None
         """What ended the session."""
         self._channel: Any = None
         self._transport: Transport | None = None
-        self._restoring_since = 0.0
-        self._proven = False  # has anything been confirmed on this connection?
-        self._fatal_restores = 0
-        self._flowing = True
+        self._restoring = Restoring(link.options.restore_timeout, link.options.heartbeat)
 
     # -- from any thread
 
     def wake(self) -> None:
         self._link.wake()
+
+    def _wake_later(self) -> None:
+        self._link.call_later(0.005, self.wake)
 
     @property
     def ended(self) -> bool:
@@ -145,22 +119,9 @@ class ChannelWorker:
 
     def renew(self, subscription: Subscription) -> None:
         """Subscribes again, with another capacity.  Not waited for."""
-
-        def renew(channel: Any, done: Callable[[Any], None]) -> None:
-            def subscribe(_frame: Any) -> None:
-                if self._knows(subscription):
-                    self.subscribe(channel, subscription, done)
-                else:
-                    done(None)
-
-            self.cancel(channel, subscription, subscribe)
-
         with self.monitor:
-            if self._knows(subscription) and self.error is None:
-                self.add_command(renew)
-
-    def _knows(self, subscription: Subscription) -> bool:
-        return self.deliveries.subscriptions.get(subscription.consumer_tag) is subscription
+            if self.subscribing.knows(subscription) and self.error is None:
+                self.add_command(lambda channel, done: self.subscribing.renew(channel, subscription, done))
 
     def check(self) -> None:
         """Raises the error that ended the session or its transaction, if there is one."""
@@ -178,10 +139,9 @@ class ChannelWorker:
                 return
             aftermath = self._reset(State.OPENING)
             generation = self.generation
-        self._tell(aftermath)
+        aftermath.tell(self.publishing)
         self._transport = transport
-        self._restoring_since = time.monotonic()
-        self._proven = False
+        self._restoring.begin(time.monotonic())
         self._open_channel(generation)
 
     def _open_channel(self, generation: int) -> None:
@@ -199,7 +159,7 @@ class ChannelWorker:
             self.getting.new_channel(channel)
             self._select(channel, generation)
 
-        self._flowing = True
+        self._writing.flowing = True
         self._channel = self._transport.channel(on_open_callback=opened)
         self._channel.add_on_close_callback(lambda _channel, reason: self._channel_closed(generation, reason))
 
@@ -227,18 +187,12 @@ class ChannelWorker:
             if generation == self.generation:
                 self._ready()
 
-        for index, declared in enumerate(topology):
-            last = index == len(topology) - 1 and not subscriptions
-            getattr(channel, declared.method)(**declared.arguments, callback=ready if last else None)
-        for index, subscription in enumerate(subscriptions):
-            self.subscribe(channel, subscription, ready if index == len(subscriptions) - 1 else None)
-        if not topology and not subscriptions:
-            ready()
+        replay(channel, topology, subscriptions, self.subscribing, ready)
 
     def _ready(self) -> None:
         with self.monitor:
             self.state = State.READY
-            self._fatal_restores = 0
+            self._restoring.fatal = 0
             self.monitor.notify_all()
         self.watcher.ready()
         self._recovered()
@@ -246,7 +200,7 @@ class ChannelWorker:
 
     def _recovered(self) -> None:
         """Reports the end of the outage if this was the last session to recover."""
-        if self._link.recovery.active and self.state is State.READY and not self.publishing.resent:
+        if self._link.recovery.active and self._is_ready() and not self.publishing.resent:
             attrs = self._link.recovery.done(self, time.monotonic())
             if attrs is not None:
                 self.events.fact("recovered", peer=self.where.peer, conn_id=self.where.conn_id, attrs=attrs)
@@ -258,8 +212,8 @@ class ChannelWorker:
         if self.state not in (State.OPENING, State.RESTORING):
             self.fail(server_error(reason.reply_code, reason.reply_text))
             return
-        patience = self._patience(reason.reply_code)
-        if time.monotonic() >= self._restoring_since + patience:
+        patience = self._restoring.patience(reason.reply_code)
+        if self._restoring.waited(time.monotonic()) >= patience:
             text = f"{reason.reply_text} (still so {patience} s after reconnecting)"
             self.fail(server_error(reason.reply_code, text))
             return
@@ -271,32 +225,24 @@ class ChannelWorker:
         with self.monitor:
             aftermath = self._reset(State.OPENING)
             again = self.generation
-        self._tell(aftermath)
+        aftermath.tell(self.publishing)
         self._link.call_later(delay, lambda: self._open_channel(again))
-
-    def _patience(self, reply_code: int) -> float:
-        """Seconds for which refusals while restoring are tolerated.  A broker that has not noticed the loss of our
-        connection keeps its exclusive queues until its own heartbeat expires."""
-        options = self._link.options
-        return max(options.restore_timeout, 2.0 * options.heartbeat if reply_code in LOCKED else 0.0)
 
     def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
         """Returns the number of messages sent and not confirmed.
 
         `refusal`: code and text of the broker's connection.close, if there was one."""
-        error = None
-        if refusal is not None and refusal[0] not in UNCAUSED:
-            error = server_error(refusal[0], f"{refusal[1]} (the broker closed the connection)")
+        error = None if refusal is None else refused(*refusal)
         with self.monitor:
             if self.state in ENDED:
                 return 0
             restoring = self.state in (State.OPENING, State.RESTORING)
             aftermath = self._reset(State.LOST, error)
-        self._tell(aftermath)
+        aftermath.tell(self.publishing)
         self.watcher.lost()
         if error is not None and restoring:
-            self._fatal_restores += 1
-            if self._fatal_restores >= FATAL_RESTORES:
+            self._restoring.fatal += 1
+            if self._restoring.fatal >= FATAL_RESTORES:
                 self.fail(error)
         return aftermath.unconfirmed
 
@@ -304,7 +250,7 @@ class ChannelWorker:
         """Forgets everything tied to a channel (lock held).  `error`: for commands without an answer."""
         aftermath = Aftermath()
         if self.transacting is not None:
-            aftermath.entries, aftermath.answers = self.transacting.connection_lost(self.state is State.READY)
+            aftermath.entries, aftermath.answers = self.transacting.connection_lost(self._is_ready())
         self.generation += 1
         self.state = state
         self._channel = None
@@ -317,14 +263,6 @@ class ChannelWorker:
         self.monitor.notify_all()
         return aftermath
 
-    def _tell(self, aftermath: Aftermath) -> None:
-        self.publishing.report(aftermath.entries)
-        for future, result in aftermath.answers:
-            if isinstance(result, BaseException):
-                refuse(future, result)
-            else:
-                answer(future, result)
-
     def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
         """Ends the session; returns the messages whose outcome is unknown."""
         with self.monitor:
@@ -336,7 +274,7 @@ class ChannelWorker:
             ends = self.transacting.end(error, closed) if self.transacting is not None else []
             left = self.publishing.end(error)
             self._reset(State.CLOSED if closed else State.FAILED)
-        self._tell(Aftermath(answers=[*((future, error) for future in futures), *ends]))
+        Aftermath(answers=[*((future, error) for future in futures), *ends]).tell(self.publishing)
         self._link.recovery.gone(self)
         if doubtful:
             LOGGER.warning("%s: %s; %d messages in doubt: %s", self.name, error, len(doubtful), some_ids(doubtful))
@@ -360,88 +298,23 @@ class ChannelWorker:
     # -- work on a ready channel
 
     def flush(self) -> bool:
-        """Writes acknowledgements, commands, messages.  True if there is more to do at once.
-
-        Decisions made before a command are written before it, also if both arrived while this ran: a basic.get after a
-        release expects the message back, and a fence covers the acknowledgements before it."""
-        if self.state is not State.READY or self._channel is None or not self._channel.is_open:
+        """Writes what waits.  True if there is more to do at once."""
+        channel, transport = self._channel, self._transport
+        if not self._is_ready() or transport is None or channel is None or not channel.is_open:
             return False
-        self._send_settlements()
-        while self._commands.waiting and self.state is State.READY:
-            self._send_settlements()
-            self._commands.start(self._channel, self._answered)
-        more = self._send_messages()
-        if self.transaction is not None and self.transaction.ending:
-            self._end_transaction()
-        return more
+        return self._writing.flush(channel, transport, self._is_ready)
 
-    def _answered(self) -> None:
-        if self.transaction is not None and self.transaction.ending:
-            self.wake()  # it waits until nothing else is outstanding
-
-    def _end_transaction(self) -> None:
-        # pika holds a method back while another one waits for its answer, so nothing else may be outstanding
-        if self.transacting is not None and self._commands.quiet and self.state is State.READY:
-            generation = self.generation
-            self.transacting.write(self._channel, lambda: generation == self.generation, self.wake)
-
-    def subscribe(self, channel: Any, subscription: Subscription, done: Callable[[Any], None] | None) -> None:
-        generation = self.generation
-        if not subscription.no_ack:
-            channel.basic_qos(prefetch_count=subscription.prefetch)
-        channel.basic_consume(
-            queue=subscription.queue,
-            on_message_callback=lambda _c, method, properties, body: self._delivered(
-                generation, subscription, method, properties, body
-            ),
-            auto_ack=subscription.no_ack,
-            exclusive=subscription.exclusive,
-            arguments=subscription.arguments,
-            consumer_tag=subscription.consumer_tag,
-            callback=done,
-        )
-
-    def cancel(self, channel: Any, subscription: Subscription, done: Callable[[Any], None]) -> None:
-        if subscription.consumer_tag in channel.consumer_tags:
-            cancel_consumer(channel, subscription.consumer_tag, done)
-        else:
-            done(None)
-
-    def _send_settlements(self) -> None:
-        if not self.deliveries.undecided:
-            return
-        if self.transaction is not None and self.transaction.phase is Phase.COMMIT_SENT:
-            return  # they belong to the next one
-        with self.monitor:
-            methods = self.deliveries.take()
-            if methods:
-                self.monitor.notify_all()
-        for settle in methods:
-            self._send_settlement(settle)
-
-    def _send_settlement(self, settle: Settle) -> None:
-        if settle.disposition is Disposition.ACCEPT:
-            self._channel.basic_ack(settle.delivery_tag, multiple=settle.multiple)
-        else:
-            self._channel.basic_reject(settle.delivery_tag, requeue=settle.disposition is Disposition.RELEASE)
-
-    def _send_messages(self) -> bool:
-        transport = self._transport
-        if transport is None or transport.blocked or not self._flowing:
-            return False
-        return self.publishing.write(transport, int(self._channel), self._wake_later)
-
-    def _wake_later(self) -> None:
-        self._link.call_later(0.005, self.wake)
+    def _is_ready(self) -> bool:
+        return self.state is State.READY
 
     # -- from the broker
 
     def _confirmed(self, generation: int, method: Any) -> None:
         taken = method.NAME == "Basic.Ack"
-        if not self._proven:
+        if not self._restoring.proven:
             if not taken and generation == self.generation and self._not_ready():
                 return
-            self._proven = taken
+            self._restoring.proven = taken
         with self.monitor:
             if generation != self.generation:
                 return
@@ -451,14 +324,13 @@ class ChannelWorker:
             self._recovered()
 
     def _not_ready(self) -> bool:
-        """Handles a nack before the first confirm after a fail-over: the broker has not located the queue's new leader
-        yet.  RabbitMQ does that once per channel, so a new channel is opened, until `restore_timeout`."""
-        waited = time.monotonic() - self._restoring_since
-        if self._link.failovers == 0 or waited > self._link.options.restore_timeout:
+        """Handles a nack before the first confirm after a fail-over (see `Restoring.pause_after_nack`)."""
+        pause = self._restoring.pause_after_nack(time.monotonic())
+        if self._link.failovers == 0 or pause is None:
             return False
         LOGGER.info("%s: not taken (basic.nack) after reconnecting, trying again", self.name)
         channel = self._channel
-        self._open_another(max(RESTORE_INTERVAL, min(waited, 1.0)))
+        self._open_another(pause)
         if channel is not None and channel.is_open:
             channel.close()
         return True
@@ -467,36 +339,11 @@ class ChannelWorker:
         with self.monitor:
             self.publishing.returned(method, properties)
 
-    def _delivered(
-        self, generation: int, subscription: Subscription, method: Any, properties: Any, body: bytes
-    ) -> None:
-        message = subscription.build(method, properties, body)
-        with self.monitor:
-            if generation != self.generation:
-                return
-            self.deliveries.arrived(subscription, message, method.delivery_tag)
-            if subscription.waiting or self.waiting_for_any:
-                self.monitor.notify_all()
-
     def _cancelled(self, frame: Any) -> None:
-        """The broker ended a subscription, because its queue is gone."""
-        with self.monitor:
-            subscription = self.deliveries.subscriptions.pop(frame.method.consumer_tag, None)
-            if subscription is None:
-                return
-            subscription.error = ReceiverCancelled(f"the broker cancelled the subscription to {subscription.queue}")
-            self.monitor.notify_all()
-        self.watcher.cancelled(subscription)
+        subscription = self.subscribing.cancelled(frame.method.consumer_tag)
+        if subscription is not None:
+            self.watcher.cancelled(subscription)
 
     def _flow(self, generation: int, active: bool) -> None:
-        """The broker asks for a pause before a planned switch-over: when it gets our answer it has read everything we
-        sent.  Acknowledgements are written first; publishing resumes when the broker allows it, or on another
-        connection."""
-        if generation != self.generation or self._transport is None:
-            return
-        self._flowing = active
-        if not active and self.state is State.READY:
-            self._send_settlements()
-        self._transport.write(flow_ok(int(self._channel), active))
-        if active:
-            self.wake()
+        if generation == self.generation and self._transport is not None:
+            self._writing.flow(self._channel, self._transport, active, self._is_ready)

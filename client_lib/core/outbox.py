@@ -64,10 +64,6 @@ class Outbox:
         return len(self._waiting)
 
     @property
-    def in_flight(self) -> int:
-        return len(self._in_flight)
-
-    @property
     def resent(self) -> int:
         """The number of unsettled entries that had been on the wire before."""
         return sum(entry.resent for entry in self.entries())

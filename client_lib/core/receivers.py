@@ -78,7 +78,7 @@ class Receivers:
                     done(None)
                     return
                 worker.deliveries.subscriptions[tag] = subscription
-            worker.subscribe(channel, subscription, done)
+            worker.subscribing.start(channel, subscription, done)
 
         def failed(future: Future[Any]) -> None:
             # A cancelled command may still subscribe; the code that cancelled it closes the receiver
@@ -151,7 +151,7 @@ class Receivers:
             worker.monitor.notify_all()
             if known is None or worker.error is not None:
                 return None
-            return worker.add_command(lambda channel, done: worker.cancel(channel, subscription, done))
+            return worker.add_command(lambda channel, done: worker.subscribing.cancel(channel, subscription, done))
 
     # -- basic.get
 

@@ -14,12 +14,10 @@ any other word is a text.  Pure; errors point at the character.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from client_lib.errors import UrlError
 
-MakeError = Callable[[str, str, int], Exception]
 _SPACE = re.compile(r"\s*")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _WORD = re.compile(r"([A-Za-z0-9_./+-]|[:@](?=[A-Za-z0-9_/.]))+")
@@ -33,7 +31,7 @@ DEEPEST = 20
 
 def parse_option_map(text: str) -> dict[str, Any]:
     """The whole text; empty or without braces is no map.  Raises UrlError."""
-    reader = _Reader(text, 0, UrlError)
+    reader = _Reader(text)
     reader.space()
     found = reader.map(0)
     reader.space()
@@ -42,18 +40,12 @@ def parse_option_map(text: str) -> dict[str, Any]:
     return found
 
 
-def parse_map(text: str, start: int, error: MakeError) -> tuple[dict[str, Any], int]:
-    """The map whose { stands at `start`, and where it ends.  Raises `error(reason, text, position)`."""
-    reader = _Reader(text, start, error)
-    return reader.map(0), reader.position
-
-
 class _Reader:
-    def __init__(self, text: str, position: int, error: MakeError) -> None:
-        self.text, self.position, self._make_error = text, position, error
+    def __init__(self, text: str) -> None:
+        self.text, self.position = text, 0
 
-    def error(self, reason: str, position: int | None = None) -> Exception:
-        return self._make_error(reason, self.text, self.position if position is None else position)
+    def error(self, reason: str, position: int | None = None) -> UrlError:
+        return UrlError(reason, self.text, self.position if position is None else position)
 
     def space(self) -> None:
         self._step(_SPACE)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 ROWS_MAX: Final = 1_000_000
 """The maximum number of rows of a small result; more are an error of the caller."""
-CORRUPT: Final = "_corrupt_record"
 """Column of a JSON line that is none."""
 
 
@@ -59,10 +58,6 @@ class Engine(Protocol):
 
     def columns(self, name: str) -> list[str]:
         """Of a view."""
-
-    def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
-        """A view of files of JSON lines.  `columns` in Spark's DDL, a bigint or text that is none is NULL; a line that
-        is no JSON has only the column CORRUPT."""
 
     def view(self, name: str, query: str) -> None:
         """Give a query a name; it runs each time that it is used."""

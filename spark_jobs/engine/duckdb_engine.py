@@ -11,10 +11,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked, columns_of, placed
+from spark_jobs.engine.base import ROWS_MAX, Row, arrow, checked, placed
 from spark_jobs.sql.dialect import DUCKDB, Dialect
-
-_TYPES = {"string": "varchar", "map<string,string>": "map(varchar, varchar)"}
 
 
 class DuckEngine:
@@ -94,19 +92,6 @@ class DuckEngine:
     def columns(self, name: str) -> list[str]:
         return [str(row["column_name"]) for row in self.rows(f"select column_name from (describe {name})")]
 
-    def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
-        """Lines as text first: `read_json` has no word for a line that is none."""
-        listed = ", ".join(map(_text, paths))
-        lines = f"read_csv([{listed}], columns = {{'line': 'varchar'}}, header = false, delim = '\\x01'"
-        lines += ", quote = '', escape = '', auto_detect = false, strict_mode = false, null_padding = true)"
-        fields = ", ".join(_field(column, kind) for column, kind in columns_of(columns))
-        self.view(
-            name,
-            f"select {fields}, case when json is null then line end as {CORRUPT} from "
-            f"(select line, case when json_valid(line) then cast(line as json) end as json from {lines} "
-            "where trim(line) <> '')",
-        )
-
     def view(self, name: str, query: str) -> None:
         self._connection.execute(f"create or replace temp view {name} as {query}")
 
@@ -170,12 +155,3 @@ def _text(value: object) -> str:
         return str(value)
     quoted = str(value).replace("'", "''")
     return f"'{quoted}'"
-
-
-def _field(name: str, kind: str) -> str:
-    path = f"$.{name}"
-    if kind == "string":
-        return f"json ->> '{path}' as {name}"
-    if kind == "boolean":
-        return f"case json ->> '{path}' when 'true' then true when 'false' then false end as {name}"
-    return f"try_cast(json -> '{path}' as {_TYPES.get(kind, kind)}) as {name}"

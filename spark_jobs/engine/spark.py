@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.engine.base import CORRUPT, ROWS_MAX, Row, arrow, checked, placed
+from spark_jobs.engine.base import ROWS_MAX, Row, arrow, checked, placed
 from spark_jobs.sql.dialect import SPARK, Dialect
 
 if TYPE_CHECKING:
@@ -163,10 +163,6 @@ class SparkEngine:
         """Hadoop's file system for a path, and the path: s3a:// as well."""
         place = self._path(path)
         return place.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration()), place
-
-    def json_lines(self, name: str, paths: Sequence[str], columns: str) -> None:
-        reader = self.session.read.schema(f"{columns}, {CORRUPT} string").option("mode", "PERMISSIVE")
-        self._named(name, reader.option("columnNameOfCorruptRecord", CORRUPT).json(list(paths)))
 
     def view(self, name: str, query: str) -> None:
         self._named(name, self.session.sql(query))

@@ -240,17 +240,6 @@ class Windows:
         horizon = max([client.last for client in self._clients.values()] + ([] if end is None else [end]), default=0)
         return [(client.first, self._limit(client, horizon)) for client in self._clients.values()]
 
-    def slow_publishes(self, limits: Sequence[int], end: int | None = None) -> dict[int, tuple[int, int]]:
-        """Limit in µs → (first sends that waited longer for their answer, first sends).  One without an answer has
-        waited until the end of the observation."""
-        horizon = max([client.last for client in self._clients.values()] + ([] if end is None else [end]), default=0)
-        waited = [
-            client.answered.get(message, horizon) - at
-            for client in self._clients.values()
-            for message, at in client.sent.items()
-        ]
-        return {limit: (sum(time > limit for time in waited), len(waited)) for limit in limits}
-
 
 def sweep(parts: Iterable[Interval], lives: Sequence[Interval]) -> Union:
     """`parts`: down times, of which no two of one client overlap; `lives`: when each client existed."""

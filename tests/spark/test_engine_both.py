@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from spark_jobs import schema
-from spark_jobs.engine.base import CORRUPT, Engine, TooManyRows, columns_of
+from spark_jobs.engine.base import Engine, TooManyRows, columns_of
 from spark_jobs.engine.session import LITTLE, settings, shuffle_partitions, submitted, suited
 from spark_jobs.workspace import Workspace, WrongVersion
 from tests.support.slow import both_engines
@@ -49,26 +48,6 @@ def test_big_results_are_refused(engine: Engine) -> None:
     assert len(engine.rows("select n from three", limit=3)) == 3
     with pytest.raises(TooManyRows, match="more than 2 rows"):
         engine.rows("select n from three", limit=2)
-
-
-@both_engines
-def test_json_lines_with_torn_ones_and_values_of_another_type(engine: Engine, tmp_path: Path) -> None:
-    lines = [
-        json.dumps({"kind": "publish", "seq": 1, "resend": True, "attrs": {"a": "b"}, "stranger": 3}),
-        json.dumps({"kind": 'a "quoted", word', "seq": 2}),
-        '{"kind": "conf',
-    ]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    columns = schema.ddl(("kind", "seq", "resend", "attrs"))
-    engine.json_lines("lines", [str(tmp_path / "a.jsonl")], columns)
-    found = engine.rows(
-        f"select kind, seq, resend, attrs['a'] as a, {CORRUPT} as bad from lines order by seq nulls last"
-    )
-    assert [tuple(row.values()) for row in found] == [
-        ("publish", 1, True, "b", None),
-        ('a "quoted", word', 2, None, None, None),
-        (None, None, None, None, '{"kind": "conf'),
-    ]
 
 
 @both_engines

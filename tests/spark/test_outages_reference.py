@@ -248,7 +248,7 @@ def test_rows_of_others_and_torn_ones_do_not_matter() -> None:
 
 
 def test_nothing_gives_nothing() -> None:
-    assert outages([]) == [] and Windows().union([]) == Union() and Windows().slow_publishes([1]) == {1: (0, 0)}
+    assert outages([]) == [] and Windows().union([]) == Union()
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50) | st.none()), max_size=12), st.randoms())
@@ -317,13 +317,6 @@ def test_the_sweep_counts_every_moment(parts: list[tuple[int, int]]) -> None:
     down = [sum(begin <= moment < end for begin, end in intervals) for moment in range(60)]
     assert (found.any_down, found.client_us) == (sum(map(bool, down)), sum(down))
     assert found.most == max(down) and found.all_down == sum(0 < n == len(intervals) for n in down)
-
-
-def test_the_share_of_publishes_that_waited_long() -> None:
-    rows = sends((0, 1 * S), (0, 2 * S), (0, 2 * S + 1), (0, None))
-    assert Windows().add(rows).slow_publishes([1 * S, 2 * S, 3 * S], end=3 * S) == {
-        1 * S: (3, 4), 2 * S: (2, 4), 3 * S: (0, 4),
-    }  # fmt: skip
 
 
 def test_outages_are_in_the_order_of_time() -> None:

@@ -62,7 +62,7 @@ def test_next_receiver_follows_the_order_of_arrival(lab: Lab) -> None:
     waiting: list[Any] = []
     thread = threading.Thread(target=lambda: waiting.append(session.next_receiver(5)))
     thread.start()
-    wait_for(lambda: session._waiting.worker.waiting_for_any == 1)
+    wait_for(lambda: session._waiting.worker.subscribing.waiting_for_any == 1)
     senders["b"].send("late", timeout=5)
     thread.join(5)
     assert waiting == [receivers["b"]]

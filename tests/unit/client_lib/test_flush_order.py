@@ -4,13 +4,12 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from client_lib.core.channel_worker import ChannelWorker, State
+from client_lib.core.commands import Commands
 from client_lib.core.ledger import Disposition, Settle
+from client_lib.core.writing import Writing
 
 
 class Channel:
-    is_open = True
-
     def __init__(self):
         self.sent = []
 
@@ -34,18 +33,20 @@ class Decided:
 
 
 def test_a_decision_is_sent_before_the_command_that_follows_it():
-    link: Any = SimpleNamespace(events=None, wake=lambda: None)
-    worker: Any = ChannelWorker(link, "s", threading.Condition())
-    worker.deliveries, worker._channel, worker.state = Decided(), Channel(), State.READY
-    worker._send_messages = lambda: False
-    sent = worker._channel.sent
+    monitor = threading.Condition()
+    commands, channel = Commands(monitor), Channel()
+    deliveries: Any = Decided()
+    transport: Any = SimpleNamespace(blocked=True)
+    publishing: Any = None
+    writing = Writing(monitor, commands, publishing, deliveries, None, lambda: None, lambda: None)
+    sent = channel.sent
 
     def first(_channel, _done):
         sent.append("first")
         # meanwhile the application releases a message and asks again
-        worker.deliveries.waiting.append(Settle(3, Disposition.RELEASE))
-        worker._commands.add(lambda _channel, _done: sent.append("second"))
+        deliveries.waiting.append(Settle(3, Disposition.RELEASE))
+        commands.add(lambda _channel, _done: sent.append("second"))
 
-    worker._commands.add(first)
-    worker.flush()
+    commands.add(first)
+    writing.flush(channel, transport, lambda: True)
     assert sent == ["first", "reject 3", "second"]

@@ -8,7 +8,7 @@ import pytest
 
 from client_lib.errors import UrlError
 from client_lib.options import Options, connection_options, connection_settings, effective
-from client_lib.urls.option_map import parse_map, parse_option_map
+from client_lib.urls.option_map import parse_option_map
 from client_lib.urls.url import Address
 
 
@@ -188,8 +188,3 @@ def test_option_maps_point_at_the_character(text: str, position: int, reason: st
     with pytest.raises(UrlError) as error:
         parse_option_map(text)
     assert (error.value.position, reason in error.value.reason) == (position, True), error.value
-
-
-def test_a_map_within_another_text() -> None:
-    text = "queue; {create: always} and more"
-    assert parse_map(text, 7, UrlError) == ({"create": "always"}, 23)

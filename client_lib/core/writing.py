@@ -1,0 +1,100 @@
+"""What is written to a ready channel, and in which order (I/O thread).
+
+Decisions made before a command are written before it, also if both arrived while this ran: a basic.get after a release
+expects the message back, and a fence covers the acknowledgements before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from client_lib.connecting.transport import Transport, flow_ok
+from client_lib.core.commands import Commands
+from client_lib.core.deliveries import Deliveries
+from client_lib.core.ledger import Disposition, Settle
+from client_lib.core.monitor import Monitor
+from client_lib.core.publishing import Publishing
+from client_lib.core.transacting import Transacting
+from client_lib.core.transaction import Phase, Transaction
+
+
+class Writing:
+    """One per session.  `wake` asks for another `flush` at once, `wake_later` for one in a moment."""
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        commands: Commands,
+        publishing: Publishing,
+        deliveries: Deliveries,
+        transaction: Transaction | None,
+        wake: Callable[[], None],
+        wake_later: Callable[[], None],
+    ) -> None:
+        self.flowing = True
+        """False while the broker asks for a pause (channel.flow)."""
+        self.transacting: Transacting | None = None
+        if transaction is not None:
+            self.transacting = Transacting(transaction, publishing, deliveries, monitor)
+        self._monitor, self._commands, self._transaction = monitor, commands, transaction
+        self._publishing, self._deliveries = publishing, deliveries
+        self._wake, self._wake_later = wake, wake_later
+
+    def flush(self, channel: Any, transport: Transport, ready: Callable[[], bool]) -> bool:
+        """Writes acknowledgements, commands, messages, while `ready`.  True if there is more to do at once."""
+        self.send_settlements(channel)
+        while self._commands.waiting and ready():
+            self.send_settlements(channel)
+            self._commands.start(channel, self._answered)
+        if not ready():
+            return False
+        more = self._send_messages(channel, transport)
+        if self._transaction is not None and self._transaction.ending and ready():
+            self._end_transaction(channel)
+        return more
+
+    def _answered(self) -> None:
+        if self._transaction is not None and self._transaction.ending:
+            self._wake()  # it waits until nothing else is outstanding
+
+    def _end_transaction(self, channel: Any) -> None:
+        # pika holds a method back while another one waits for its answer, so nothing else may be outstanding
+        if self.transacting is not None and self._commands.quiet:
+            generation = self._deliveries.generation
+            self.transacting.write(channel, lambda: generation == self._deliveries.generation, self._wake)
+
+    def send_settlements(self, channel: Any) -> None:
+        if not self._deliveries.undecided:
+            return
+        if self._transaction is not None and self._transaction.phase is Phase.COMMIT_SENT:
+            return  # they belong to the next one
+        with self._monitor:
+            methods = self._deliveries.take()
+            if methods:
+                self._monitor.notify_all()
+        for settle in methods:
+            _settle(channel, settle)
+
+    def flow(self, channel: Any, transport: Transport, active: bool, ready: Callable[[], bool]) -> None:
+        """The broker asks for a pause before a planned switch-over: when it gets our answer it has read everything we
+        sent.  Acknowledgements are written first; publishing resumes when the broker allows it, or on another
+        connection."""
+        self.flowing = active
+        if not active and ready():
+            self.send_settlements(channel)
+        transport.write(flow_ok(int(channel), active))
+        if active:
+            self._wake()
+
+    def _send_messages(self, channel: Any, transport: Transport) -> bool:
+        if transport.blocked or not self.flowing:
+            return False
+        return self._publishing.write(transport, int(channel), self._wake_later)
+
+
+def _settle(channel: Any, settle: Settle) -> None:
+    if settle.disposition is Disposition.ACCEPT:
+        channel.basic_ack(settle.delivery_tag, multiple=settle.multiple)
+    else:
+        channel.basic_reject(settle.delivery_tag, requeue=settle.disposition is Disposition.RELEASE)
