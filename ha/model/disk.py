@@ -5,7 +5,7 @@
                               └─┘ tried again: at most once a second, less often on a slow disk
     works ──two writes in a row are slow──▶ slow ──a write is not──▶ works
                                             │ ▲
-                                            └─┘ tried again, for a hundredth of the time
+                                            └─┘ tried again, after twice the time before
 
 While writes fail, no step that needs a new vote or set is taken (`environment.StateNotStored`); the process goes on.  A
 write blocks the process.  One is slow if it takes so long that the links to other brokers end (`slow_after`).
@@ -24,7 +24,10 @@ RETRY: Final = 1.0
 SHARE: Final = 0.1
 """Share of the time that attempts may take: each one blocks the whole process until the disk answers."""
 SLOW_SHARE: Final = 0.01
-"""The same while the disk is slow: each attempt ends the links."""
+"""The same in the end while the disk is slow: each attempt ends the links.  The first ones come sooner, so that a
+hiccup is over before anything is done about it."""
+DOUBLINGS: Final = 10
+"""More of them are longer than SLOW_SHARE allows."""
 
 
 class DiskWatch:
@@ -36,7 +39,7 @@ class DiskWatch:
         self._slow_after = slow_after
         self._changed = changed
         self._next = 0.0
-        self._before = False
+        self._late = 0  # slow writes in a row
         self.error = ""
         """Why the last write failed; empty if it succeeded."""
         self.slow = ""
@@ -45,43 +48,42 @@ class DiskWatch:
     def store(self, state: HaState) -> None:
         """Write `state`; it is on disk when this returns.  Raises StateNotStored."""
         began = self._env.now()
-        error = ""
         try:
             self._env.persist(state)
-        except StateNotStored as failure:
-            error = str(failure)
+        except StateNotStored as error:
+            self._ended(began, str(error))
             raise
-        finally:
-            self._ended(error, self._env.now() - began)
+        self._ended(began, "")
 
     @property
     def due(self) -> bool:
         """True if the last write failed or was slow, and it is time for the next attempt."""
         return bool(self.error or self.slow) and self._env.now() >= self._next
 
-    def _ended(self, error: str, seconds: float) -> None:
-        late, self._before = self._before, seconds > self._slow_after
-        slow = f"its disk takes {seconds:.1f} s for a write" if late and self._before else ""
-        share = SLOW_SHARE if slow else SHARE
-        self._next = self._env.now() + max(RETRY, seconds / share)
+    def _ended(self, began: float, error: str) -> None:
+        now = self._env.now()
+        seconds = now - began
+        self._late = self._late + 1 if seconds > self._slow_after else 0
+        slow = f"its disk takes {seconds:.1f} s for a write" if self._late > 1 else ""
+        self._next = now + max(RETRY, self._patience(seconds, error))
         before, self.error, self.slow = (self.error, self.slow), error, slow
-        self._say(before[0], error)
-        self._say_slow(before[1], slow)
-        if (bool(error), bool(slow)) != (bool(before[0]), bool(before[1])):
+        lost, back = "the vote and the in-sync set cannot be stored: ", "the vote and the in-sync set can be stored again"
+        fails = self._say(before[0], error, ("failed", lost + error), ("ended", back))
+        still = f"{slow}; this process stands still meanwhile"
+        if self._say(before[1], slow, ("slow", still), ("fast", "its disk is fast enough again")) or fails:
             self._changed()
 
-    def _say(self, before: str, error: str) -> None:
-        if error and not before:
-            self._env.log("error", f"the vote and the in-sync set cannot be stored: {error}")
-            self._env.event("state_file", result="failed", reason=error)
-        elif before and not error:
-            self._env.log("notice", "the vote and the in-sync set can be stored again")
-            self._env.event("state_file", result="ended")
+    def _patience(self, seconds: float, error: str) -> float:
+        """Until the next attempt."""
+        if error or self._late < 2:
+            return seconds / SHARE
+        return seconds * min(2.0 ** min(self._late - 2, DOUBLINGS), 1 / SLOW_SHARE)
 
-    def _say_slow(self, before: str, slow: str) -> None:
-        if slow and not before:
-            self._env.log("error", f"{slow}; this process stands still meanwhile")
-            self._env.event("state_file", result="slow", reason=slow)
-        elif before and not slow:
-            self._env.log("notice", "its disk is fast enough again")
-            self._env.event("state_file", result="fast")
+    def _say(self, before: str, reason: str, begun: tuple[str, str], ended: tuple[str, str]) -> bool:
+        """Log what has `begun` or `ended` (result of the event, line of the log); False if nothing has."""
+        if bool(before) == bool(reason):
+            return False
+        result, line = begun if reason else ended
+        self._env.log("error" if reason else "notice", line)
+        self._env.event("state_file", result=result, reason=reason)
+        return True

@@ -149,7 +149,8 @@ class LocalMember:
         return self._received.key <= self.persisted.in_sync.key
 
     def can_store(self) -> bool:
-        """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed."""
+        """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed, or
+        was slow and it is time."""
         if self.disk.error or self.disk.due:
             with suppress(StateNotStored):
                 self._store(self._with_received(self.persisted))

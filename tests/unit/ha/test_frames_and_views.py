@@ -403,13 +403,17 @@ def test_a_disk_is_slow_after_two_slow_writes_in_a_row_and_until_a_quick_one() -
     assert found.looks == len(found.lines) == 2
 
 
-def test_a_slow_disk_is_tried_again_for_a_hundredth_of_the_time() -> None:
+@pytest.mark.parametrize(
+    ("writes", "wait"), [(2, 3.0), (3, 6.0), (4, 12.0), (8, 192.0), (9, 300.0), (20, 300.0), (2000, 300.0)]
+)
+def test_a_slow_disk_is_tried_again_soon_and_in_the_end_for_a_hundredth_of_the_time(writes: int, wait: float) -> None:
+    """A hiccup of two writes is over before a primary is isolated for it."""
     found = Disk()
     found.seconds = 3.0
-    for _ in range(2):
+    for _ in range(writes):
         found.watch.store(HaState("y"))
-        slow = found.time
-    for after, due in ((299.0, False), (300.0, True)):
+    slow = found.time
+    for after, due in ((wait - 0.5, False), (wait, True)):
         found.time = slow + after
         assert found.watch.due == due
 
