@@ -19,6 +19,7 @@ from typing import Final
 from ha.environment import Environment, StateNotStored
 from ha.model.membership import HaState
 
+WHAT: Final = "the vote and the in-sync set"
 RETRY: Final = 1.0
 """The least time between two attempts, in seconds."""
 SHARE: Final = 0.1
@@ -67,10 +68,11 @@ class DiskWatch:
         slow = f"its disk takes {seconds:.1f} s for a write" if self._late > 1 else ""
         self._next = now + max(RETRY, self._patience(seconds, error))
         before, self.error, self.slow = (self.error, self.slow), error, slow
-        lost, back = "the vote and the in-sync set cannot be stored: ", "the vote and the in-sync set can be stored again"
-        fails = self._say(before[0], error, ("failed", lost + error), ("ended", back))
+        cannot = f"{WHAT} cannot be stored: {error}"
         still = f"{slow}; this process stands still meanwhile"
-        if self._say(before[1], slow, ("slow", still), ("fast", "its disk is fast enough again")) or fails:
+        fails = self._say(before[0], error, ("failed", cannot), ("ended", f"{WHAT} can be stored again"))
+        waits = self._say(before[1], slow, ("slow", still), ("fast", "its disk is fast enough again"))
+        if fails or waits:
             self._changed()
 
     def _patience(self, seconds: float, error: str) -> float:

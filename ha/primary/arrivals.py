@@ -98,8 +98,8 @@ class Arrivals:
             self.begin(peer)
         elif op == "complete" and peer.phase is Phase.CLOSING:
             self._completed(peer)
-        elif op == "limited":
-            self._primary.throttle.set_limited(peer, str(fields.get("reason")))
+        elif op == "limited" and peer.phase is not Phase.HELLO:
+            self._primary.throttle.set_limited(peer, need(fields, "reason", str))
         elif op == "alive":
             self._meetings.answered(peer, fields.get("number"))
         elif op == "still-there":

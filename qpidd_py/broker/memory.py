@@ -39,16 +39,16 @@ class MemoryWatch:
 
     def tick(self, now: float) -> None:
         """Call several times a second; `now` in seconds of a monotonic clock."""
-        used = self._resident()
+        engine, used = self._broker.engine, self._resident()
         if self.above and used >= RELIEF * self._limit and now - self._trimmed >= TRIM:
             self._trimmed = now
-            self._broker.engine.trim()
+            engine.pool.trim()
             used = self._resident()
         if not self.above and used >= self._limit:
             self.full()
         elif self.above and used < RELIEF * self._limit:
             self._end(used)
-        self._broker.engine.room = self._broker.engine.memory + max(self._limit - used, 0)
+        engine.room = engine.pool.held() + max(self._limit - used, 0)
 
     def full(self) -> None:
         """The limit is reached."""

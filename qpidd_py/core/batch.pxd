@@ -36,8 +36,7 @@ cdef class Pool:
     cdef set segments                       # addresses of the segments now alive
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0
     cdef uint8_t* take(self, size_t size) except NULL
-    cdef size_t held(self) noexcept
-    cdef int trim(self) except -1
+    cpdef size_t held(self) noexcept
     cdef void give(self, uint8_t* data, size_t size) noexcept
 
 cdef class Segment:

@@ -11,6 +11,8 @@ class Pool:
     allocated: int
     sparse: int
     swept: int
+    def held(self) -> int: ...
+    def trim(self) -> None: ...
 
 class Batch(Buffer):
     first: int

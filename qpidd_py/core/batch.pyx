@@ -38,6 +38,9 @@ cdef extern from "crc32c.h" nogil:
 cdef extern from "<stdlib.h>" nogil:
     int posix_memalign(void** p, size_t alignment, size_t n)
 
+cdef extern from "<malloc.h>" nogil:
+    int malloc_trim(size_t pad)
+
 cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* p, size_t n, int advice)
     int MADV_HUGEPAGE
@@ -106,15 +109,15 @@ cdef class Pool:
             madvise(p, size, MADV_HUGEPAGE)
         return <uint8_t*>p
 
-    cdef size_t held(self) noexcept:
+    cpdef size_t held(self) noexcept:
         """Octets of segments and of memory kept for them."""
         return self.allocated + <size_t>len(self.free) * self.segment_size
 
-    cdef int trim(self) except -1:
-        """Keeps no free memory."""
+    def trim(self):
+        """Gives memory that is not used back to the system; may take some milliseconds."""
         while self.free:
             free(<void*><size_t>self.free.pop())
-        return 0
+        malloc_trim(0)
 
     cdef void give(self, uint8_t* data, size_t size) noexcept:
         self.allocated -= size

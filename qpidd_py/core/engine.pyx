@@ -38,9 +38,6 @@ from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
-cdef extern from "<malloc.h>" nogil:
-    int malloc_trim(size_t pad)
-
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
@@ -82,16 +79,6 @@ cdef class Engine:
     def waiting_confirms(self):
         """Publishes that are neither safe nor acknowledged by a consumer yet."""
         return self.confirms.waiting
-
-    @property
-    def memory(self):
-        """Octets of log segments, with those kept for reuse."""
-        return self.pool.held()
-
-    def trim(self):
-        """Gives memory that is not used back to the system; may take some milliseconds."""
-        self.pool.trim()
-        malloc_trim(0)
 
     @property
     def unlogged(self):

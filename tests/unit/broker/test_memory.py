@@ -86,10 +86,10 @@ def test_memory_that_is_kept_for_reuse_is_room() -> None:
     for _ in range(200):
         client.publish(b"x" * 60000, "q")
     client.turn()
-    held = engine.memory
+    held = engine.pool.held()
     engine.purge(queue)
     engine.end_turn()
-    assert engine.memory == held, "its segments are kept"
+    assert engine.pool.held() == held, "its segments are kept"
     process.used = LIMIT - 1
     process.watch.tick(0.0)
     for _ in range(100):
@@ -98,8 +98,8 @@ def test_memory_that_is_kept_for_reuse_is_room() -> None:
     assert not process.waits()
     engine.purge(queue)
     engine.end_turn()
-    engine.trim()
-    assert engine.memory <= 3 * MIB
+    engine.pool.trim()
+    assert engine.pool.held() <= 3 * MIB
 
 
 def test_other_causes_go_on_when_this_one_ends(caplog: pytest.LogCaptureFixture) -> None:

@@ -413,3 +413,27 @@ def test_a_backup_that_has_all_is_complete() -> None:
     assert primary.called() == [("completed", peer), ("complete_to", peer, CUT + 1)]
     attrs = {"slices": 3, "octets": 99, "seconds": 3.0}
     assert primary.events == [("catchup_end", {"peer": "b", "last_pos": CUT, "attrs": attrs})]
+
+
+# ---- limits
+
+
+def test_a_backup_says_that_it_is_at_a_limit() -> None:
+    primary = Primary()
+    told: list[tuple[Peer, str]] = []
+    primary.throttle = SimpleNamespace(set_limited=lambda peer, reason: told.append((peer, reason)))  # type: ignore[attr-defined]
+    peer, _ = primary.peer(Phase.HELD)
+    for reason in ("memory: full", ""):
+        primary.control(peer, "limited", reason=reason)
+    assert told == [(peer, "memory: full"), (peer, "")]
+    for fields in ({}, {"reason": 5}, {"reason": None}):
+        with pytest.raises(LinkError, match="field reason: found .*, expected str"):
+            primary.control(peer, "limited", **fields)
+
+
+def test_what_has_not_said_hello_stops_no_publishers() -> None:
+    primary = Primary()
+    peer, _ = primary.peer()
+    with pytest.raises(LinkError, match="control limited in phase hello"):
+        primary.control(peer, "limited", reason="memory: full")
+    assert primary.called() == []
