@@ -427,7 +427,7 @@ def test_a_backup_says_that_it_is_at_a_limit() -> None:
         primary.control(peer, "limited", reason=reason)
     assert told == [(peer, "memory: full"), (peer, "")]
     for fields in ({}, {"reason": 5}, {"reason": None}):
-        with pytest.raises(LinkError, match="field reason: found .*, expected str"):
+        with pytest.raises(LinkError, match=r"field reason: found .*, expected str"):
             primary.control(peer, "limited", **fields)
 
 
