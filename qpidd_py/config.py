@@ -67,6 +67,8 @@ __all__ = [
 
 
 SMALLEST_SEGMENT: Final = 1024**2
+SEGMENT: Final = 64 * 1024**2
+DISK_FREE: Final = Amount(percent=5)
 SMALLEST_MEMORY: Final = 64 * 1024**2
 """A broker without messages takes about half of that."""
 
@@ -113,9 +115,9 @@ class DataSettings:
 
     data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
     journal: bool = option(boolean, False, "keep messages and configuration on disk; outside a cluster only")
-    journal_segment_size: int = option(size, 64 * 1024**2, "size of the journal's files")
+    journal_segment_size: int = option(size, SEGMENT, "size of the journal's files")
     disk_free_limit: Amount = option(
-        amount, Amount(percent=5), "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
+        amount, DISK_FREE, "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
     )
     no_data_dir: bool = option(boolean, False, "keep no files at all; not for a member of a cluster")
 
@@ -125,6 +127,12 @@ class DataSettings:
         if self.journal_segment_size < SMALLEST_SEGMENT:
             found = self.journal_segment_size
             raise ConfigError(f"option journal-segment-size: found {found}, expected {SMALLEST_SEGMENT} or more")
+        for name, value, default in (
+            ("journal-segment-size", self.journal_segment_size, SEGMENT),
+            ("disk-free-limit", self.disk_free_limit, DISK_FREE),
+        ):
+            if value != default and not self.journal:
+                raise ConfigError(f"option {name}: found {value} without journal, expected journal=yes")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -34,8 +33,6 @@ REPORT: Final = 1.0
 """Seconds between two lines on the progress of reading."""
 CAUSE: Final = "journal"
 SPACE: Final = "disk"
-EVERY: Final = 0.25
-"""Seconds between two looks at the space on the disk."""
 
 
 class Store:
@@ -67,11 +64,10 @@ class Store:
         def soon(call: Callable[[], None]) -> None:
             loop.call_soon(guard, call)
 
-        self._loop = loop
         self._full = ""
         self._guard = guard
         self._fail = fail
-        self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self)
+        self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self._folder.space, self)
         self.journal = Journal(
             self._broker.engine,
             self._broker.vhost.configuration,
@@ -83,7 +79,6 @@ class Store:
         )
         self._thread.start()
         self.journal.start()
-        self._look()
         self._broker.vhost.on_restarted()
 
     def stop(self) -> None:
@@ -109,13 +104,10 @@ class Store:
         """Nothing is read from publishers while what they send would only wait in memory."""
         self._broker.engine.throttle(behind, "journal is behind")
 
-    def _look(self) -> None:
-        """Watch the space, and make some while there is too little."""
-        self._loop.call_later(EVERY, self._look)
-        with contextlib.suppress(OSError):  # the next write says what is wrong
-            if self._space.look(*self._folder.space()):
-                self._broker.limit(SPACE, self._space.reason)
-                log_notice(log, "%s", self._space.reason or "there is space for the journal again")
+    def space(self, free: int, size: int) -> None:
+        if self._space.look(free, size):
+            self._broker.limit(SPACE, self._space.reason)
+            log_notice(log, "%s", self._space.reason or "there is space for the journal again")
         if self._full or self._space.reason:
             self._guard(self.journal.relieve)
 

@@ -1,4 +1,4 @@
-"""The thread that writes a journal, and what the loop hears of it.                                             Shell.
+"""The thread that writes a journal and watches its disk, and what the loop hears of it.                         Shell.
 
 One commit takes all work that waits, so many turns of the loop share one sync when the disk is slow.  The disk counts
 as full when it has no space for the segments after this one (`disk.RESERVE`): then publishers wait, and what is
@@ -9,8 +9,10 @@ After any other error the process must end, since nothing may be confirmed any m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import threading
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
@@ -19,6 +21,8 @@ from qpidd_py.store.writer import SyncFailed, Work, Writer
 
 MOST_WORK: Final = 10_000
 """Frames in one commit."""
+LOOK: Final = 0.25
+"""Seconds between two looks at the free space; the thread looks, since the question may take as long as the disk."""
 RETRY: Final = 1.0
 """Seconds between two attempts on a full disk."""
 FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -33,15 +37,25 @@ class Told(Protocol):
         """The disk takes no more; an empty reason: it does again."""
         ...
 
+    def space(self, free: int, size: int) -> None:
+        """Octets; every `LOOK` seconds while the disk answers."""
+        ...
+
     def failed(self, error: OSError) -> None:
         """The disk has failed; nothing more is written."""
         ...
 
 
 class JournalThread:
-    def __init__(self, loop: asyncio.AbstractEventLoop, writer: Writer, told: Told) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, writer: Writer, space: Callable[[], tuple[int, int]], told: Told
+    ) -> None:
+        """`space`: free octets, and octets of the file system.  Raises OSError."""
         self._loop = loop
         self._writer = writer
+        self._space = space
+        self._looked = float("-inf")
+        self._tried = 0.0
         self._told = told
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._stopped = threading.Event()
@@ -66,18 +80,20 @@ class JournalThread:
         while more:
             work, more = self._take()
             try:
-                self._call(self._told.written, self._commit(work))
-                self._reserve()
+                if work or (self._full and time.monotonic() - self._tried >= RETRY):
+                    self._tried = time.monotonic()
+                    self._call(self._told.written, self._commit(work))
+                    self._reserve()
+                self._look()
             except OSError as error:
                 self._call(self._told.failed, error)
                 return
 
     def _take(self) -> tuple[list[Work], bool]:
-        """What waits; and whether more may come."""
+        """What waits, or nothing after `LOOK` seconds; and whether more may come."""
         work: list[Work] = []
         try:
-            # While space is short the reserve is tried again, also when there is nothing to write.
-            item = self._queue.get(timeout=RETRY if self._full else None)
+            item = self._queue.get(timeout=LOOK)
             while item is not None and len(work) < MOST_WORK:
                 work.append(item)
                 item = self._queue.get_nowait()
@@ -86,6 +102,13 @@ class JournalThread:
         if item is not None:
             work.append(item)
         return work, item is not None
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            with contextlib.suppress(OSError):  # the next write says what is wrong
+                self._call(self._told.space, *self._space())
 
     def _commit(self, work: list[Work]) -> int:
         while True:

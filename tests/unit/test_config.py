@@ -229,6 +229,9 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
         (("--journal", "yes", "--no-data-dir", "yes"), "journal: found yes with no-data-dir, expected a data"),
         (("--journal", "maybe"), "journal: found 'maybe' (command line), expected yes or no"),
         (("--journal-segment-size", "1000"), "journal-segment-size: found 1000, expected 1048576 or more"),
+        (("--journal-segment-size", "2M"), "journal-segment-size: found 2097152 without journal, expected journal=yes"),
+        (("--disk-free-limit", "10%"), "disk-free-limit: found 10% without journal, expected journal=yes"),
+        (("--disk-free-limit", "0"), "disk-free-limit: found 0 without journal, expected journal=yes"),
     ],
 )
 def test_a_journal_that_cannot_be_is_refused(arguments: tuple[str, ...], text: str) -> None:
