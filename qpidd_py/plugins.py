@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
     from qpidd_py.broker.broker import Broker
     from qpidd_py.core import Engine, Reactor
     from qpidd_py.hooks import HaHooks
+    from qpidd_py.store.service import Store
 
 GROUP = "qpidd.plugins"
 
@@ -47,6 +48,8 @@ class PluginHost:
     """add_user(name, password): a login for this process, in addition to the users of the user file."""
     addresses: list[Address] = field(default_factory=list)
     """The addresses that this broker listens on; filled before `start`."""
+    store: "Store | None" = None
+    """The journal, read; None when there is none."""
     tell: Callable[[Mapping[str, str]], None] = _tell_nobody
     """tell({"STATUS": text, "X_QPID_STATE": word, ...}): news for a supervisor (`server/notify.py`).  Unchanged values
     are not sent again.  Cheap, and never raises."""

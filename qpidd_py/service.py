@@ -94,8 +94,10 @@ class Service:
         self._broker.engine.schedule = self._schedule_turn
         self._notifier = Notifier(loop, take_environment(os.environ))
         if self._store is not None:
-            self._store.start(loop, self._guard, self._fail)
+            self._store.open(loop, self._guard, self._fail)
         self._attach_plugins()
+        if self._store is not None:
+            self._store.begin()
         listener = await self._open()
         ticker = Ticker(loop, self._tick_interval(), lambda now: self._guard(lambda: self._tick(listener, now)))
         ticker.start()
@@ -124,6 +126,7 @@ class Service:
             add_user=self._users.add,
             addresses=self._addresses,
             tell=self._notifier.tell,
+            store=self._store,
         )
         for plugin in self._plugins:
             hooks = plugin.attach(host)

@@ -122,6 +122,10 @@ def _operations(frame: Frame) -> Iterator[dict[str, Any]]:
     elif frame.kind == Kind.HEAD:
         carry, generation = HEAD.unpack(frame.body)
         yield {"operation": "head", "carry": carry, "begins": segment_name(generation)}
+    elif frame.kind == Kind.BASE:
+        yield {"operation": "base", "carry": CARRY.unpack(frame.body)[0]}
+    elif frame.kind == Kind.NOTE:
+        yield {"operation": "note", **json.loads(frame.body)}
     elif frame.kind == Kind.CARRIED:
         yield from (_record(record, carried=True) for record in records(frame.body[CARRY.size :]))
     else:

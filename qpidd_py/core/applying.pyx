@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport (
-    OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, RECORD_HEADER, Segment, check_record)
+    OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, RECORD_HEADER, Batch, Segment, check_record)
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
 from qpidd_py.core.wire cimport le16, le32, le64
@@ -24,9 +24,10 @@ cdef Queue find_queue(Engine engine, uint32_t number):
     return queue
 
 
-cdef int apply_records(Engine engine, const uint8_t* source, size_t n, size_t start, bint side) except -1:
-    """Copies the records into a segment of ours and acts on each."""
+cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t start, bint side):
+    """Copies the records into a segment of ours and acts on each; the copy, with what came before the records."""
     cdef size_t at = start, i
+    cdef Batch copy
     cdef const uint8_t* p
     cdef Segment segment
     cdef size_t base
@@ -41,7 +42,7 @@ cdef int apply_records(Engine engine, const uint8_t* source, size_t n, size_t st
         p = segment.data + base + at
         if p[4] == OP_ENQUEUE:
             apply_enqueue(engine, segment, p, side)
-        elif side:
+        elif side and p[4] != OP_DELIVERED:
             raise LinkError(f"operation {p[4]} in a slice")
         elif p[4] == OP_DEQUEUE:
             for i in range(le32(p + RECORD_HEADER + 4)):
@@ -58,7 +59,9 @@ cdef int apply_records(Engine engine, const uint8_t* source, size_t n, size_t st
             engine.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
                                                                         le32(p) - RECORD_HEADER))
         at += le32(p)
-    return 0
+    copy = Batch.__new__(Batch)
+    copy.segment, copy.offset, copy.length = segment, base, n
+    return copy
 
 
 cdef int apply_enqueue(Engine engine, Segment segment, const uint8_t* p, bint side) except -1:

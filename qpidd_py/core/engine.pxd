@@ -26,6 +26,7 @@ cdef class Engine:
     cdef uint64_t inherited                 # expiry of a message that moves to another queue; 0 = by its properties
     cdef public uint64_t max_message_size
     cdef public object on_batch
+    cdef public object on_applied           # a batch of the primary was applied as it arrived
     cdef public object on_config
     cdef public object on_membership
     cdef public object on_removed           # see removals.pyx
@@ -75,7 +76,7 @@ cdef class Engine:
     cdef int replicate(self) except -1
     cdef int flush_connections(self) except -1
     cdef int apply_batch(self, const uint8_t* p, size_t n) except -1
-    cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1
+    cdef Batch apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start)
     cdef void want_turn(self) noexcept
     cdef inline void note_delivered(self, Queue queue) noexcept:
         if queue.replicated and not queue.delivery_noted:

@@ -18,6 +18,7 @@ class Engine:
     max_message_size: int
     now: int
     on_batch: Callable[[Batch], None] | None
+    on_applied: Callable[[Batch], None] | None
     on_config: Callable[[int, bytes], None]
     on_membership: Callable[[int, bytes], None] | None
     on_removed: Callable[[], None] | None

@@ -666,19 +666,21 @@ cdef class Engine:
         self.apply_batch(p, n)
 
     cdef int apply_batch(self, const uint8_t* p, size_t n) except -1:
-        self.apply_to(le64(p + 8), p, n, LINK_HEADER)
+        cdef Batch batch = self.apply_to(le64(p + 8), p, n, LINK_HEADER)
+        if self.on_applied is not None:
+            self.on_applied(batch)
         return 0
 
     def apply_held(self, uint64_t last, bytes records):
         """Applies a batch that was held back: what came in its frame behind the header, and its position."""
         self.apply_to(last, <const uint8_t*>PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records), 0)
 
-    cdef int apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start) except -1:
+    cdef Batch apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start):
         if last <= self.position:
             raise LinkError(f"batch ends at position {last}, the log is at {self.position} already")
-        apply_records(self, p, n, start, False)
-        self.position = self.sequence = last
-        return 0
+        cdef Batch batch = apply_records(self, p, n, start, False)
+        self.position = self.sequence = batch.last = last
+        return batch
 
     def apply_slice(self, bytes records):
         """Messages of the difference, older than the live stream, in order for each queue."""

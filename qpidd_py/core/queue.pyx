@@ -143,6 +143,12 @@ cdef class Queue:
                 level.set_delivered(id)
 
     @property
+    def handed_out(self):
+        """The highest id that a client has got, as far as a message still waits."""
+        waits = [(<Queue>level).delivered for level in self.levels or (self,) if (<Queue>level).ready or (<Queue>level).unacked]
+        return max(waits, default=0)
+
+    @property
     def consumer_count(self):
         return len(self.consumers)
 

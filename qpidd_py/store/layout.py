@@ -52,6 +52,10 @@ class Kind(IntEnum):
     """Messages of earlier segments once more: number of the carry u32, records."""
     HEAD = 33
     """The carry is complete: its number u32, the generation u64 where the journal begins from now on."""
+    BASE = 34
+    """What follows continues the content that the carry of this number (u32) brings, and no other."""
+    NOTE = 35
+    """Of a member of a cluster: whose content this is.  The last one counts."""
 
 
 class Envelope(NamedTuple):

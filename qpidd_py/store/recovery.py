@@ -180,7 +180,7 @@ def _note(data: bytes, at: int, found: Found) -> None:
     if kind == Kind.HEAD:
         found.carry, found.head = HEAD.unpack_from(data, at + FRAME_HEADER)
         found.carries = max(found.carries, found.carry)
-    elif kind == Kind.CARRIED:
+    elif kind in (Kind.CARRIED, Kind.BASE):
         found.carries = max(found.carries, CARRY.unpack_from(data, at + FRAME_HEADER)[0])
 
 

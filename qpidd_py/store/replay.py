@@ -16,7 +16,8 @@ class Replay:
     """Applies frames from the head of the journal on.
 
     The journal begins with a snapshot of the configuration.  Messages that were waiting then come in `CARRIED` frames,
-    between the batches that were written meanwhile, and are merged into their queues when the carry was complete."""
+    between the batches that were written meanwhile, and are merged into their queues when the carry was complete.
+    It ends before a base whose carry was not: what follows continues other content than what came before."""
 
     def __init__(self, engine: Engine, configuration: Configuration, carry: int) -> None:
         """`carry`: number of the carry that was completed last."""
@@ -25,10 +26,17 @@ class Replay:
         self._carry = carry
         self._begun = False
         self.frames = 0
+        self.note = b""
+        """The last note; empty if there is none."""
+        self.ended = False
+        """Frames follow that continue other content."""
 
     def apply(self, frames: Iterable[Frame]) -> None:
         """Raises LinkError for a frame that does not fit what came before it."""
         for frame in frames:
+            self.ended = frame.kind == Kind.BASE and CARRY.unpack(frame.body)[0] > self._carry
+            if self.ended:
+                return
             self._apply(frame)
             self.frames += 1
 
@@ -44,16 +52,13 @@ class Replay:
         elif frame.kind == Kind.HEAD and HEAD.unpack(frame.body)[0] == self._carry:
             for number in self._engine.queues:
                 self._engine.merge(number)
+        elif frame.kind == Kind.NOTE:
+            self.note = frame.body
 
 
-def restore(broker: Broker, carry: int, frames: Iterable[Frame]) -> int:
-    """Put all frames into a broker that holds nothing, and let it continue in a new epoch; the number of frames.
-
-    What was read counts as safe: it must be on disk.  Raises LinkError."""
+def continue_alone(broker: Broker) -> None:
+    """What was read counts as safe, since it is on disk, and the log continues in a new epoch."""
     engine = broker.engine
-    replay = Replay(engine, broker.vhost.configuration, carry)
-    replay.apply(frames)
     broker.vhost.default_replicate = "all"  # what is in the log is in the journal
     engine.begin_epoch(engine.epoch + 1)
     engine.advance_safe(engine.position)
-    return replay.frames

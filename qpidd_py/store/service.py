@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError, segment_name
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
-from qpidd_py.store.replay import restore
+from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.space import SpaceWatch
 from qpidd_py.store.thread import JournalThread
 from qpidd_py.store.writer import Writer
@@ -36,24 +37,47 @@ SPACE: Final = "disk"
 
 
 class Store:
-    """The journal of a broker outside a cluster."""
+    """The journal of a broker: `open`, then `begin`, or `begin_as_member` for a member of a cluster."""
 
     def __init__(self, broker: Broker, data_dir: Path, segment_size: int, free_limit: Amount) -> None:
         """Reads the journal into `broker`, which has no client yet.  Raises ConfigError."""
         self._broker = broker
         self._space = SpaceWatch(free_limit)
         self._segment_size = segment_size
-        path = data_dir / NAME
+        self._path = data_dir / NAME
+        self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
+        self._begun = False
+        self.damage = ""
+        """Why the journal cannot be read; then nothing of it was."""
         try:
-            self._folder = Folder(path)
+            self._folder = Folder(self._path)
             self._found = self._read()
-        except (Damaged, FormatError, LinkError) as error:
-            how = "`qpidd-journal verify` says what can be read; nothing was changed"
-            raise ConfigError(f"the journal {path} cannot be used: {error}; {how}") from error
-        except OSError as error:
-            raise ConfigError(f"the journal {path} cannot be used: {error}") from error
+        except (FormatError, LinkError, OSError) as error:
+            raise self._unusable(error) from error
+        except Damaged as error:
+            self.damage, self._found = str(error), Found()
 
-    def start(
+    def _unusable(self, error: object) -> ConfigError:
+        how = "`qpidd-journal verify` says what can be read; nothing was changed"
+        return ConfigError(f"the journal {self._path} cannot be used: {error}; {how}")
+
+    @property
+    def note(self) -> bytes:
+        """What a member of a cluster has written of this content; empty if there is none."""
+        return self._replay.note
+
+    def set_aside(self) -> Path:
+        """Begin an empty journal; the damaged one stays, in another folder.  Raises ConfigError."""
+        aside = next(path for n in count(1) if not (path := self._path.with_name(f"{NAME}.damaged-{n}")).exists())
+        try:
+            self._path.rename(aside)
+            self._folder = Folder(self._path)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self.damage = ""
+        return aside
+
+    def open(
         self,
         loop: asyncio.AbstractEventLoop,
         guard: Callable[[Callable[[], None]], None],
@@ -78,8 +102,25 @@ class Store:
             self._fell_behind,
         )
         self._thread.start()
+
+    def begin(self) -> None:
+        """Continue as a broker outside a cluster, if no member has begun.  Raises ConfigError for damage."""
+        if self._begun:
+            return
+        if self.damage:
+            raise self._unusable(self.damage)
+        continue_alone(self._broker)
+        self._broker.engine.on_batch = self.journal.batch
         self.journal.start()
         self._broker.vhost.on_restarted()
+
+    def begin_as_member(self, note: bytes, on_durable: Callable[[int], None]) -> None:
+        """Continue under the rules of a cluster; batches come from its node.  `note`: whose content this is."""
+        self._begun = True
+        self.journal.on_durable = on_durable
+        self.journal.note(note)
+        self._broker.engine.on_applied = self.journal.batch
+        self.journal.start(again=self._replay.ended)
 
     def stop(self) -> None:
         """Write what waits, and close the journal."""
@@ -125,11 +166,13 @@ class Store:
             # Some of it may be in the page cache only, and everything from here on relies on it.
             self._folder.sync(segment_name(found.end.generation))
         progress = Progress("read the journal")
-        read = restore(self._broker, found.carry, progress.frames(frames(self._folder, found), found.end.number))
+        self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found.carry)
+        self._replay.apply(progress.frames(frames(self._folder, found), found.end.number))
         if found.segments:
             queues = self._broker.engine.queues.values()
             text = "the journal is read: %d messages in %d queues, %d frames, %d segments"
-            log_notice(log, text, sum(queue.ready for queue in queues), len(queues), read, len(found.segments))
+            messages = sum(queue.ready for queue in queues)
+            log_notice(log, text, messages, len(queues), self._replay.frames, len(found.segments))
         return found
 
 

@@ -17,7 +17,7 @@ from qpidd_py.core import Engine
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import segment_name
 from qpidd_py.store.recovery import Found, frames, scan
-from qpidd_py.store.replay import restore
+from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.writer import Work, Writer
 from tests.support.memory import MemoryClient, deliveries
 from tests.unit.store.memory_disk import MemoryDisk
@@ -56,14 +56,16 @@ class Machine:
     def boot(self) -> None:
         self.found = found = self._read()
         self.broker = Broker(engine=Engine(segment_size=2048))
-        restore(self.broker, found.carry, frames(self.disk, found))
+        configuration = self.broker.vhost.configuration
+        Replay(self.broker.engine, configuration, found.carry).apply(frames(self.disk, found))
+        continue_alone(self.broker)
         self.work: list[Work] = []
         self.calls: list[Callable[[], None]] = []
         self.writer = Writer(self.disk, found.end)
-        configuration = self.broker.vhost.configuration
         self.journal = Journal(
             self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT
         )
+        self.broker.engine.on_batch = self.journal.batch
         self.journal.start()
         self.broker.vhost.on_restarted()
         self.client = MemoryClient(self.broker.engine)
