@@ -14,6 +14,7 @@ from contextlib import suppress
 from ha.backup.advice import advise
 from ha.backup.backup import Backup
 from ha.environment import Json, Link, Reply, StateNotStored
+from ha.model.content import Content
 from ha.model.difference import Origin
 from ha.model.local_member import LocalMember
 from ha.model.operations import Membership
@@ -57,6 +58,12 @@ class Node:
         return self.role.view(), self.role.outlook
 
     # ---- life -----------------------------------------------------------------------------------------------------
+
+    def restore(self, content: Content) -> None:
+        """Before `start`: our journal has brought back what we held.  Raises StateNotStored."""
+        self.local.restore(content)
+        # We may have been removed from the set while we were away.
+        self.role = Backup(self.local, self.end, doubt=self.local.whole)
 
     def start(self) -> None:
         """Become a member in state joining, until a primary is found or we are promoted."""
@@ -125,7 +132,12 @@ class Node:
     # ---- the engine's hooks ---------------------------------------------------------------------------------------
 
     def batch(self, batch: Batch) -> None:
+        self.local.journal.batch(batch)
         self.role.batch(batch)
+
+    def durable(self, position: int) -> None:
+        """Our journal has everything up to here."""
+        self.role.durable()
 
     def membership(self, position: int, payload: bytes) -> None:
         """A MEMBERSHIP record received from a primary."""
@@ -202,7 +214,9 @@ class Node:
             # Messages of an unfinished difference are kept, in their order.
             local.engine.merge(queue.number)
         local.engine.begin_epoch(claim.epoch)
-        local.lineage = {**local.lineage, claim.epoch: Origin(local.id, base)}
+        local.trace({**local.lineage, claim.epoch: Origin(local.id, base)})
+        if not local.journal.complete:
+            local.journal.begin_again()
         local.led.add(claim.epoch)
         local.whole = True
         role = Primary(self.local, claim, self.depose)
@@ -231,7 +245,7 @@ class Node:
     def claimed(self, claim: ClaimRequest) -> Json:
         """Another broker claims an epoch.  Our vote is on disk before we answer."""
         local = self.local
-        if claim.claimant.id == local.id and claim.claimant.instance == local.instance:
+        if claim.claimant.process == local.member.process:
             return {"granted": True, "reason": "", "id": local.id, "epoch": local.epoch}
         if claim.claimant.id == local.id:
             # The claimant has a copy of our vote.  Counted twice, it could make two majorities that do not meet.

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ha.environment import StateNotStored
+from ha.model.content import Content
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
@@ -35,11 +37,12 @@ from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
-from qpidd_py.config import Address, DataSettings, LinkSettings, Settings
+from qpidd_py.config import Address, LinkSettings, Settings
 from qpidd_py.core import Queue
-from qpidd_py.errors import ConfigError, ReplyCode
+from qpidd_py.errors import ConfigError, LinkError, ReplyCode
 from qpidd_py.hooks import Refusal
 from qpidd_py.plugins import PluginHost
+from qpidd_py.store.service import Store as Journal
 
 if TYPE_CHECKING:
     from qpidd_py.broker.client_connection import ClientConnection
@@ -141,8 +144,6 @@ class HaPlugin:
         login = Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
         if not options.ha_cluster:
             return self._attach_standalone(host, options, login)
-        if host.settings[DataSettings].journal:
-            raise ConfigError("option journal: found yes with ha-cluster, expected no: members keep messages in memory")
         self._host = host
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, login, state_file)
@@ -154,8 +155,11 @@ class HaPlugin:
         if settings.public_url:
             host.broker.server_properties[SERVER_PROPERTY] = settings.public_url
         configuration = VHostConfiguration(host.broker)
-        node = Node(LocalMember(settings, host.engine, configuration, env, state, uuid.uuid4().hex))
+        journal = host.store.journal if host.store is not None else None
+        node = Node(LocalMember(settings, host.engine, configuration, env, state, uuid.uuid4().hex, journal))
         env.node = node
+        if host.store is not None:
+            begin_journal(host.store, node)
         env.fail = lambda reason: host.fail(reason, EXIT_TWIN)
         if (store := registry_store(options, state.id)) is not None:
             env.registry = RegistryWorker(host.loop, store)
@@ -189,8 +193,9 @@ class HaPlugin:
             host.add_user(options.ha_username, options.ha_password)
         if options.ha_queue_replication:
             # A journal continues in a new epoch with each start; without one all is in epoch 0.
-            alone = Standing(host.name, {0: id, host.engine.epoch: id})
-            self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: alone)
+            self._replication = QueueReplication(
+                host, login, options.ha_slice_size, lambda: Standing(host.name, {0: id, host.engine.epoch: id})
+            )
         return StandaloneHooks(host.name, id, options.ha_username, self._replication)
 
     def start(self) -> None:
@@ -229,6 +234,22 @@ class HaPlugin:
         self._env.stop()
         if self._env.events is not None:
             self._env.events.close()
+
+
+def begin_journal(store: Journal, node: Node) -> None:
+    """Go on from what the journal has brought back.  Raises ConfigError."""
+    if store.damage:
+        what = f"the journal is damaged: {store.damage}; it is kept in"
+        node.local.env.log("error", f"{what} {store.set_aside()}, and this broker begins without messages")
+    if store.found:
+        try:
+            node.restore(Content.decode(store.note))
+        except StateNotStored as error:
+            raise ConfigError(f"the vote cannot be stored: {error}") from error
+        except LinkError as error:
+            what = f"the journal {store} was written by a broker outside a cluster"
+            raise ConfigError(f"{what}: {error}; expected that of a member, or an empty folder") from error
+    store.begin_as_member(node.local.content.encode(), node.durable)
 
 
 def durable_queues(broker: Broker) -> list[Queue]:

@@ -103,6 +103,10 @@ class Role(ABC):
         """Our engine sealed a batch; called on a primary only."""
         return
 
+    def durable(self) -> None:
+        """More of our log is on disk."""
+        return
+
     def limited(self) -> None:
         """`local.limited` has changed."""
         return

@@ -220,7 +220,8 @@ class Backup(Role):
         raise LinkError(f"refused: {reason}")
 
     def batches(self, link: Link, position: int) -> None:
-        """Live batches were applied; acknowledge all that came with one read at once.  Raises StateNotStored."""
+        """Live batches were applied; acknowledge all that came with one read at once, or when it is on disk.  Raises
+        StateNotStored."""
         joining = self._joining
         if joining is None or link is not joining.link:
             return
@@ -228,7 +229,11 @@ class Backup(Role):
         joining.on_batches(position)
         if joining.step is Step.FOLLOWING:
             self._hold_to(position)
-        joining.send(Kind.ACK, b"")
+        joining.acknowledge()
+
+    def durable(self) -> None:
+        if self._joining is not None and self.local.knows_sets:
+            self._joining.acknowledge()
 
     def holds_all(self, position: int) -> None:
         """We hold everything up to `position`, from our own time as primary."""
@@ -334,7 +339,7 @@ class Backup(Role):
 
     def _leave(self) -> None:
         joining = self._joining
-        if joining is not None and (joining.end() or joining.step is Step.FOLLOWING):
+        if joining is not None and (joining.end() or joining.holds_all):
             # More than was acknowledged if the link was lost after the core had applied a part of one read.
             self._applied = self.engine.position
         self._joining = None

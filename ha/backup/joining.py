@@ -1,12 +1,13 @@
 """A backup joins a primary: the conversation on one link, from hello until it has taken over everything.
 
-    GREETING ──cut──▶ SYNCING ──caught-up──▶ APPLYING ──all applied──▶ FOLLOWING
+    GREETING ──cut──▶ SYNCING ──caught-up──▶ APPLYING ──all applied──▶ STORING ──on disk──▶ FOLLOWING
 
     GREETING    hello, welcome; then possible only copies are put aside (`salvager.py`); then our ids are sent
     SYNCING     live batches from the cut on, and between them the difference: what lies before the cut
     APPLYING    a whole member applies the difference as a whole or not at all (`staging.py`); for others this step
                 ends at once
-    FOLLOWING   joined: we hold everything up to `live`
+    STORING     we hold everything up to `live`; the journal writes it (at once without one, `content.py`)
+    FOLLOWING   joined: what we acknowledge from here on counts, so it is on disk
 
 The frames are listed in `protocol.py`; `arrivals.py` is the primary's side.
 
@@ -53,6 +54,7 @@ class Step(Enum):
     GREETING = "greeting"
     SYNCING = "syncing"
     APPLYING = "applying"
+    STORING = "storing"
     FOLLOWING = "following"
 
 
@@ -107,6 +109,7 @@ class Joining:
         self.step = Step.GREETING
         self.live = 0
         """Position of the last live batch received."""
+        self._acked = 0
         self.primary = ""
         """Its name, once it has welcomed us."""
         self._lineage: Lineage = {}
@@ -155,9 +158,23 @@ class Joining:
 
     def on_batches(self, position: int) -> None:
         """Live batches were applied on arrival; the backup acknowledges them."""
-        if self.step not in (Step.SYNCING, Step.FOLLOWING):
+        if self.step not in (Step.SYNCING, Step.STORING, Step.FOLLOWING):
             raise LinkError(f"batch in step {self.step.value}")
         self.live = position
+
+    @property
+    def holds_all(self) -> bool:
+        """Everything up to `live` was applied."""
+        return self.step in (Step.STORING, Step.FOLLOWING)
+
+    def acknowledge(self) -> None:
+        """Acknowledge what has come; when it counts, what is on disk."""
+        if self.step is Step.STORING:
+            self._stored()
+        position = min(self.live, self._local.journal.position) if self.holds_all else self.live
+        if self.step is not Step.STORING and position > self._acked and not self._over:
+            self._acked = position
+            self.link.send_frame(Kind.ACK, position, b"")
 
     def end(self) -> bool:
         """The link ends: a complete difference is applied, an incomplete one discarded.  True if we joined by that."""
@@ -208,6 +225,7 @@ class Joining:
         if self._local.whole:
             self._staging.keep()
             self.link.hold_batches(True)
+        self._staging.add(self._local.journal.leave)
         foreign, lineage = foreign_epochs(self._local.lineage, self._lineage), self._lineage
         self._staging.add(lambda: self._prune(foreign, lineage))
         self._send_held(foreign)
@@ -283,7 +301,7 @@ class Joining:
             raise LinkError(f"batch in step {self.step.value}")
         self._staging.add(lambda: self._engine.apply_held(position, body), len(body))
         self.live = position
-        self.send(Kind.ACK, b"")
+        self.acknowledge()
 
     # ---- taking it over -------------------------------------------------------------------------------------------
 
@@ -310,8 +328,15 @@ class Joining:
 
     def _complete(self) -> None:
         self.link.hold_batches(False)
-        self.step = Step.FOLLOWING
+        self.step = Step.STORING
         self._taken_over()
+        self._stored()
+
+    def _stored(self) -> None:
+        """The primary hears that we are complete as soon as a restart would not change that."""
+        if self._over or not self._local.journal.complete:
+            return
+        self.step = Step.FOLLOWING
         try:
             self._joiner.joined(self.live)
         except StateNotStored as error:
@@ -332,7 +357,8 @@ class Joining:
         return True
 
     def _taken_over(self) -> None:
-        self._local.lineage = self._lineage
+        self._local.trace(self._lineage)
+        self._local.journal.begin_again()
         self._aside.clear()
 
     def _spoiled(self, error: LinkError) -> None:

@@ -6,7 +6,8 @@
     whole        we hold everything up to the role's position (see `promotion.py`)
     lineage      under whose claim the content of each epoch was written, and what that leader held when it took over
     acknowledged the position up to which we told a primary that we hold everything
-    led          the epochs in which we were primary since this process started
+    led          the epochs of this content in which we were primary
+    journal      the content on disk, see `content.py`
 
 Invariants:  ballot and in-sync key never go back;  nothing depends on a vote or a set that is not on disk.
 Who may call: every part of the core.  This module imports none of them; `changed` is called after every change that the
@@ -21,9 +22,11 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ha.environment import Answer, Configuration, Environment, StateNotStored
+from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
 from ha.model.membership import HaState, InSync, Member
+from ha.model.position import epoch_of, text
 from ha.model.safety import Safety
 from ha.model.status import State, check_transition
 from ha.model.survey import Round
@@ -62,11 +65,15 @@ class LocalMember:
         configuration: Configuration,
         env: Environment,
         state: HaState,
-        instance: str = "",
+        run: str = "",
+        journal: Journal | None = None,
     ) -> None:
-        """`instance`: a unique name of this run of the process; a later run under the same id has another one."""
+        """`run`: a unique name of this process; a later one under the same id has another."""
         self.settings = settings
-        self.instance = instance
+        self.run = self.instance = run
+        self.journal = journal or NoJournal(engine)
+        self.keeps = journal is not None
+        """What we hold outlives this process."""
         self.engine = engine
         self.configuration = configuration
         self.env = env
@@ -99,7 +106,8 @@ class LocalMember:
 
     @property
     def member(self) -> Member:
-        return Member(self.id, self.settings.name, self.settings.address, self.instance)
+        run = self.run if self.run != self.instance else ""
+        return Member(self.id, self.settings.name, self.settings.address, self.instance, run)
 
     @property
     def ever_whole(self) -> bool:
@@ -123,11 +131,37 @@ class LocalMember:
             role.stood,
             self.safety.mode == "quorum" and bool(role.isolation),
             self.instance,
+            self.member.run,
         )
 
     def set_address(self, address: str) -> None:
         """Set the address at which other brokers reach us, once the ports are open."""
         self.settings = replace(self.settings, address=address or self.settings.address)
+
+    # ---- the content on disk --------------------------------------------------------------------------------------
+
+    def restore(self, content: Content) -> None:
+        """The engine holds what a journal has brought back (`content.py`).  Raises StateNotStored."""
+        position = self.engine.position
+        self.instance, self.lineage = content.instance, content.lineage
+        self.led = {epoch for epoch, origin in self.lineage.items() if origin.leader == self.id}
+        if (epoch := epoch_of(position)) > self.epoch:
+            # The vote on disk is older than the content: whoever wrote this had our vote.
+            self.env.log("error", f"the stored vote is of epoch {self.epoch}, the journal of epoch {epoch}")
+            self.persist(epoch=epoch, leader=self.lineage[epoch].leader)
+        self.whole = self.persisted.in_sync.lists(self.member)
+        self.acknowledged = position if self.whole else 0
+        what = "all that it has acknowledged" if self.whole else "what it held when it was removed from the set"
+        self.env.log("notice", f"the journal has brought back {what}, up to {text(position)}")
+
+    def trace(self, lineage: Lineage) -> None:
+        """Our content has this history from now on."""
+        self.lineage = lineage
+        self.journal.note(self.content.encode())
+
+    @property
+    def content(self) -> Content:
+        return Content(self.instance, self.lineage)
 
     # ---- vote and state -------------------------------------------------------------------------------------------
 
@@ -203,7 +237,7 @@ class LocalMember:
 
     def survey(self, answers: Mapping[str, Answer]) -> Survey:
         """Evaluate the answers of other brokers."""
-        return Survey.of(self.id, answers, self.instance)
+        return Survey.of(self.id, answers, self.run)
 
     def ask_all(
         self,
@@ -225,7 +259,7 @@ class LocalMember:
     def _note(self, answers: Mapping[str, Answer]) -> None:
         """Take from any answers: our own address, twins, a newer set."""
         for address, answer in answers.items():
-            if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
+            if answer.result.get("id") == self.id and Member.from_json(answer.result).process == self.member.process:
                 self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
         for twin in survey.twins:

@@ -36,21 +36,35 @@ from qpidd_py.errors import InvariantError, LinkError
 class Member:
     """A broker as others know it.  The id decides; name and address (HOST:PORT) are for people and for connecting.
 
-    `instance` names one run of the process: memory content belongs to it, and a copied data directory has the same id
-    but never the same instance (`twins.py`).  Empty: not known, from a broker that does not send it."""
+    `instance` names the content, and `run` the process: a copied data directory has the same id, and never the same run
+    (`content.py`, `twins.py`).  An empty instance is not known; a run is empty if it is the instance, and in sets."""
 
     id: str
     name: str = field(default="", compare=False)
     address: str = field(default="", compare=False)
     instance: str = field(default="", compare=False)
+    run: str = field(default="", compare=False)
 
-    def same_life(self, other: Member) -> bool:
-        """True if both are the same process, or if an instance is not known."""
+    @property
+    def process(self) -> tuple[str, str]:
+        return self.id, self.run or self.instance
+
+    def same_process(self, other: Member) -> bool:
+        """True if both are the same process, or if one is not known."""
+        known = self.process[1] and other.process[1]
+        return self.id == other.id and (not known or self.process == other.process)
+
+    def same_content(self, other: Member) -> bool:
+        """True if both hold what the member holds, or if an instance is not known."""
         known = self.instance and other.instance
         return self.id == other.id and (not known or self.instance == other.instance)
 
+    def listed(self) -> Member:
+        """As a set lists it."""
+        return replace(self, run="") if self.run else self
+
     def to_json(self) -> dict[str, str]:
-        known = {"instance": self.instance} if self.instance else {}
+        known = {key: value for key, value in (("instance", self.instance), ("run", self.run)) if value}
         return {"id": self.id, "name": self.name, "address": self.address, **known}
 
     @classmethod
@@ -58,8 +72,7 @@ class Member:
         """Raises LinkError when a peer sent something else."""
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str) or not value["id"]:
             raise LinkError(f"not a member: {value!r:.80}")
-        name, address, instance = (str(value.get(field, "")) for field in ("name", "address", "instance"))
-        return cls(value["id"], name, address, instance)
+        return cls(value["id"], *(str(value.get(field, "")) for field in ("name", "address", "instance", "run")))
 
     def __str__(self) -> str:
         return self.name or self.address or self.id[:8]
@@ -91,17 +104,17 @@ class InSync:
         return id in self.ids
 
     def lists(self, broker: Member) -> bool:
-        """True if this process is a member.  Another process under the same id does not hold what the member holds."""
-        return any(member.same_life(broker) for member in self.members)
+        """True if this content is a member's.  Other content under the same id is not what the member holds."""
+        return any(member.same_content(broker) for member in self.members)
 
     def shows(self, broker: Member) -> bool:
-        """True if this process is a member with this name and address."""
-        return any(member.to_json() == broker.to_json() for member in self.members)
+        """True if this content is a member's with this name and address."""
+        return any(member.to_json() == broker.listed().to_json() for member in self.members)
 
     def grow(self, member: Member) -> InSync:
         """The next version, with this member (once)."""
         others = tuple(other for other in self.members if other.id != member.id)
-        return replace(self, version=self.version + 1, members=tuple(sorted((*others, member))))
+        return replace(self, version=self.version + 1, members=tuple(sorted((*others, member.listed()))))
 
     def shrink(self, ids: Iterable[str]) -> InSync:
         """The next version, without these."""
@@ -113,7 +126,8 @@ class InSync:
         """The first set of a new primary."""
         if epoch <= self.epoch:
             raise InvariantError(f"the epoch must grow: {self.epoch} to {epoch}")
-        return InSync(epoch, leader, self.version + 1, tuple(sorted(set(members))), self.brokers)
+        listed = {member.listed() for member in members}
+        return InSync(epoch, leader, self.version + 1, tuple(sorted(listed)), self.brokers)
 
     def change_brokers(self, brokers: tuple[str, ...], removed: str = "") -> InSync:
         """The next version, for another list of brokers; a removed one leaves the set in the same step."""

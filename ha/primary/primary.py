@@ -3,10 +3,10 @@
     recovering   promoted; the expected backups (whole members of the previous set) are not all back
     active       every expected backup is complete again or was removed by the shrink rule
 
-`safe` is the lowest position acknowledged by the backups that count (see `peer.py`), or our own end of the log when
-none counts.  Invariants:
+`safe` is the lowest position acknowledged by the backups that count (see `peer.py`) and by our own journal (without
+one: our end of the log).  Invariants:
 
-    safe <= acked of every counting backup
+    safe <= acked of every counting backup, and what our own disk has
     members of the in-sync set - self  is a subset of  counting        (so nothing is confirmed without a member)
     frozen => safe does not move                                    (after a pause: survey the others before confirming)
 """
@@ -128,14 +128,19 @@ class Primary(Role):
         if self.throttle.slow and all(link.backlog < self.settings.backlog_low for link in self._live):
             self.throttle.set_slow("")
         roster = self.roster
-        if self.frozen or not roster.may_confirm:
+        journal = self.local.journal
+        if self.frozen or not roster.may_confirm or not journal.complete:
             return
-        low = self.engine.position
+        low = journal.position
         for peer in roster.counting:
             if peer.acked < low:
                 low = peer.acked
         if low > self.engine.safe:
             self.engine.advance_safe(low)
+
+    def durable(self) -> None:
+        if not self.stopped:
+            self.update_safe()
 
     def _on_ack(self, peer: Peer, position: int, body: bytes) -> None:
         if position > self.engine.position or position < peer.received:
@@ -186,9 +191,9 @@ class Primary(Role):
         self._failing.completed(peer.id)
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
-        """A linked peer with the same id and another instance."""
+        """A linked peer with the same id that is another process."""
         linked = (other for other in self._links.values() if other is not peer and other.id == member.id)
-        return next((other for other in linked if not other.member.same_life(member)), None)
+        return next((other for other in linked if not other.member.same_process(member)), None)
 
     def send_away(self, peer: Peer) -> None:
         """Close the link of a peer that has been told why."""
@@ -206,7 +211,7 @@ class Primary(Role):
         if old is None:
             return
         self._losses.back(peer.id)
-        if not peer.member.same_life(old.member) or (old.reported and position < old.acked):
+        if not peer.member.same_content(old.member) or (old.reported and position < old.acked):
             peer.whole = False
         if peer.whole:
             self.roster.keep_place(peer, old)

@@ -3,7 +3,7 @@
 when-synced   a primary that no backup can replace without a loss refuses to stop, and says what is missing
 always        it stops, with a warning
 
-A broker without replicated queues, or without other brokers in its cluster, may always stop.
+A broker without replicated queues, without other brokers in its cluster, or with a journal, may always stop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def may_stop(node: Node, rule: str) -> str:
 def is_last(node: Node) -> bool:
     """True for a primary whose queues no backup in sync can take over."""
     role = node.role
-    if not isinstance(role, Primary) or role.ready() or not node.local.others():
+    if not isinstance(role, Primary) or role.ready() or not node.local.others() or node.local.keeps:
         return False
     return any(True for _ in node.local.configuration.replicated())
 

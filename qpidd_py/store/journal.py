@@ -12,10 +12,10 @@ the log: the new segment begins with a snapshot of it, so the journal can begin 
 carry is complete, a HEAD frame says that the journal begins with that segment, and those before it go.  So carries
 write no more than the messages that come and go, and the journal takes at most three times what waits.
 
-*Other content.*  A backup that joins a primary takes over what is not a continuation of its log.  It `leave`s what is
-on disk, which stays as it was, and writes nothing; when it holds everything it `begin_again`s with a BASE and a carry of
-all that waits.  A restart before the HEAD of that carry finds the content before, one behind it the new content: the
-disk changes from one to the other as a whole.
+*Other content.*  A backup that joins a primary takes over what is not a continuation of its log.  It leaves what is on
+disk as it is and writes nothing (`leave`); when it holds everything it begins again with a BASE and a carry of all that
+waits (`begin_again`).  A restart before the HEAD of that carry finds the content before, one behind it the new content:
+the disk changes from one to the other as a whole.
 
 Invariants: frames are handed over in the order of the log; nothing is durable before the disk has it; segments are
 dropped behind the HEAD frame that makes them superfluous, and the writer syncs that frame first; a carry copies what
@@ -144,7 +144,7 @@ class Journal:
     def note(self, note: bytes) -> None:
         """Whose content this is; written before what follows, and again in each segment."""
         self._note = note
-        if self._generation and not self._away:
+        if self._used and not self._away:
             self._add_frame(Kind.NOTE, note)
 
     def written(self, number: int) -> None:
@@ -276,7 +276,8 @@ class Carry:
     def slice(self) -> bytes:
         """The next records; empty at the end."""
         while True:
-            if self._cursor is not None and not self._cursor.queue.deleted and (records := self._cursor.slice(self._octets)):
+            cursor = self._cursor
+            if cursor is not None and not cursor.queue.deleted and (records := cursor.slice(self._octets)):
                 return records
             if not self._queues:
                 return b""

@@ -61,6 +61,14 @@ class Store:
         how = "`qpidd-journal verify` says what can be read; nothing was changed"
         return ConfigError(f"the journal {self._path} cannot be used: {error}; {how}")
 
+    def __str__(self) -> str:
+        return str(self._path)
+
+    @property
+    def found(self) -> bool:
+        """It is not empty."""
+        return bool(self._found.segments)
+
     @property
     def note(self) -> bytes:
         """What a member of a cluster has written of this content; empty if there is none."""
@@ -111,7 +119,10 @@ class Store:
             raise self._unusable(self.damage)
         continue_alone(self._broker)
         self._broker.engine.on_batch = self.journal.batch
-        self.journal.start()
+        self.journal.start(again=self._replay.ended)
+        if self.note:
+            # What follows is the history of no cluster: a member must not continue it.
+            self.journal.note(b"")
         self._broker.vhost.on_restarted()
 
     def begin_as_member(self, note: bytes, on_durable: Callable[[int], None]) -> None:
