@@ -245,7 +245,7 @@ class Node:
     def claimed(self, claim: ClaimRequest) -> Json:
         """Another broker claims an epoch.  Our vote is on disk before we answer."""
         local = self.local
-        if claim.claimant.process == local.member.process:
+        if claim.claimant.id == local.id and claim.claimant.instance == local.instance:
             return {"granted": True, "reason": "", "id": local.id, "epoch": local.epoch}
         if claim.claimant.id == local.id:
             # The claimant has a copy of our vote.  Counted twice, it could make two majorities that do not meet.

@@ -138,7 +138,7 @@ class Finder:
             view = View.from_json(answer.result) if answer.outcome is Outcome.ANSWERED else None
         except LinkError:
             return False
-        if view is None or attempt != self._attempt or view.member.process == local.member.process:
+        if view is None or attempt != self._attempt or (view.id, view.instance) == (local.id, local.instance):
             return False
         if view.id != local.id:
             self.heard.append(view)

@@ -5,9 +5,9 @@ counts a backup.  So a restart finds everything that the member has ever acknowl
 before: a member whose link is lost.  It is *whole* if the newest in-sync set that it stored lists it, and *in doubt*,
 since it may have been removed while it was away.  The rules of promotion do not ask whether a process has restarted.
 
-    instance    names the content.  Without a journal it is new with each process; with one it stays as long as the
-                folder does, and is new when that is empty or damaged: then the set does not list this broker any more
-    run         names the process.  A copied data directory has the same instance, and never the same run
+A set lists one *instance*: a run of a process.  The journal keeps the names of the runs that have written it, so a
+later run *stands for* the listed one.  So does a copy of the data directory that runs beside the original.  Therefore
+what it acknowledges counts from when a set lists its own instance: from then on the other one stands for no member.
 
 What is on disk is replaced as a whole or not at all (`qpidd_py/store/journal.py`): while a difference is applied, the
 content before it stays there, and a restart goes on from that.
@@ -19,12 +19,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from ha.model.difference import Lineage, lineage_from_json, lineage_to_json
+from ha.model.membership import InSync
 from ha.model.protocol import need
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import LinkError
+
+KEPT: Final = 8
+"""Names of earlier runs."""
 
 
 class Journal(Protocol):
@@ -88,11 +92,20 @@ class NoJournal:
 class Content:
     """Whose content it is."""
 
-    instance: str
+    instances: tuple[str, ...]
+    """The runs that have written it, the last one at the end."""
     lineage: Lineage = field(default_factory=dict)
 
+    def known_as(self, id: str, in_sync: InSync) -> tuple[str, ...]:
+        """The runs that a set may list: since the one that this set lists, and a few before it."""
+        member = in_sync.member(id)
+        names = self.instances
+        listed = names.index(member.instance) if member is not None and member.instance in names else len(names)
+        return names[max(0, min(listed, len(names) - KEPT)) :]
+
     def encode(self) -> bytes:
-        return json.dumps({"instance": self.instance, "lineage": lineage_to_json(self.lineage)}).encode()
+        found = {"instances": self.instances, "lineage": lineage_to_json(self.lineage)}
+        return json.dumps(found).encode()
 
     @classmethod
     def decode(cls, note: bytes) -> Content:
@@ -103,4 +116,5 @@ class Content:
             raise LinkError(f"not a note of a member: {note!r:.80}") from error
         if not isinstance(found, dict):
             raise LinkError(f"not a note of a member: {note!r:.80}")
-        return cls(need(found, "instance", str), lineage_from_json(found.get("lineage")))
+        instances = need(found, "instances", list)
+        return cls(tuple(map(str, instances)), lineage_from_json(found.get("lineage")))

@@ -65,12 +65,13 @@ class LocalMember:
         configuration: Configuration,
         env: Environment,
         state: HaState,
-        run: str = "",
+        instance: str = "",
         journal: Journal | None = None,
     ) -> None:
-        """`run`: a unique name of this process; a later one under the same id has another."""
+        """`instance`: a unique name of this run of the process; a later run under the same id has another one."""
         self.settings = settings
-        self.run = self.instance = run
+        self.instance = instance
+        self.before: tuple[str, ...] = ()
         self.journal = journal or NoJournal(engine)
         self.keeps = journal is not None
         """What we hold outlives this process."""
@@ -106,8 +107,7 @@ class LocalMember:
 
     @property
     def member(self) -> Member:
-        run = self.run if self.run != self.instance else ""
-        return Member(self.id, self.settings.name, self.settings.address, self.instance, run)
+        return Member(self.id, self.settings.name, self.settings.address, self.instance, self.before)
 
     @property
     def ever_whole(self) -> bool:
@@ -131,7 +131,7 @@ class LocalMember:
             role.stood,
             self.safety.mode == "quorum" and bool(role.isolation),
             self.instance,
-            self.member.run,
+            self.before,
         )
 
     def set_address(self, address: str) -> None:
@@ -143,7 +143,7 @@ class LocalMember:
     def restore(self, content: Content) -> None:
         """The engine holds what a journal has brought back (`content.py`).  Raises StateNotStored."""
         position = self.engine.position
-        self.instance, self.lineage = content.instance, content.lineage
+        self.before, self.lineage = content.known_as(self.id, self.persisted.in_sync), content.lineage
         self.led = {epoch for epoch, origin in self.lineage.items() if origin.leader == self.id}
         if (epoch := epoch_of(position)) > self.epoch:
             # The vote on disk is older than the content: whoever wrote this had our vote.
@@ -161,7 +161,7 @@ class LocalMember:
 
     @property
     def content(self) -> Content:
-        return Content(self.instance, self.lineage)
+        return Content((*self.before, self.instance), self.lineage)
 
     # ---- vote and state -------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class LocalMember:
 
     def survey(self, answers: Mapping[str, Answer]) -> Survey:
         """Evaluate the answers of other brokers."""
-        return Survey.of(self.id, answers, self.run)
+        return Survey.of(self.id, answers, self.instance)
 
     def ask_all(
         self,
@@ -259,7 +259,7 @@ class LocalMember:
     def _note(self, answers: Mapping[str, Answer]) -> None:
         """Take from any answers: our own address, twins, a newer set."""
         for address, answer in answers.items():
-            if answer.result.get("id") == self.id and Member.from_json(answer.result).process == self.member.process:
+            if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
                 self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
         for twin in survey.twins:

@@ -36,35 +36,32 @@ from qpidd_py.errors import InvariantError, LinkError
 class Member:
     """A broker as others know it.  The id decides; name and address (HOST:PORT) are for people and for connecting.
 
-    `instance` names the content, and `run` the process: a copied data directory has the same id, and never the same run
-    (`content.py`, `twins.py`).  An empty instance is not known; a run is empty if it is the instance, and in sets."""
+    `instance` names one run of the process: what it holds belongs to it, and a copied data directory has the same id
+    but never the same instance (`twins.py`).  Empty: not known, from a broker that does not send it.  `before` are the
+    earlier runs whose content its journal has brought back (`content.py`); empty in sets."""
 
     id: str
     name: str = field(default="", compare=False)
     address: str = field(default="", compare=False)
     instance: str = field(default="", compare=False)
-    run: str = field(default="", compare=False)
+    before: tuple[str, ...] = field(default=(), compare=False)
 
-    @property
-    def process(self) -> tuple[str, str]:
-        return self.id, self.run or self.instance
-
-    def same_process(self, other: Member) -> bool:
-        """True if both are the same process, or if one is not known."""
-        known = self.process[1] and other.process[1]
-        return self.id == other.id and (not known or self.process == other.process)
-
-    def same_content(self, other: Member) -> bool:
-        """True if both hold what the member holds, or if an instance is not known."""
+    def same_life(self, other: Member) -> bool:
+        """True if both are the same process, or if an instance is not known."""
         known = self.instance and other.instance
         return self.id == other.id and (not known or self.instance == other.instance)
 
+    def stands_for(self, member: Member) -> bool:
+        """True if this broker holds what `member` of a set held: it is the same process, or has its content."""
+        return self.same_life(member) or (self.id == member.id and member.instance in self.before)
+
     def listed(self) -> Member:
         """As a set lists it."""
-        return replace(self, run="") if self.run else self
+        return replace(self, before=()) if self.before else self
 
-    def to_json(self) -> dict[str, str]:
-        known = {key: value for key, value in (("instance", self.instance), ("run", self.run)) if value}
+    def to_json(self) -> dict[str, Any]:
+        known: dict[str, Any] = {"instance": self.instance} if self.instance else {}
+        known |= {"before": list(self.before)} if self.before else {}
         return {"id": self.id, "name": self.name, "address": self.address, **known}
 
     @classmethod
@@ -72,7 +69,11 @@ class Member:
         """Raises LinkError when a peer sent something else."""
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str) or not value["id"]:
             raise LinkError(f"not a member: {value!r:.80}")
-        return cls(value["id"], *(str(value.get(field, "")) for field in ("name", "address", "instance", "run")))
+        name, address, instance = (str(value.get(field, "")) for field in ("name", "address", "instance"))
+        before = value.get("before", ())
+        if not isinstance(before, list | tuple) or not all(isinstance(each, str) for each in before):
+            raise LinkError(f"not names of processes: {before!r:.80}")
+        return cls(value["id"], name, address, instance, tuple(before))
 
     def __str__(self) -> str:
         return self.name or self.address or self.id[:8]
@@ -104,11 +105,12 @@ class InSync:
         return id in self.ids
 
     def lists(self, broker: Member) -> bool:
-        """True if this content is a member's.  Other content under the same id is not what the member holds."""
-        return any(member.same_content(broker) for member in self.members)
+        """True if this broker is a member.  Another process under the same id holds what the member holds only if it
+        has its content."""
+        return any(broker.stands_for(member) for member in self.members)
 
     def shows(self, broker: Member) -> bool:
-        """True if this content is a member's with this name and address."""
+        """True if this process is a member with this name and address."""
         return any(member.to_json() == broker.listed().to_json() for member in self.members)
 
     def grow(self, member: Member) -> InSync:

@@ -1,7 +1,7 @@
 """Two living brokers with one identity: a data directory was copied, and both copies run.
 
-`Member.id` comes from the data directory; `Member.run` is made by each process at its start.  The same id with
-another run is either a restarted broker, whose old link the primary has not lost yet, or a *twin*.  To tell them
+`Member.id` comes from the data directory; `Member.instance` is made by each process at its start.  The same id with
+another instance is either a restarted broker, whose old link the primary has not lost yet, or a *twin*.  To tell them
 apart the primary sends a question over both links after both hellos; only a living process can answer it:
 
     a second hello of one id, from another process ──▶ both are asked ("alive"), the second one waits

@@ -38,7 +38,7 @@ class View:
     """A primary with `quorum` that lacked a majority for so long that it closed its clients: it can confirm nothing, so
     another broker may be promoted."""
     instance: str = ""
-    run: str = ""
+    before: tuple[str, ...] = ()
     """As in `Member`."""
 
     @property
@@ -48,7 +48,7 @@ class View:
 
     @property
     def member(self) -> Member:
-        return Member(self.id, self.name, self.address, self.instance, self.run)
+        return Member(self.id, self.name, self.address, self.instance, self.before)
 
     @property
     def ballot(self) -> tuple[int, str]:
@@ -73,7 +73,7 @@ class View:
             "stood": self.stood,
             "isolated": self.isolated,
             "instance": self.instance,
-            **({"run": self.run} if self.run else {}),
+            **({"before": list(self.before)} if self.before else {}),
         }
 
     @classmethod
@@ -98,7 +98,7 @@ class View:
             bool(value.get("stood")),
             bool(value.get("isolated")),
             str(value.get("instance", "")),
-            str(value.get("run", "")),
+            tuple(str(run) for run in value.get("before") or ()),
         )
 
 
@@ -116,9 +116,8 @@ class Survey:
     """Other living brokers with our identity (`twins.py`): their answers and votes do not count."""
 
     @classmethod
-    def of(cls, own_id: str, answers: Mapping[str, Answer], run: str = "") -> Survey:
-        """A broker with an invalid answer counts as silent; several addresses of one broker count once.  `run` names
-        this process."""
+    def of(cls, own_id: str, answers: Mapping[str, Answer], instance: str = "") -> Survey:
+        """A broker with an invalid answer counts as silent; several addresses of one broker count once."""
         views: dict[tuple[str, str], View] = {}
         twins: list[View] = []
         outcomes: dict[str, Outcome] = {}
@@ -132,14 +131,14 @@ class Survey:
             except LinkError:
                 outcomes[address] = Outcome.SILENT
                 continue
-            if view.member.process == (own_id, run):
+            if (view.id, view.instance) == (own_id, instance):
                 del outcomes[address]
                 continue
             view = view if view.address else replace(view, address=address)
             if view.id == own_id:
                 twins.append(view)
             else:
-                views[view.member.process] = view
+                views[view.id, view.instance] = view
                 ids[address] = view.id
         return cls(tuple(views.values()), outcomes, ids, tuple(twins))
 
@@ -147,11 +146,11 @@ class Survey:
         return next((view for view in self.views if view.id == id), None)
 
     def of_member(self, member: Member) -> View | None:
-        """The view of that content, best at the same address, or of its restart there; not of a copy elsewhere with the
-        same id.  A member whose address is not known may be the copy, so no other process is taken for its restart."""
+        """The view of that process, or of its restart at the same address; not of a copy elsewhere with the same id.
+        A member whose address is not known may be the copy, so no other process is taken for its restart."""
         found = [view for view in self.views if view.id == member.id]
-        found.sort(key=lambda view: view.address != member.address)
-        same = [view for view in found if view.member.same_content(member)]
+        same = [view for view in found if view.member.same_life(member)]
+        same += [view for view in found if view.member.stands_for(member)]
         there = [view for view in found if view.address == member.address]
         return next(iter([*same, *there]), None)
 

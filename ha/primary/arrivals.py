@@ -52,7 +52,7 @@ class Feeder(Protocol):
     def break_link(self, link: Link, error: LinkError) -> None: ...
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
-        """A linked peer with the same id that is another process."""
+        """A linked peer with the same id and another instance."""
         ...
 
     def refusal(self, peer: Peer) -> str:
@@ -115,7 +115,7 @@ class Arrivals:
         ballot = need(fields, "epoch", int), need(fields, "leader", str)
         if ballot > local.persisted.ballot:
             self._primary.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
-        elif member.id == local.id and not member.same_process(local.member):
+        elif member.id == local.id and not member.same_life(local.member):
             self._refuse(peer, member, local.member)
         elif first := self._primary.elsewhere(peer, member):
             # Another process of this id has a link.  Both links stay until one is known dead, or both are known alive.

@@ -191,9 +191,9 @@ class Primary(Role):
         self._failing.completed(peer.id)
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
-        """A linked peer with the same id that is another process."""
+        """A linked peer with the same id and another instance."""
         linked = (other for other in self._links.values() if other is not peer and other.id == member.id)
-        return next((other for other in linked if not other.member.same_process(member)), None)
+        return next((other for other in linked if not other.member.same_life(member)), None)
 
     def send_away(self, peer: Peer) -> None:
         """Close the link of a peer that has been told why."""
@@ -211,10 +211,12 @@ class Primary(Role):
         if old is None:
             return
         self._losses.back(peer.id)
-        if not peer.member.same_content(old.member) or (old.reported and position < old.acked):
+        if not peer.member.stands_for(old.member) or (old.reported and position < old.acked):
             peer.whole = False
-        if peer.whole:
+        if peer.whole and peer.member.same_life(old.member):
             self.roster.keep_place(peer, old)
+        elif peer.whole and peer.id in self.roster.expected:
+            """Its place is kept, see below.  (`content.py` says why that does not make it count.)"""
         elif self.local.safety.may_shrink(self.local.persisted.in_sync, [peer.id]):
             self.roster.remove([old])
         # Otherwise its place, with `acked`, is kept until it is complete: the set must not get smaller.

@@ -184,7 +184,7 @@ class _Case:
 
     def _is_me(self, member: Member) -> bool:
         me = self.me
-        if member.same_content(me.member) or member.id != me.id:
+        if me.member.stands_for(member) or member.id != me.id:
             return member.id == me.id
         if me.address:
             return member.address == me.address

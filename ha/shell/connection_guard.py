@@ -1,6 +1,6 @@
 """Access control for connections: decides about an AMQP connection as soon as it is open.
 
-own id and run             refused by every broker: a broker has connected to itself
+own id and instance        refused by every broker: a broker has connected to itself
 qpid.ha-admin              admitted by every broker
 any client                 admitted by a primary unless it is isolated; a backup refuses it and names the primary by its
                            public address (`public_url.py`)
@@ -31,7 +31,7 @@ def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejectio
     """None admits the connection."""
     backup = properties.get(BACKUP)
     said = backup if isinstance(backup, Mapping) else {}
-    if said.get("id") == node.local.id and (said.get("run") or said.get("instance", "")) in ("", node.local.run):
+    if said.get("id") == node.local.id and said.get("instance", "") in ("", node.local.instance):
         return Rejection(
             ReplyCode.CONNECTION_FORCED, f"CONNECTION_FORCED - {node.local.member} has connected to itself"
         )

@@ -9,7 +9,6 @@ import pytest
 
 from tests.acceptance.cluster import Cluster, Member, first_promotable
 
-JOURNAL = {"journal": "yes", "journal-segment-size": "1M"}
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -40,7 +39,7 @@ def start_again(cluster: Cluster) -> Member:
 
 @pytest.mark.parametrize("safety", ["manager", "quorum", "availability"])
 def test_a_total_failure_loses_nothing(tmp_path: Path, safety: str) -> None:
-    with Cluster(tmp_path, **JOURNAL, ha_safety=safety).start() as cluster:
+    with Cluster(tmp_path, journal="yes", journal_segment_size="1M", ha_safety=safety).start() as cluster:
         publish(cluster, "orders", range(300))
         kill_all(cluster)
         start_again(cluster)

@@ -37,8 +37,10 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
     I20  the copy of a queue that a broker outside follows has, after each pass, what the queue had when the pass began,
          less what was taken out of it meanwhile; in the end it is equal (`follower.py`)
 
-What a total failure takes (no whole member of the newest in-sync set is alive any more) is excused: promise 1 holds
-while one in-sync replica survives.
+What a total failure takes (no whole member of the newest in-sync set is alive any more, and none has a journal on a
+disk that was not lost) is excused: promise 1 holds while one in-sync replica survives, in memory or on disk.
+
+    I21  a journal can be read after any crash (`journal.py`)
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from typing import TYPE_CHECKING
 
 from ha.backup.backup import Backup
 from ha.backup.joining import Step
-from ha.model.membership import HaState, InSync
+from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of
 from qpidd_py.core import Batch
 from tests.simulator.checks import (
@@ -299,6 +301,9 @@ class History:
             self._bury(process)
         if self.survivors():
             return
+        if self.holders():
+            self.counts["only disks left"] += 1
+            return
         self._log("TOTAL FAILURE: no whole member of the newest in-sync set is left; what was confirmed is excused")
         self.counts["total failures"] += 1
         if not self.gambles:
@@ -316,6 +321,14 @@ class History:
             for name in names:
                 if name in self.copies and not any(name in held.get(queue, {}) for held in living):
                     self.copies[name].excused = True
+
+    def holders(self) -> list[BrokerProcess]:
+        """Those, and those whose disk has what a member of the newest set has acknowledged."""
+        kept = [process for process in self.simulation.brokers if not process.alive and process.content is not None]
+        return self.survivors() + [each for each in kept if self._lists(each.content)]
+
+    def _lists(self, member: Member | None) -> bool:
+        return member is not None and (not self.newest.version or self.newest.lists(member))
 
     def survivors(self, among: Iterable[BrokerProcess] | None = None) -> list[BrokerProcess]:
         """Alive, whole, and in the newest in-sync set; everyone before there was any."""

@@ -20,6 +20,7 @@ Options of a scenario:
     search      how events are ordered: tail, most, split (`network.py`), priorities (`process.py`), timers
     reactor     what a turn reads of the connections, and what their sockets take (`reactor.py`)
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
+    journal     brokers have journals: octets of a segment, seconds of a commit (`journal.py`)
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
 
@@ -139,6 +140,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
         clients.append(dict(core.PROBE))
     actions += _pacemaker(seed, mode, names, options, faults)
+    if found := _journal(Random(f"journal {seed} {mode}"), mode):
+        options["journal"] = found
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -161,6 +164,13 @@ def _segments(rng: Random) -> Fields:
     if rng.random() > 0.67:
         return {}
     return {"size": rng.choice((512, 1024, 2048)), "sparse": 1, "sweep": rng.choice((1, 4, 20))}
+
+
+def _journal(rng: Random, mode: str) -> Fields:
+    """Half of the seeds have journals, on disks of any speed, with segments that are full soon or not."""
+    if mode == "gamble" or rng.random() < 0.5:
+        return {}
+    return {"segment": rng.choice((4096, 16384, 65536)), "seconds": rng.choice((0.0, 0.001, 0.01, 0.05))}
 
 
 def _reactor(rng: Random, mode: str) -> Fields:

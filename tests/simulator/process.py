@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ha.model.local_member import LocalMember
-from ha.model.membership import HaState
+from ha.model.membership import HaState, Member
 from ha.model.state_file import NAME as STATE_FILE
 from ha.model.state_file import StateFile, StateFileError, newest
 from ha.model.twins import with_new_identity
@@ -28,9 +28,11 @@ from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.follower import Passes
+from tests.simulator.journal import SimulatedJournal
 from tests.simulator.network import End
 from tests.simulator.reactor import Reactor
 from tests.simulator.scheduler import TICK, Call, Violation
+from tests.support.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
@@ -85,6 +87,11 @@ class BrokerProcess(Ports):
         self.state: HaState
         """What is on disk."""
         self._checked: HaState | None = None
+        self.platter = MemoryDisk()
+        """The disk of its journal."""
+        self.journal: SimulatedJournal | None = None
+        self.content: Member | None = None
+        """Whose content the journal has; None without one."""
         self.life = 0
         self.alive = False
         self.paused = False
@@ -118,13 +125,14 @@ class BrokerProcess(Ports):
     def new_machine(self) -> None:
         """An empty disk, and so another identity."""
         self._machine += 1
-        self.disk = Disk()
+        self.disk, self.platter, self.content = Disk(), MemoryDisk(), None
         self.state = HaState(f"id-{self.name}" if self._machine == 1 else f"id-{self.name}-{self._machine}")
         StateFile(self.disk).store(self.state)
 
     def copy_of(self, original: BrokerProcess, address: str) -> None:
         """An administrator copies the data directory of another broker, and its configuration; not its memory."""
         self.disk, self.state, self.original = Disk(), original.state, original
+        self.platter, self.content = original.platter.copy(), original.content
         StateFile(self.disk).store(self.state)
         self.settings = replace(original.settings, name=self.name, address=address)
 
@@ -160,8 +168,11 @@ class BrokerProcess(Ports):
         self.broker.connections = OrderedConnections()  # type: ignore[assignment]
         self.broker.vhost.default_replicate = "all"
         self.broker.passive = True
-        configuration, instance = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
-        self.node = CoveredNode(LocalMember(self.settings, self.engine, configuration, self, self.state, instance))
+        configuration, run = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
+        options = self.simulation.scenario.option("journal", {})
+        self.journal = SimulatedJournal(self, self.platter, **options) if options else None
+        journal = self.journal.journal if self.journal is not None else None
+        self.node = CoveredNode(LocalMember(self.settings, self.engine, configuration, self, self.state, run, journal))
         self.node.pairs = self.simulation.pairs
         self.node.candidacy.news = partial(self.simulation.news, self)
         self.passes = Passes(self)
@@ -171,6 +182,9 @@ class BrokerProcess(Ports):
         self.engine.schedule = self._schedule
         self.reactor = Reactor(self)
         self.opened()
+        if self.journal is not None:
+            self.journal.begin()
+            self.content = self.node.local.member
         self.simulation.tap.started(self)
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)
@@ -236,6 +250,8 @@ class BrokerProcess(Ports):
         self.scheduler.log(self.name, "loses power" if power else "is killed")
         self.alive, self.powered = False, not power
         self.disk.settle(self.rng, power)
+        if self.journal is not None:
+            self.journal.die(self.rng, power)
         self._waiting.clear()
         ends, self._ends = self._ends, []
         for end in ends:

@@ -174,7 +174,8 @@ class Rules:
 
     def may_kill(self, process: BrokerProcess) -> bool:
         """Not the last one that holds everything, except in a scenario with total failures."""
-        total = self.simulation.scenario.option("total", False)
+        scenario = self.simulation.scenario
+        total = scenario.option("total", False) or scenario.option("journal", {})
         return process.alive and (total or self.history.survivors() not in ([process], []))
 
     # ---- nodes without quorum -------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_one_life_has_one_id_and_one_instance_where_both_are_known(
     one: tuple[str, str], other: tuple[str, str], same: bool
 ) -> None:
     members = [Member(id, instance=instance) for id, instance in (one, other)]
-    assert members[0].same_content(members[1]) is same
+    assert members[0].same_life(members[1]) is same
 
 
 @pytest.mark.parametrize("member", [A, Member("id-a", "a", "a:1")])

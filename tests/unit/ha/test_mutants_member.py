@@ -113,7 +113,7 @@ class TestWhatAnswersSay:
 
     def test_an_answer_may_name_no_instance(self) -> None:
         local = member()
-        local.instance = local.run = ""
+        local.instance = ""
         said = _view("").to_json()
         del said["instance"]
         assert self.answered(local, {"host:1": said}) == []

@@ -20,7 +20,7 @@ from qpidd_py.store.recovery import Found, frames, scan
 from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.writer import Work, Writer
 from tests.support.memory import MemoryClient, deliveries
-from tests.unit.store.memory_disk import MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 SEGMENT = 4096
 

@@ -9,8 +9,8 @@ import pytest
 from qpidd_py.store import journal
 from qpidd_py.store.layout import Kind
 from qpidd_py.store.recovery import frames, scan
+from tests.support.memory_disk import MemoryDisk
 from tests.unit.store.machine import SEGMENT, Machine
-from tests.unit.store.memory_disk import MemoryDisk
 
 
 @pytest.fixture

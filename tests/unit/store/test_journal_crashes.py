@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from tests.support.memory_disk import MemoryDisk, PowerCut
 from tests.unit.store.machine import Machine
-from tests.unit.store.memory_disk import MemoryDisk, PowerCut
 
 
 def act(machine: Machine, rng: random.Random) -> None:

@@ -14,8 +14,8 @@ from qpidd_py.store.journal import Carry, Journal
 from qpidd_py.store.layout import segment_name
 from qpidd_py.store.recovery import Damaged, Found
 from qpidd_py.store.writer import Drop, Writer
+from tests.support.memory_disk import MemoryDisk
 from tests.unit.store import machine
-from tests.unit.store.memory_disk import MemoryDisk
 from tests.unit.store.test_journal_crashes import run
 
 MOST = 100

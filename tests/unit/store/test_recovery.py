@@ -14,7 +14,7 @@ from qpidd_py.store import layout
 from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, MAGIC, FormatError, Kind, segment_name
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
 from qpidd_py.store.writer import End, Roll, SyncFailed, Work, Writer
-from tests.unit.store.memory_disk import MemoryDisk
+from tests.support.memory_disk import MemoryDisk
 
 SIZE = 4096
 

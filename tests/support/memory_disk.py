@@ -88,6 +88,13 @@ class MemoryDisk:
         self.room -= size
         self._spares.append(bytearray(size))
 
+    def copy(self) -> MemoryDisk:
+        """Of what the process sees."""
+        other = MemoryDisk()
+        other.files = {name: bytearray(content) for name, content in self.files.items()}
+        other._platter = {name: bytearray(content) for name, content in self.files.items()}
+        return other
+
     # ---- faults ---------------------------------------------------------------------------------------------------
 
     def kill(self) -> None:

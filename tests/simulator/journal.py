@@ -1,0 +1,99 @@
+"""The journal of a simulated broker: the real one, on a disk in memory, and a writer's thread that takes its time.
+
+The disk belongs to the machine and outlives the process.  When that dies, what it had handed over may be written in
+part; when the host loses its power, what was not synced is gone in any sectors (`tests/support/memory_disk.py`).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from ha.model.content import Content
+from qpidd_py.errors import LinkError
+from qpidd_py.store.journal import Journal
+from qpidd_py.store.layout import FormatError, segment_name
+from qpidd_py.store.recovery import Damaged, Found, frames, scan
+from qpidd_py.store.replay import Replay
+from qpidd_py.store.writer import Work, Writer
+from tests.simulator.scheduler import Violation
+from tests.support.memory_disk import MemoryDisk, PowerCut
+
+if TYPE_CHECKING:
+    from tests.simulator.process import BrokerProcess
+
+LATEST = 5
+"""At one of so many steps of a commit a process dies."""
+
+
+class SimulatedJournal:
+    """Of one life of a process."""
+
+    def __init__(self, process: BrokerProcess, disk: MemoryDisk, segment: int, seconds: float) -> None:
+        """`segment`: octets; `seconds`: how long a commit takes, at most.  Raises Violation."""
+        self._process = process
+        self._disk = disk
+        self._seconds = seconds
+        self._work: list[Work] = []
+        self._busy = False
+        configuration = process.broker.vhost.configuration
+        try:
+            found = self._read()
+            self._replay = Replay(process.engine, configuration, found.carry)
+            self._replay.apply(frames(disk, found))
+        except (Damaged, FormatError, LinkError) as error:
+            raise Violation(f"I21: the journal of {process.name} cannot be read: {error}") from error
+        self._found = found
+        self._writer = Writer(disk, found.end)
+        soon = lambda call: process.after(0.0, call)  # noqa: E731
+        self.journal = Journal(process.engine, configuration, found, self._submit, soon, segment)
+
+    def _read(self) -> Found:
+        found = scan(self._disk)
+        if found.segments:
+            self._disk.sync(segment_name(found.end.generation))
+        return found
+
+    def begin(self) -> None:
+        """As `ha.plugin.begin_journal` and `Store.begin_as_member` do."""
+        node = self._process.node
+        if self._found.segments:
+            node.restore(Content.decode(self._replay.note))
+            self._process.simulation.history.counts["restored, whole" if node.local.whole else "restored"] += 1
+        self.journal.on_durable = node.durable
+        self.journal.note(node.local.content.encode())
+        self._process.engine.on_applied = self.journal.batch
+        self.journal.start(again=self._replay.ended)
+
+    def _submit(self, work: Work) -> None:
+        self._work.append(work)
+        self._later()
+
+    def _later(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self._process.after(self._process.rng.uniform(0.0, self._seconds), self._commit)
+
+    def _commit(self) -> None:
+        work, self._work = self._work, []
+        number = self._writer.commit(work)
+        self._process.after(self._process.rng.uniform(0.0, self._seconds / 4), lambda: self._written(number))
+
+    def _written(self, number: int) -> None:
+        self._busy = False
+        if self._work:
+            self._later()
+        self.journal.written(number)
+
+    def die(self, rng: Random, power: bool) -> None:
+        """What was handed over is on its way."""
+        if rng.random() < 0.5:
+            self._disk.cut_after = rng.randint(1, LATEST)
+            try:
+                self._writer.commit(self._work)
+            except PowerCut:
+                """In the middle."""
+        if power:
+            self._disk.power_cut(rng)
+        else:
+            self._disk.kill()
