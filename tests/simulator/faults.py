@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ha.environment import Json
@@ -44,6 +45,7 @@ class Faults:
         self._traps: list[Mapping[str, Any]] = []
         self.kinds: dict[str, Do] = {
             "crash": self._crash,
+            "blackout": self._blackout,
             "cut": self._cut,
             "isolate": self._isolate,
             "split": self._split,
@@ -128,6 +130,15 @@ class Faults:
             process.new_machine()
             process.configure()
             self.rules.replaced = True
+
+    def _blackout(self, fields: Mapping[str, Any]) -> None:
+        """All die, one soon after the other, and come back; `ends`: seconds until it dies, and until it is back."""
+        for name, (after, back) in fields["ends"].items():
+            self._later(after, partial(self._black, self.simulation.by_name[name], bool(fields["power"]), back))
+
+    def _black(self, process: BrokerProcess, power: bool, back: float) -> None:
+        if self.rules.may_kill(process):
+            self.rules.stop(process, power, back)
 
     def _may_be_replaced(self, process: BrokerProcess) -> bool:
         """A voter must not forget (see scenarios/quorum-lost-disk.yaml); it has to leave the cluster first."""

@@ -64,6 +64,8 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "slow disk": Knob("Environment.persist", "a vote or a set takes long to write", _action("slow-disk")),
     "full disk": Knob("Environment.persist", "it cannot be written, and is tried again", _action("disk-error")),
     "full socket": Knob("CoreLink.backlog", "what is written stays in the process", _action("narrow")),
+    "journal": Knob("LocalMember.journal", "what is acknowledged is on a disk first", _option("journal")),
+    "slow journal": Knob("Journal.submit", "a commit takes long", _option("journal", "seconds")),
     "twice": Knob("Environment.request", "a request is carried out twice", _action("repeat")),
     "late": Knob("Environment.request", "a request is carried out long after its answer counts", _action("delay")),
 }

@@ -79,7 +79,7 @@ MOMENTS = (
 """When a trap springs."""
 REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
-APART = ("clone", "narrow", "pacemaker")
+APART = ("clone", "narrow", "pacemaker", "blackout")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -140,8 +140,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
         clients.append(dict(core.PROBE))
     actions += _pacemaker(seed, mode, names, options, faults)
-    if found := _journal(Random(f"journal {seed} {mode}"), mode):
-        options["journal"] = found
+    actions += _journals(seed, mode, names, options, faults)
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -166,11 +165,22 @@ def _segments(rng: Random) -> Fields:
     return {"size": rng.choice((512, 1024, 2048)), "sparse": 1, "sweep": rng.choice((1, 4, 20))}
 
 
-def _journal(rng: Random, mode: str) -> Fields:
-    """Half of the seeds have journals, on disks of any speed, with segments that are full soon or not."""
-    if mode == "gamble" or rng.random() < 0.5:
-        return {}
-    return {"segment": rng.choice((4096, 16384, 65536)), "seconds": rng.choice((0.0, 0.001, 0.01, 0.05))}
+def _journals(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """Half of the seeds have journals, on disks of any speed, with segments that are full soon or not; and half of
+    these lose all brokers at once, or nearly so.  Drawn apart, too."""
+    rng = Random(f"journal {seed} {mode}")
+    if "blackout" not in only and (mode == "gamble" or rng.random() < 0.5):
+        return []
+    options["journal"] = {"segment": rng.choice((4096, 16384, 65536)), "seconds": rng.choice((0.0, 0.001, 0.01, 0.05))}
+    if "blackout" not in only and (only or rng.random() < 0.5):
+        return []
+    return [_blackout(rng, names) for _ in range(rng.choice((1, 1, 2, 4)))]
+
+
+def _blackout(rng: Random, names: str) -> Action:
+    spread = rng.choice((0.0, 0.005, 0.1))
+    ends = {name: [round(rng.uniform(0, spread), 4), round(rng.choice((0.1, 0.3, 1.0)), 4)] for name in names}
+    return Action(_time(rng), "blackout", {"ends": ends, "power": rng.random() < 0.7})
 
 
 def _reactor(rng: Random, mode: str) -> Fields:
