@@ -63,7 +63,7 @@ class Node:
         """Before `start`: our journal has brought back what we held.  Raises StateNotStored."""
         self.local.restore(content)
         # We may have been removed from the set while we were away.
-        self.role = Backup(self.local, self.end, doubt=self.local.whole)
+        self.role = Backup(self.local, self.end, doubt=self.local.whole, stood=self.local.whole)
 
     def start(self) -> None:
         """Become a member in state joining, until a primary is found or we are promoted."""

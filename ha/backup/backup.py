@@ -45,8 +45,8 @@ from qpidd_py.errors import LinkError
 class Backup(Role):
     """The role of every broker that is not primary."""
 
-    def __init__(self, local: LocalMember, end: Callable[[str], None], doubt: bool = False) -> None:
-        """`end` ends the process, with the reason."""
+    def __init__(self, local: LocalMember, end: Callable[[str], None], doubt: bool = False, stood: bool = False) -> None:
+        """`end` ends the process, with the reason.  `doubt`, `stood`: as in `View`."""
         super().__init__(local)
         self._end = end
         now = self.env.now()
@@ -59,7 +59,7 @@ class Backup(Role):
         self._position: int = self.engine.position
         self._aside: Known = {}
         self._doubt = doubt
-        self._stood = False
+        self._stood = stood
         """True if this process did not run since we were last complete."""
         self._checks = 0
         self._hushed = ""

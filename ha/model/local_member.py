@@ -85,7 +85,7 @@ class LocalMember:
         self.lineage: Lineage = {}
         self.acknowledged = 0
         self.led: set[int] = set()
-        self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait)
+        self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait, self.keeps)
         self.stopped = False
         self.limited = ""
         """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
@@ -149,7 +149,8 @@ class LocalMember:
             # The vote on disk is older than the content: whoever wrote this had our vote.
             self.env.log("error", f"the stored vote is of epoch {self.epoch}, the journal of epoch {epoch}")
             self.persist(epoch=epoch, leader=self.lineage[epoch].leader)
-        self.whole = self.persisted.in_sync.lists(self.member)
+        listed = self.persisted.in_sync.member(self.id)  # at which address we are is not known yet
+        self.whole = listed is not None and self.persisted.in_sync.lists(replace(self.member, address=listed.address))
         self.acknowledged = position if self.whole else 0
         what = "all that it has acknowledged" if self.whole else "what it held when it was removed from the set"
         self.env.log("notice", f"the journal has brought back {what}, up to {text(position)}")

@@ -55,6 +55,8 @@ class Safety:
     """ha-brokers-url; the newest in-sync set may have another list."""
     isolation_wait: float
     """Seconds."""
+    journals: bool = False
+    """Members keep journals: a broker that is down may come back with all that it has acknowledged."""
 
     def voters(self, in_sync: InSync) -> tuple[str, ...]:
         """Addresses of the brokers whose majority counts."""

@@ -239,6 +239,11 @@ class Primary(Role):
 
     # ---- a backup is lost -----------------------------------------------------------------------------------------
 
+    def kept(self, peer: Peer) -> None:
+        """It is lost still, unless it is on its way back."""
+        if not any(other.id == peer.id for other in self._links.values()):
+            self._losses.lost(peer)
+
     def closed(self, link: Link, reason: str, silent: bool = False) -> None:
         """The peer of a link went away, or was silent for too long."""
         peer = self._links.get(link)

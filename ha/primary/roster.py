@@ -46,6 +46,10 @@ class Leader(Protocol):
         """The peer has become a member of the set."""
         ...
 
+    def kept(self, peer: Peer) -> None:
+        """The peer was to be removed, but the set would be too small without it."""
+        ...
+
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Refuse linked peers that neither count nor are members; their removal is safe."""
         ...
@@ -192,9 +196,16 @@ class Roster:
             self.record.want(Drop(names))
 
     def _smaller(self, in_sync: InSync) -> InSync | None:
-        """The set without the lost peers; those that are back before the change begins stay."""
-        self._going = {peer.id for peer in self._leaving if peer.id in in_sync}
-        self._leaving = []
+        """The set without the lost peers.  Those that are back before the change begins stay, and those without which
+        it would be too small: other peers, or other brokers, may have changed the set since they were lost."""
+        leaving, self._leaving, self._going = self._leaving, [], set()
+        for peer in leaving:
+            if peer.id not in in_sync:
+                continue
+            if self._local.safety.may_shrink(in_sync, {*self._going, peer.id}):
+                self._going.add(peer.id)
+            else:
+                self._primary.kept(peer)
         return in_sync.shrink(self._going) if self._going else None
 
     def _removed(self, position: int, in_sync: InSync) -> None:

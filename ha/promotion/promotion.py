@@ -6,7 +6,7 @@ new epoch.  A broker that grants a claim stops following the old primary in the 
 Facts, not state names, decide:
 
 * `whole`: the broker holds everything up to its position.  True for a primary, for a ready backup and for a deposed
-  primary that has not begun to follow another; false after a restart and while catching up.
+  primary that has not begun to follow another; false while catching up, and after a restart without a journal.
 * `newest`: the highest in-sync set that any reachable broker knows.  Nothing was confirmed under it that one of its
   members lacks; so **a whole member of the newest set holds every confirmed message**.
 
@@ -23,8 +23,9 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           safety manager, and a P is silent                    => refused, or by force; else claim
     R4  I whole and in N:
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
+          I was restored, and a reachable P, whole and in N, is ahead => refused, P named (mine may be an old copy)
           I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent, or I stood still
-          and another member of N is silent
+          and another member of N is silent, or down and members keep journals
                                                                => refused, or by force; else claim
     R5  otherwise what I hold may lack confirmed messages:
           a reachable P is whole and in N                      => refused, P named
@@ -33,6 +34,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           I am catching up, and a P of N is down               => refused (it may return with what I lack), or by force
           safety quorum or a registry, and a P of N is down    => the same: a firewall or a listener that restarts
                                                                   refuses connections, too, and the broker lives
+          members keep journals, and a P of N is down          => the same: what it has acknowledged is on its disk
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
 *In N* refers to this run of the process: a restarted broker, or one on a copy of a data directory, has the id but is
@@ -62,6 +64,9 @@ of the set before it that N lacks are on record, too (`HaState.replaced`), and i
 A registry may also know that a broker is *gone* (its node was fenced): then it is certainly dead.  A refused connection
 does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless: one
 of the assumptions of `manager`.
+
+With *journals* what a broker has acknowledged outlives it, so a dead member of N counts as one that may come back.  A
+broker that has restarted is one that stood still.
 
 An *isolated* primary has had no majority for `ha-isolation-timeout` and serves no clients.  It may answer questions for
 ever while its links do not work; a claim deposes it, and until it learns of that it confirms nothing (quorum).
@@ -168,6 +173,11 @@ class _Case:
         return self.me.whole and self.newest.lists(self.me.member)
 
     @property
+    def restored(self) -> bool:
+        """True if a journal has brought back what this broker holds."""
+        return not any(self.me.member.same_life(member) for member in self.newest.members)
+
+    @property
     def fresh(self) -> bool:
         return not self.newest.version and not self.claimed[0]
 
@@ -177,7 +187,9 @@ class _Case:
         return [member for member in (*self.newest.members, *self.replaced) if not self._is_me(member)]
 
     def may_live(self, member: Member) -> bool:
-        """True if the broker may live although its host refuses connections."""
+        """True if the broker, or what it holds, may live although its host refuses connections."""
+        if self.safety.journals and self.safety.mode != "availability":
+            return True  # what it holds does, on its disk
         if self.gone is None:
             return self.safety.mode == "quorum"
         return self.safety.mode != "availability" and member.address not in self.gone
@@ -268,8 +280,9 @@ def _check(case: _Case) -> str:
         return refusal
     rivals = [view for view in survey.views if view.whole and newest.lists(view.member)]
     if case.whole:
-        ahead = max((view for view in rivals if view.state is State.READY), key=lambda view: view.position, default=me)
-        if ahead.position > me.position and not case.behind:
+        rivals = [view for view in rivals if case.restored or (view.state is State.READY and not case.behind)]
+        ahead = max(rivals, key=lambda view: view.position, default=me)
+        if ahead.position > me.position:
             return f"{ahead} is ahead of position {text(me.position)}"
         return _doubt(case)
     what = _incomplete(me, newest)
@@ -293,8 +306,9 @@ def _unheard(case: _Case, what: str) -> str:
     if down and case.me.state is State.CATCHUP:
         return f"{what}, and {_names(down)} may return with more"
     if alive := [member for member in down if case.may_live(member)]:
-        refusing = "a host that refuses a connection may still run a broker. Start it, or use force"
-        return f"{what}, and {_names(alive)} may hold more: {refusing}"
+        refusing = "a host that refuses a connection may still run a broker"
+        why = "its journal is on its disk" if case.safety.journals else refusing
+        return f"{what}, and {_names(alive)} may hold more: {why}. Start it, or use force"
     return ""
 
 
@@ -332,7 +346,8 @@ def _doubt(case: _Case) -> str:
             who = newest.member(leader) or f"broker {leader[:8]}"
             return f"it was disconnected, and {who}, which may have gone on without it, does not answer"
     others = [member for member in newest.members if member.id != me.id] if me.stood else []
-    if silent := [member for member in others if case.survey.outcome(member) is Outcome.SILENT]:
+    away = {Outcome.SILENT, Outcome.REFUSED} if case.safety.journals else {Outcome.SILENT}
+    if silent := [member for member in others if case.survey.outcome(member) in away]:
         return f"it was disconnected, and {_names(silent)}, which may know that it was dropped, does not answer"
     return ""
 

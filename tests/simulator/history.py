@@ -106,6 +106,8 @@ class History:
         """Addresses of all that are or were members of the cluster."""
         self.newest = InSync()
         """The newest in-sync set that anybody has stored."""
+        self._sets: dict[Ballot, InSync] = {}
+        """The newest one of each primary."""
 
     def _now(self) -> float:
         return self.simulation.scheduler.now
@@ -248,7 +250,14 @@ class History:
         """A broker has started with this."""
         self.persisted(state)
 
+    def dropped(self, member: Member) -> bool:
+        """By the primary that was promoted last, which need not have the highest ballot."""
+        last = self._sets.get(self.promotions[-1].ballot) if self.promotions else None
+        return last is not None and not last.lists(member)
+
     def persisted(self, state: HaState) -> None:
+        ballot = state.in_sync.key[:2]
+        self._sets[ballot] = max(self._sets.get(ballot, InSync()), state.in_sync, key=lambda in_sync: in_sync.key)
         if state.in_sync.key > self.newest.key:
             self.newest = state.in_sync
             self.enrolled.update(state.in_sync.brokers)
