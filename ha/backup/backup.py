@@ -45,7 +45,9 @@ from qpidd_py.errors import LinkError
 class Backup(Role):
     """The role of every broker that is not primary."""
 
-    def __init__(self, local: LocalMember, end: Callable[[str], None], doubt: bool = False, stood: bool = False) -> None:
+    def __init__(
+        self, local: LocalMember, end: Callable[[str], None], doubt: bool = False, stood: bool = False
+    ) -> None:
         """`end` ends the process, with the reason.  `doubt`, `stood`: as in `View`."""
         super().__init__(local)
         self._end = end

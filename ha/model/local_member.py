@@ -116,6 +116,7 @@ class LocalMember:
 
     def view(self, role: RoleFacts) -> View:
         """Our answer to `ha.ask`."""
+        origin = self.lineage.get(epoch_of(role.position))
         return View(
             self.id,
             self.settings.name,
@@ -132,6 +133,7 @@ class LocalMember:
             self.safety.mode == "quorum" and bool(role.isolation),
             self.instance,
             self.before,
+            origin.leader if origin is not None else "",
         )
 
     def set_address(self, address: str) -> None:

@@ -52,8 +52,8 @@ class Member:
         return self.id == other.id and (not known or self.instance == other.instance)
 
     def stands_for(self, member: Member) -> bool:
-        """True if this broker holds what `member` of a set held: it is the same process, or a later run with its content
-        at the same address.  A copy of its data directory elsewhere may be older than what the member acknowledged."""
+        """True if this broker holds what `member` of a set held: it is the same process, or a later run with its
+        content at the same address.  A copy of its data directory elsewhere may be older than what it acknowledged."""
         there = self.id == member.id and self.address == member.address
         return self.same_life(member) or (there and member.instance in self.before)
 

@@ -40,6 +40,8 @@ class View:
     instance: str = ""
     before: tuple[str, ...] = ()
     """As in `Member`."""
+    writer: str = ""
+    """Under whose claim the last of its content was written: two brokers may write logs of one epoch."""
 
     @property
     def leads(self) -> bool:
@@ -73,6 +75,7 @@ class View:
             "stood": self.stood,
             "isolated": self.isolated,
             "instance": self.instance,
+            "writer": self.writer,
             **({"before": list(self.before)} if self.before else {}),
         }
 
@@ -99,6 +102,7 @@ class View:
             bool(value.get("isolated")),
             str(value.get("instance", "")),
             tuple(str(run) for run in value.get("before") or ()),
+            str(value.get("writer", "")),
         )
 
 

@@ -93,9 +93,10 @@ class Roster:
         now = self._local.env.now()
         for member in self.expected.values():
             # Not our own position: what we hold beyond theirs was never safe, and becomes safe when they have it.  A
-            # position in an epoch that our log lacks is above the end of the common history.
-            position = claim.positions.get(member.id, 0)
-            acked = min(position, base) if epoch_of(position) in self._local.lineage else 0
+            # position in an epoch that our log lacks, or has from another leader, is beyond the common history.
+            position, writer = claim.positions.get(member.id, (0, ""))
+            origin = self._local.lineage.get(epoch_of(position))
+            acked = min(position, base) if origin is not None and origin.leader == writer else 0
             self.counting.append(Peer(member, Pulse(now, now), phase=Phase.AWAY, acked=acked, lost_at=now))
         self.record.holders = claim.holders
         # It is persisted already, and others may hear of it: every member was whole in the previous set.

@@ -23,7 +23,8 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           safety manager, and a P is silent                    => refused, or by force; else claim
     R4  I whole and in N:
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
-          I was restored, and a reachable P, whole and in N, is ahead => refused, P named (mine may be an old copy)
+          I was restored, and a reachable P, whole and in N, is ahead => refused, unless safety is availability
+                                                                          (what I have may be an old copy)
           I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent, or I stood still
           and another member of N is silent, or down and members keep journals
                                                                => refused, or by force; else claim
@@ -174,8 +175,9 @@ class _Case:
 
     @property
     def restored(self) -> bool:
-        """True if a journal has brought back what this broker holds."""
-        return not any(self.me.member.same_life(member) for member in self.newest.members)
+        """True if a journal has brought back what this broker holds, and the manager may not choose an older copy."""
+        listed = any(self.me.member.same_life(member) for member in self.newest.members)
+        return not listed and self.safety.mode != "availability"
 
     @property
     def fresh(self) -> bool:
@@ -235,7 +237,8 @@ def decide(
         refusal = f"the last epoch, {LAST_EPOCH}, is used up"
     if refusal:
         return Refuse(f"{me.member} cannot be promoted: {refusal}")
-    positions = {view.id: view.position for view in survey.views if view.whole and newest.lists(view.member)}
+    whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
+    positions = {view.id: (view.position, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
 

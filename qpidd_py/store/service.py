@@ -66,8 +66,8 @@ class Store:
 
     @property
     def found(self) -> bool:
-        """It is not empty."""
-        return bool(self._found.segments)
+        """It is not empty.  Of one whose first write was not completed there is only a header."""
+        return bool(self.note or self._broker.engine.position)
 
     @property
     def note(self) -> bytes:

@@ -128,6 +128,7 @@ class Faults:
         if fields.get("disk") == "lost" and self._may_be_replaced(process):
             self.scheduler.log(process.name, "is replaced by a machine with an empty disk")
             process.new_machine()
+            self.simulation.history.fewer()
             process.configure()
             self.rules.replaced = True
 

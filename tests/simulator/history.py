@@ -105,7 +105,8 @@ class History:
         self.enrolled = set(simulation.settings.brokers)
         """Addresses of all that are or were members of the cluster."""
         self.newest = InSync()
-        """The newest in-sync set that anybody has stored."""
+        """The newest in-sync set that anybody has stored; with `availability` that of the primary that was promoted
+        last, which need not have the highest ballot: the manager alone sees to it that there is one."""
         self._sets: dict[Ballot, InSync] = {}
         """The newest one of each primary."""
 
@@ -250,17 +251,17 @@ class History:
         """A broker has started with this."""
         self.persisted(state)
 
-    def dropped(self, member: Member) -> bool:
-        """By the primary that was promoted last, which need not have the highest ballot."""
-        last = self._sets.get(self.promotions[-1].ballot) if self.promotions else None
-        return last is not None and not last.lists(member)
-
     def persisted(self, state: HaState) -> None:
         ballot = state.in_sync.key[:2]
         self._sets[ballot] = max(self._sets.get(ballot, InSync()), state.in_sync, key=lambda in_sync: in_sync.key)
-        if state.in_sync.key > self.newest.key:
-            self.newest = state.in_sync
-            self.enrolled.update(state.in_sync.brokers)
+        self.enrolled.update(state.in_sync.brokers)
+        self._find_newest()
+
+    def _find_newest(self) -> None:
+        if self.simulation.scenario.mode == "availability" and self.promotions:
+            self.newest = self._sets.get(self.promotions[-1].ballot, self.newest)
+        else:
+            self.newest = max(self._sets.values(), key=lambda in_sync: in_sync.key)
 
     def sealed(self, process: BrokerProcess, batch: Batch) -> None:
         """A primary has sealed a batch; of several that are sealed together only the last one shows a state."""
@@ -291,6 +292,7 @@ class History:
         log = self._begun_log(process, ballot)
         promotion = Promotion(ballot, process.name, contents(process), objects(process), log, process.life)
         self.promotions.append(promotion)
+        self._find_newest()
         if not self.gambles:
             self.judge.promoted(promotion)
 
@@ -308,6 +310,10 @@ class History:
         """Was that the last one that held everything?"""
         if self.gambles:
             self._bury(process)
+        self.fewer()
+
+    def fewer(self) -> None:
+        """A process or a disk is gone."""
         if self.survivors():
             return
         if self.holders():

@@ -57,7 +57,7 @@ class SimulatedJournal:
     def begin(self) -> None:
         """As `ha.plugin.begin_journal` and `Store.begin_as_member` do."""
         node = self._process.node
-        if self._found.segments:
+        if self._replay.note or self._process.engine.position:
             node.restore(Content.decode(self._replay.note))
             self._process.simulation.history.counts["restored, whole" if node.local.whole else "restored"] += 1
         self.journal.on_durable = node.durable

@@ -10,7 +10,9 @@ from typing import Any
 from ha import settings
 from ha.backup.backup import Backup
 from ha.environment import Exchanged
+from ha.model.difference import Origin
 from ha.model.membership import HaState
+from ha.model.position import epoch_of
 from ha.model.safety import Safety
 from ha.model.view import Survey, View
 from ha.node import Node
@@ -129,7 +131,8 @@ def expect_everything() -> AbstractContextManager[None]:
     """A new primary takes it that the expected backups hold all that it holds.  (It was so once.)"""
 
     def begin(self: Roster, claim: Claim, base: int) -> None:
-        old(self, replace(claim, positions=dict.fromkeys(self.expected, base)), base)
+        origin = self._local.lineage.get(epoch_of(base), Origin(""))
+        old(self, replace(claim, positions=dict.fromkeys(self.expected, (base, origin.leader))), base)
 
     old = Roster.begin
     return patched(Roster, begin=begin)

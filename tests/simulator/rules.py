@@ -13,8 +13,8 @@ What is not: promoting on a side without any reachable member of the in-sync set
 unfenced; leaving an isolated primary (a node without quorum) running for longer than `ha-isolation-wait`.  A manager
 with quorum and fencing does neither.
 
-`availability`: one promotion at a time, of a whole member of the newest in-sync set that the last primary has not
-dropped, after every primary was stopped, and everybody that the candidate does not reach.
+`availability`: one promotion at a time, of a whole member of the last primary's in-sync set, after every primary was
+stopped, and everybody that the candidate does not reach.
 
 `quorum`, and `manager` with a registry: nothing is out; any promotion at any time, by two managers at once, no fencing.
 `gamble` is the same with `availability`, to see what then is lost.
@@ -96,7 +96,7 @@ class Rules:
         survivors = self.history.survivors()
         if not survivors and not all(other in others or other is process for other in self.simulation.members):
             return False  # a total failure: whoever was there may know what this one does not
-        if (survivors and process not in survivors) or self.history.dropped(process.node.local.member):
+        if survivors and process not in survivors:
             return False
         if not survivors and self.history.holders():
             return False  # a whole member of the newest set comes back with its disk

@@ -162,8 +162,8 @@ def test_the_last_epoch_may_be_claimed_and_none_after_it() -> None:
 
 
 def test_only_what_the_whole_hold_is_counted_upon() -> None:
-    found = claim(view(), survey(view(C, 90), broken(A, position=make(1, 80))))
-    assert found.positions == {"id-c": make(1, 90)} and found.whole and found.base == SET
+    found = claim(view(), survey(view(C, 90, writer="id-a"), broken(A, position=make(1, 80))))
+    assert found.positions == {"id-c": (make(1, 90), "id-a")} and found.whole and found.base == SET
 
 
 # ---- R1, R2, and the list ----------------------------------------------------------------------------------------

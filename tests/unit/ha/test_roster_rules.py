@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from ha.environment import Json
+from ha.model.difference import Origin
 from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
-from ha.model.position import make
+from ha.model.position import epoch_of, make
 from ha.model.pulse import Pulse
 from ha.model.safety import Safety
 from ha.primary.changes import Change, Drop
@@ -73,7 +74,7 @@ class Node:
     def __init__(self, in_sync: InSync, mode: str) -> None:
         self.persisted = HaState("id-a", 2, "id-a", in_sync)
         self.safety = Safety(mode, BROKERS, 1.0)
-        self.lineage = {1: ("id-b", 0), 2: ("id-a", 0)}
+        self.lineage = {1: Origin("id-b"), 2: Origin("id-a")}
         self.engine = Engine()
         self.events: list[tuple[str, Json]] = []
         self.lines: list[str] = []
@@ -128,7 +129,9 @@ class World:
 
     def begun(self, **positions: int) -> World:
         """The first set is in force."""
-        said = {f"id-{name}": position for name, position in positions.items()}
+        lineage = self.node.lineage
+        writers = {epoch: origin.leader for epoch, origin in lineage.items()}
+        said = {f"id-{name}": (at, writers.get(epoch_of(at), "")) for name, at in positions.items()}
         self.roster.begin(Claim(2, InSync(), (), positions=said), make(2, 10))
         self.record.run()
         self.primary.calls.clear()
@@ -208,7 +211,7 @@ def test_an_expected_backup_holds_what_it_said_as_far_as_we_hold_it(said: int | 
 def test_a_backup_that_said_nothing_is_taken_to_hold_nothing_of_an_epoch_that_everybody_knows() -> None:
     """Epoch 0 is in the log of a cluster that was never promoted before."""
     world = World(B, members=(A, B))
-    world.node.lineage[0] = ("", 0)
+    world.node.lineage[0] = Origin("")
     world.begun()
     assert world.roster.counting[0].acked == 0
 
