@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from qpidd_py.errors import LinkError
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Depose = Callable[[tuple[int, str], str, str], None]
 """(ballot, reason, address): a higher ballot was seen; the broker steps down and goes to that address."""
+EXIT_TWIN: Final = 3
+"""Exit code of a broker that cannot be part of its cluster: its identity is taken."""
+
 Reply = Callable[[Json], None]
 """Gets the result of a management request, once: {"ok": true, "result": ...} or {"ok": false, "error": text}."""
 
@@ -214,8 +217,8 @@ class Environment(Protocol):
         """Close every client connection with `connection.close`; links stay, and administrators without messages."""
         ...
 
-    def end(self, reason: str) -> None:
-        """End this process with the exit code for a broker that cannot be part of its cluster (3)."""
+    def end(self, reason: str, code: int = EXIT_TWIN) -> None:
+        """End this process with this exit code."""
         ...
 
     def event(self, kind: str, **fields: object) -> None:

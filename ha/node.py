@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from ha.backup.advice import advise
 from ha.backup.backup import Backup
-from ha.environment import Json, Link, Reply, StateNotStored
+from ha.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
 from ha.model.content import Content
 from ha.model.difference import Origin
 from ha.model.local_member import LocalMember
@@ -33,7 +33,7 @@ from ha.promotion.score import Outlook
 from ha.promotion.takeover import Takeover
 from ha.role import Role
 from qpidd_py.core import Batch
-from qpidd_py.errors import InvariantError, LinkError, ReplyCode
+from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
 
 class Node:
@@ -79,10 +79,10 @@ class Node:
         self.local.stopped = True
         self.role.stop()
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, code: int = EXIT_TWIN) -> None:
         """This broker cannot be part of the cluster as it is: log `reason` and end the process."""
         self.stop()
-        self.local.env.end(reason)
+        self.local.env.end(reason, code)
 
     def _tick(self) -> None:
         local = self.local
@@ -90,6 +90,9 @@ class Node:
             return
         if local.disk.due:
             local.can_store()
+        if local.journal_watch.look(bool(local.limited)) and self.role.dispensable:
+            self.end(f"{local.journal_watch.hangs}; others can do without this broker", EXIT_DISK)
+            return
         self.role.tick()
         self.candidacy.tick()
         self._sample()
@@ -342,6 +345,6 @@ class Node:
         disk = self.local.disk
         if disk.error:
             return f"its vote and in-sync set cannot be stored: {disk.error}"
-        if trouble := disk.slow or self.local.limited or self.role.trouble:
+        if trouble := self.local.slow_disk or self.local.limited or self.role.trouble:
             return trouble
         return advise(self.view(), self.role.survey) if self.role.survey is not None else ""

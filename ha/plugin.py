@@ -7,7 +7,7 @@ import socket
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ha.environment import StateNotStored
 from ha.model.content import Content
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
-EXIT_TWIN: Final = 3
 """Exit code of a broker that cannot be part of its cluster (`qpidd_py.__main__`)."""
 
 
@@ -160,7 +159,7 @@ class HaPlugin:
         env.node = node
         if host.store is not None:
             begin_journal(host.store, node)
-        env.fail = lambda reason: host.fail(reason, EXIT_TWIN)
+        env.fail = host.fail
         if (store := registry_store(options, state.id)) is not None:
             env.registry = RegistryWorker(host.loop, store)
         directory = host.data_dir / "events" if host.data_dir is not None else None

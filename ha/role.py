@@ -107,6 +107,11 @@ class Role(ABC):
         """More of our log is on disk."""
         return
 
+    @property
+    def dispensable(self) -> bool:
+        """True if the cluster can go on without this broker."""
+        return True
+
     def limited(self) -> None:
         """`local.limited` has changed."""
         return

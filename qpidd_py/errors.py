@@ -6,6 +6,10 @@ ends with a documented exit code, because a broker in a contradictory state must
 """
 
 from enum import IntEnum
+from typing import Final
+
+EXIT_DISK: Final = 4
+"""Exit code of a broker whose journal cannot be written any more (`qpidd_py.__main__`)."""
 
 
 class ReplyCode(IntEnum):

@@ -34,6 +34,11 @@ KEPT: Final = 8
 class Journal(Protocol):
     """The content on disk (`qpidd_py.store.journal.Journal`)."""
 
+    waiting: int
+    """Octets that were handed over and are not on disk."""
+    durable: int
+    """The number of the last frame on disk."""
+
     @property
     def position(self) -> int:
         """The log is on disk up to here."""
@@ -63,6 +68,9 @@ class Journal(Protocol):
 
 class NoJournal:
     """Without a journal everything is as durable as the process."""
+
+    waiting = 0
+    durable = 0
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -25,6 +25,7 @@ from ha.environment import Answer, Configuration, Environment, StateNotStored
 from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
+from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, text
 from ha.model.safety import Safety
@@ -93,6 +94,7 @@ class LocalMember:
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
+        self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
         self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
 
     # ---- who we are -----------------------------------------------------------------------------------------------
@@ -184,6 +186,11 @@ class LocalMember:
     def knows_sets(self) -> bool:
         """True if every set of the log that was received is on disk."""
         return self._received.key <= self.persisted.in_sync.key
+
+    @property
+    def slow_disk(self) -> str:
+        """How slow a disk of this broker is, if any other broker would do better; empty otherwise."""
+        return self.disk.slow or self.journal_watch.hangs
 
     def can_store(self) -> bool:
         """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed, or

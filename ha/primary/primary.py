@@ -138,6 +138,10 @@ class Primary(Role):
         if low > self.engine.safe:
             self.engine.advance_safe(low)
 
+    @property
+    def dispensable(self) -> bool:
+        return bool(self.roster.ready())
+
     def durable(self) -> None:
         if not self.stopped:
             self.update_safe()

@@ -82,6 +82,8 @@ class StallWatch:
         record, roster = self._primary.roster.record, self._primary.roster
         if self._primary.frozen:
             return Cause("this process did not run", "a survey has found no other primary")
+        if hangs := self._local.journal_watch.hangs:
+            return Cause(hangs, "it writes, or another broker is primary")
         if record.stalling and record.not_stored:
             return Cause(f"the disk has not stored: {record.stalling}: {record.not_stored}", "it can be written again")
         if record.stalling and self._local.settings.registry:
@@ -198,8 +200,8 @@ class Isolation:
             return f"the registry cannot be used: {record.error}", record.reached
         if local.safety.mode != "quorum":
             return "", now
-        if local.disk.slow:
-            return local.disk.slow, since
+        if local.slow_disk:
+            return local.slow_disk, since
         others, majority = self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
         if others + 1 < majority:
             return f"{others + 1} of {len(local.brokers)} brokers are linked, {majority} needed", since

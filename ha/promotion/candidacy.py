@@ -70,10 +70,9 @@ class Candidacy:
 
     def _possible(self, found: int | None) -> int | None:
         """The score of a backup with this disk.  It cannot be promoted without a stored vote."""
-        disk = self._local.disk
-        if found is None or disk.error:
+        if found is None or self._local.disk.error:
             return None
-        return min(found, SLOW) if disk.slow else found
+        return min(found, SLOW) if self._local.slow_disk else found
 
     def recent(self) -> Record | None:
         """A recent reading of the registry, if it was made since the primary was lost."""

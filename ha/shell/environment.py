@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ha.environment import Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
+from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
 from ha.model.membership import HaState
 from ha.model.salvaged import Header
 from ha.model.state_file import StateFile
@@ -45,7 +45,7 @@ class ClusterEnvironment:
     """Implements `environment.Environment`; the plug-in sets `node` and `fail` as soon as both exist."""
 
     node: Node
-    fail: Callable[[str], None]
+    fail: Callable[[str, int], None]
     """Ends the process, with the reason."""
 
     def __init__(
@@ -133,8 +133,8 @@ class ClusterEnvironment:
             if connection.opened and connection.link is None and (not connection.admin or connection.holds_messages):
                 connection.close(code, text)
 
-    def end(self, reason: str) -> None:
-        self.fail(reason)
+    def end(self, reason: str, code: int = EXIT_TWIN) -> None:
+        self.fail(reason, code)
 
     def event(self, kind: str, **fields: Any) -> None:
         if self.events is not None:

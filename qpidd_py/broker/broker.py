@@ -99,11 +99,13 @@ class Broker:
         for connection in list(self.connections):
             connection.block(self.blocked)
 
-    def limit(self, cause: str, reason: str) -> None:
-        """This broker has reached a limit: publishers are told why and are not read, until `reason` is empty again."""
+    def limit(self, cause: str, reason: str, tell: bool = True) -> None:
+        """This broker has reached a limit: publishers are not read until `reason` is empty again, and are told why
+        unless it is a matter of moments."""
         if reason:
             self.limits[cause] = reason
-            self.block(reason, cause)
+            if tell:
+                self.block(reason, cause)
         else:
             self.limits.pop(cause, None)
             self.unblock(cause)

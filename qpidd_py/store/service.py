@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.errors import ConfigError, LinkError
+from qpidd_py.errors import EXIT_DISK, ConfigError, LinkError
 from qpidd_py.logrules import log_notice
 from qpidd_py.options import Amount
 from qpidd_py.store.disk import Folder
@@ -25,8 +25,6 @@ from qpidd_py.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
-EXIT_DISK: Final = 4
-"""Exit code of a broker whose journal cannot be written any more (`qpidd_py.__main__`)."""
 NAME: Final = "journal"
 STOP_TIME: Final = 5.0
 """Seconds that the last commit may take at a clean stop."""
@@ -153,8 +151,9 @@ class Store:
             log_notice(log, "the disk of the journal has space again")
 
     def _fell_behind(self, behind: bool) -> None:
-        """Nothing is read from publishers while what they send would only wait in memory."""
-        self._broker.engine.throttle(behind, "journal is behind")
+        """Nothing is read from publishers while what they send would only wait in memory, here or at a backup."""
+        wait = f"{self.journal.waiting >> 20} MiB wait for the disk of the journal" if behind else ""
+        self._broker.limit("journal is behind", wait, tell=False)
 
     def space(self, free: int, size: int) -> None:
         if self._space.look(free, size):

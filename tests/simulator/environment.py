@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ha.environment import Answer, Exchanged, Json, Link, Outcome, StateNotStored
+from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
 from ha.model.salvaged import Header, Record
@@ -391,10 +391,14 @@ class Ports:
             if connection.opened and connection.link is None and (not connection.admin or connection.holds_messages):
                 connection.close(code, text)
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, code: int = EXIT_TWIN) -> None:
         """The process ends itself; nobody starts it again before an administrator has looked."""
         process, life = self.process, self.life
         self.scheduler.log(self.name, f"ends: {reason}")
+        if code != EXIT_TWIN:
+            self.simulation.rules.restart_later(process, 0.3)
+            self.scheduler.at(0.0, lambda: process.kill() if life == self.life else None)
+            return
         self.simulation.history.counts["ended as a twin"] += 1
         self.scheduler.at(0.0, lambda: process.kill() if life == self.life else None)
 

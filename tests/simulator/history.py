@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING
 from ha.backup.backup import Backup
 from ha.backup.joining import Step
 from ha.model.membership import HaState, InSync, Member
-from ha.model.position import epoch_of
+from ha.model.position import epoch_of, make, sequence_of
 from qpidd_py.core import Batch
 from tests.simulator.checks import (
     check_queues,
@@ -299,6 +299,10 @@ class History:
     def _begun_log(self, process: BrokerProcess, ballot: Ballot) -> Log:
         lineage = process.node.local.lineage
         base = lineage[ballot[0]].base
+        epochs = [epoch for epoch in lineage if epoch < ballot[0]]
+        if not base and epochs and self.newest.lists(process.node.local.member):
+            # It holds everything, without knowing that it has been listed.
+            base = make(max(epochs), sequence_of(process.engine.position))
         held = lineage.get(epoch_of(base))
         chapter = self.ledger.open(ballot, held.leader if held is not None else "", base)
         if not chapter.before:

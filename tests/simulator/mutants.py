@@ -3,7 +3,8 @@
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
 granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
 `mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_reactor.py` (turns and sockets),
-`mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py` (copied identities).
+`mistakes_journal.py` (disks of members), `mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py`
+(copied identities).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from tests.simulator import mistakes_asker as asker
 from tests.simulator import mistakes_follower as follower
+from tests.simulator import mistakes_journal as journal
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_pacemaker as pacemaker
@@ -102,6 +104,14 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum", seed=31),
     "grant-unwritten": Mutant(votes.grant_unwritten, "quorum", ("forgotten-grant",)),
     "set-unwritten": Mutant(votes.set_unwritten, "quorum", ("forgotten-set",)),
+    "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("blackout",)),
+    "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("blackout",)),
+    "content-in-parts": Mutant(journal.content_in_parts, "registry", ("blackout", "crash")),
+    "joined-before-disk": Mutant(journal.joined_before_disk, "registry", ("blackout", "crash")),
+    "later-run-keeps-place": Mutant(journal.later_run_keeps_place, "registry", ("blackout", "clone"), 600),
+    "restart-without-doubt": Mutant(journal.restart_without_doubt, "manager", ("blackout", "isolate"), 1000),
+    "dead-is-lost": Mutant(journal.dead_is_lost, "registry", ("blackout", "crash")),
+    "copy-stands-for-member": Mutant(journal.copy_stands_for_member, "registry", ("blackout", "clone")),
     "set-unheard": Mutant(votes.set_unheard, "quorum", seed=4),
     "vote-taken-back": Mutant(votes.vote_taken_back, "quorum", ("race",), seed=8),
     "claim-unanswered": Mutant(votes.claim_unanswered, "quorum", ("ambush",), seed=5),

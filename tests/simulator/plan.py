@@ -140,7 +140,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["settings"]["isolation_timeout"] = apart.choice((0.5, 1.0))
         clients.append(dict(core.PROBE))
     actions += _pacemaker(seed, mode, names, options, faults)
-    actions += _journals(seed, mode, names, options, faults)
+    actions += _journals(seed, mode, names, options, [each["name"] for each in clients], faults)
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -165,22 +165,38 @@ def _segments(rng: Random) -> Fields:
     return {"size": rng.choice((512, 1024, 2048)), "sparse": 1, "sweep": rng.choice((1, 4, 20))}
 
 
-def _journals(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+def _journals(
+    seed: int, mode: str, names: str, options: Fields, clients: Sequence[str], only: Sequence[str]
+) -> list[Action]:
     """Half of the seeds have journals, on disks of any speed, with segments that are full soon or not; and half of
-    these lose all brokers at once, or nearly so.  Drawn apart, too."""
+    these lose all brokers at once, or nearly so, while something is published.  Drawn apart, too."""
     rng = Random(f"journal {seed} {mode}")
     if "blackout" not in only and (mode == "gamble" or rng.random() < 0.5):
         return []
-    options["journal"] = {"segment": rng.choice((4096, 16384, 65536)), "seconds": rng.choice((0.0, 0.001, 0.01, 0.05))}
+    options["journal"] = {"segment": rng.choice((4096, 16384, 65536)), "seconds": rng.choice((0.0, 0.001, 0.05, 0.05))}
     if "blackout" not in only and (only or rng.random() < 0.5):
         return []
-    return [_blackout(rng, names) for _ in range(rng.choice((1, 1, 2, 4)))]
+    blackouts = [_blackout(rng, names) for _ in range(rng.choice((1, 1, 2, 4)))]
+    producers = [name for name in clients if name.startswith("p")]
+    return blackouts + [_late(rng, producers, each.at) for each in blackouts for _ in range(rng.choice((0, 5, 10)))]
+
+
+def _late(rng: Random, producers: Sequence[str], before: float) -> Action:
+    """A message that may be confirmed, and not be on every disk."""
+    where = {"who": rng.choice(producers), "to": rng.choice(("main", "fan")), "size": 10}
+    return Action(round(max(0.0, before - rng.uniform(0, 0.1)), 4), "publish", where)
 
 
 def _blackout(rng: Random, names: str) -> Action:
     spread = rng.choice((0.0, 0.005, 0.1))
     ends = {name: [round(rng.uniform(0, spread), 4), round(rng.choice((0.1, 0.3, 1.0)), 4)] for name in names}
-    return Action(_time(rng), "blackout", {"ends": ends, "power": rng.random() < 0.7})
+    fields = {"ends": ends, "power": rng.random() < 0.7}
+    if rng.random() < 0.5:
+        return Action(_time(rng), "blackout", fields)
+    # While one of them takes over what the others hold, or counts since a moment ago.
+    delay = rng.choice((0.0, 0.002, 0.01, 0.05))
+    trap = {"on": rng.choice(("catchup_end", "membership")), "then": {"do": "blackout", **fields}, "delay": delay}
+    return Action(_time(rng), "trap", trap)
 
 
 def _reactor(rng: Random, mode: str) -> Fields:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.salvaged import Header
@@ -375,7 +375,7 @@ class Host:
         world.at(LATENCY, arrive)
         self.after(timeout, lambda: finish(Exchanged(error="no answer in time")))
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, code: int = EXIT_TWIN) -> None:
         self.ended = reason
         self.after(0.0, self.kill)
 

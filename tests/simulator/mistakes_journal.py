@@ -1,0 +1,123 @@
+"""Mistakes about journals: what is on disk, what it is worth after a restart, and who may stand for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from ha.backup.backup import Backup
+from ha.backup.joining import Joining, Step
+from ha.model.content import Content
+from ha.model.membership import Member
+from ha.model.protocol import Kind
+from ha.node import Node
+from ha.primary.peer import Peer
+from ha.primary.primary import Primary
+from ha.primary.roster import Roster
+from ha.promotion import promotion
+from qpidd_py.store.journal import Journal
+from tests.simulator.mistakes_safety import patched
+
+
+def acknowledge_before_disk() -> AbstractContextManager[None]:
+    """A backup acknowledges what it holds, before its journal has it."""
+
+    def acknowledge(self: Joining) -> None:
+        if self.step is Step.STORING:
+            self._stored()
+        if self.step is not Step.STORING and self.live > self._acked and not self._over:
+            self._acked = self.live
+            self.link.send_frame(Kind.ACK, self.live, b"")
+
+    return patched(Joining, acknowledge=acknowledge)
+
+
+def own_disk_forgotten() -> AbstractContextManager[None]:
+    """A primary confirms what its backups have on disk, and its own journal has not."""
+
+    def update_safe(self: Primary) -> None:
+        if not self.frozen and self.roster.may_confirm:
+            low = min((peer.acked for peer in self.roster.counting), default=self.engine.position)
+            self.engine.advance_safe(max(low, self.engine.safe))
+
+    return patched(Primary, update_safe=update_safe)
+
+
+def content_in_parts() -> AbstractContextManager[None]:
+    """Other content takes the place of what is on disk bit by bit: a restart in the middle merges the two."""
+
+    def roll(self: Journal, *args: Any, base: int = 0, **how: Any) -> None:
+        old(self, *args, **how)
+
+    old = Journal._roll
+    return patched(Journal, _roll=roll)
+
+
+def joined_before_disk() -> AbstractContextManager[None]:
+    """A backup is complete when it has applied the difference, though its journal has the content before it."""
+
+    def acknowledge(self: Joining) -> None:
+        if self.step is Step.STORING:
+            self._local.journal.position = self.live  # type: ignore[misc]
+            self._stored()
+        old(self)
+
+    old = Joining.acknowledge
+    return patched(Joining, acknowledge=acknowledge)
+
+
+def later_run_keeps_place() -> AbstractContextManager[None]:
+    """A later run counts in the place of the listed one, before a set lists it; so does a copy beside the original."""
+
+    def take_place(self: Primary, peer: Peer, position: int) -> None:
+        found = self.roster.find(peer.id)
+        if found is not None and peer.member.stands_for(found.member):
+            self._losses.back(peer.id)
+            self.roster.keep_place(peer, found)
+        else:
+            old(self, peer, position)
+
+    old = Primary.take_place
+    return patched(Primary, take_place=take_place)
+
+
+def restart_without_doubt() -> AbstractContextManager[None]:
+    """A broker that was away is sure that it was not removed meanwhile."""
+
+    def restore(self: Node, content: Content) -> None:
+        self.local.restore(content)
+        self.role = Backup(self.local, self.end)
+
+    return patched(Node, restore=restore)
+
+
+def dead_is_lost() -> AbstractContextManager[None]:
+    """A member that is down is taken to have lost what it held."""
+
+    def may_live(self: Any, member: Member) -> bool:
+        return self.gone is not None and member.address not in self.gone
+
+    return patched(promotion._Case, may_live=may_live)
+
+
+@contextmanager
+def copy_stands_for_member() -> Iterator[None]:
+    """A copy of a data directory counts as the member, wherever it is, and though others hold more."""
+
+    def stands_for(self: Member, member: Member) -> bool:
+        return self.same_life(member) or (self.id == member.id and member.instance in self.before)
+
+    with patched(Member, stands_for=stands_for), patched(promotion._Case, restored=False):
+        yield
+
+
+def removal_below_majority() -> AbstractContextManager[None]:
+    """Whether a set without the lost is large enough is asked when they are lost, and not again when it is made."""
+
+    def smaller(self: Roster, in_sync: Any) -> Any:
+        self._going = {peer.id for peer in self._leaving if peer.id in in_sync}
+        self._leaving = []
+        return in_sync.shrink(self._going) if self._going else None
+
+    return patched(Roster, _smaller=smaller)
