@@ -114,7 +114,7 @@ class DataSettings:
     """Data directory."""
 
     data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
-    journal: bool = option(boolean, False, "keep messages and configuration on disk; outside a cluster only")
+    journal: bool = option(boolean, False, "keep messages and configuration on disk; in a cluster on every member")
     journal_segment_size: int = option(size, SEGMENT, "size of the journal's files")
     disk_free_limit: Amount = option(
         amount, DISK_FREE, "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"

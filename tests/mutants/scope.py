@@ -38,6 +38,8 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "backup/finder",
         "backup/joining",
         "backup/salvager",
+        "model/content",
+        "model/journal_watch",
         "model/operations",
         "model/protocol",
         "model/status",

@@ -42,6 +42,8 @@ class Faults:
         self.scheduler = simulation.scheduler
         self.rules = simulation.rules
         self.stopped = False
+        self._entering: set[str] = set()
+        """Addresses of copies that are to be members; that may take until the faults are over."""
         self._traps: list[Mapping[str, Any]] = []
         self.kinds: dict[str, Do] = {
             "crash": self._crash,
@@ -219,6 +221,7 @@ class Faults:
         self.simulation.history.counts["clones"] += 1
         process.boot()
         if fields.get("listed"):
+            self._entering.add(address)
             self._ask_primary("ha.member", {"action": "add", "address": address})
 
     def _part(self, process: BrokerProcess) -> None:
@@ -227,7 +230,7 @@ class Faults:
         original, history = process.original, self.simulation.history
         if original is None:
             return
-        placed = process.address in history.enrolled
+        placed = process.address in history.enrolled | self._entering
         stays = placed and process.alive and history.newest.lists(process.node.local.member)
         leaving = original if stays else process
         process.original = None

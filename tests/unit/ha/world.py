@@ -376,7 +376,7 @@ class Host:
         self.after(timeout, lambda: finish(Exchanged(error="no answer in time")))
 
     def end(self, reason: str, code: int = EXIT_TWIN) -> None:
-        self.ended = reason
+        self.ended, self.exit_code = reason, code
         self.after(0.0, self.kill)
 
     def close_clients(self, code: int, text: str) -> None:

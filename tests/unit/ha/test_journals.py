@@ -1,0 +1,237 @@
+"""Members with journals: whose content a restart brings back, who may be promoted with it, and a disk that hangs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ha.environment import Answer, Outcome
+from ha.model.content import KEPT, Content
+from ha.model.difference import Origin
+from ha.model.journal_watch import JournalWatch
+from ha.model.local_member import LocalMember
+from ha.model.membership import HaState, InSync, Member
+from ha.model.position import make
+from ha.model.safety import Safety
+from ha.model.status import State
+from ha.model.view import Survey, View
+from ha.promotion.promotion import Record, Refuse, decide
+from ha.settings import NodeSettings
+from qpidd_py.errors import EXIT_DISK, LinkError
+from tests.unit.ha.world import World
+
+A, B, C = (Member(f"id-{name}", name, f"{name}:1", f"{name}.1") for name in "abc")
+SET = InSync(1, "id-a", 3, (A, B, C))
+BROKERS = ("a:1", "b:1", "c:1")
+SILENT, REFUSED = Outcome.SILENT, Outcome.REFUSED
+
+
+def view(member: Member = B, sequence: int = 100, **fields: Any) -> View:
+    found = View(member.id, member.name, member.address, State.READY, 1, "id-a", make(1, sequence), True, SET)
+    return replace(found, **{"instance": member.instance, **fields})
+
+
+def restored(member: Member = B, sequence: int = 100, **fields: Any) -> View:
+    """Of a later run, as it comes back."""
+    how: dict[str, Any] = {"state": State.JOINING, "doubt": True, "stood": True}
+    how |= {"instance": f"{member.name}.2", "before": (member.instance,)}
+    return view(member, sequence, **{**how, **fields})
+
+
+def survey(*views: View, **outcomes: Outcome) -> Survey:
+    answers = {each.address: Answer(Outcome.ANSWERED, each.to_json()) for each in views}
+    return Survey.of("id-b", answers | {f"{name}:1": Answer(outcome) for name, outcome in outcomes.items()})
+
+
+def refusal(me: View, seen: Survey, mode: str, journals: bool = True, **how: Any) -> str:
+    """Empty: it may be promoted."""
+    found = decide(me, seen, Safety(mode, BROKERS, 2.0, journals), **how)
+    return found.text.partition(" cannot be promoted: ")[2] if isinstance(found, Refuse) else ""
+
+
+RECORD = Record((HaState("id-a", 1, "id-a", SET),), registry=True, gone=frozenset({"id-a"}))
+
+
+@pytest.mark.parametrize(
+    ("mode", "record"),
+    [("manager", None), ("quorum", None), ("manager", RECORD)],
+    ids=["manager", "quorum", "registry"],
+)
+def test_a_dead_member_may_come_back_with_what_was_confirmed(mode: str, record: Record | None) -> None:
+    """Also if its node was certainly stopped: its disk was not."""
+    what = "it is not in the in-sync set (a, c)"
+    text = f"{what}, and a may hold more: its journal is on its disk. Start it, or use force"
+    pair = InSync(1, "id-a", 3, (A, C))
+    stranger, others = view(whole=False, in_sync=pair), survey(view(C, whole=False, in_sync=pair), a=REFUSED)
+    if record is not None:
+        record = replace(record, states=(HaState("id-a", 1, "id-a", pair),))
+    assert refusal(stranger, others, mode, record=record) == text
+    assert refusal(stranger, others, mode, record=record, force=True) == ""
+    assert refusal(stranger, others, "availability", record=record) == ""
+
+
+def test_a_broker_that_was_away_waits_for_all_that_may_know_of_its_removal() -> None:
+    lonely = survey(a=REFUSED, c=REFUSED)
+    text = "it was disconnected, and a, which may have gone on without it, does not answer"
+    assert refusal(restored(), lonely, "manager", journals=False) == ""
+    text = "it was disconnected, and a, c, which may know that it was dropped, does not answer"
+    assert refusal(restored(), lonely, "manager") == text
+    assert refusal(restored(), survey(restored(A), c=REFUSED), "manager") == text.replace("a, c", "c")
+    assert refusal(restored(), survey(restored(A), restored(C)), "manager") == ""
+    assert refusal(restored(), lonely, "manager", record=RECORD) == "", "the registry knows"
+    assert refusal(restored(), survey(restored(A), c=REFUSED), "quorum") == "", "a majority does"
+
+
+def test_a_fail_over_needs_no_dead_primary() -> None:
+    """Its link was closed by the death of the primary: that is no reason to wait for it."""
+    assert refusal(view(doubt=True), survey(view(C), a=REFUSED), "manager") == ""
+
+
+@pytest.mark.parametrize("mode", ["manager", "quorum"])
+def test_what_came_back_may_be_an_old_copy(mode: str) -> None:
+    """With any other whole member that shows: it has what the member had acknowledged."""
+    text = f"{restored(C, 101)} is ahead of position {make(1, 100) >> 48}.100"
+    for behind in (False, True):
+        assert refusal(restored(), survey(restored(A), restored(C, 101)), mode, behind=behind) == text
+    assert refusal(restored(), survey(restored(A), restored(C, 101)), "availability", behind=True) == ""
+    assert refusal(view(doubt=True), survey(restored(A), restored(C, 101)), mode, behind=True) == ""
+
+
+def test_a_copy_elsewhere_stands_for_no_member() -> None:
+    run = Member("id-b", "b", "b:1", "b.2", ("b.1",))
+    assert run.stands_for(B) and SET.lists(run)
+    assert not replace(run, address="e:1").stands_for(B) and not replace(run, before=()).stands_for(B)
+    assert replace(B, address="e:1").stands_for(B), "the same process has a new address"
+
+
+# ---- whose content it is -----------------------------------------------------------------------------------------
+
+
+def test_a_note_is_read_as_it_was_written() -> None:
+    content = Content(("b.1", "b.2"), {1: Origin("id-a"), 2: Origin("id-b", 7)})
+    assert Content.decode(content.encode()) == content
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b"{}", b'{"instances": 1}', b'{"instances": [], "lineage": 7}', b"\xff"])
+def test_what_no_member_has_written_is_refused(note: bytes) -> None:
+    with pytest.raises(LinkError):
+        Content.decode(note)
+
+
+def test_the_runs_since_the_listed_one_are_kept_and_a_few_more() -> None:
+    runs = tuple(f"b.{number}" for number in range(1, 21))
+    listed = InSync(1, "id-a", 1, (replace(B, instance="b.3"),))
+    assert Content(runs).known_as("id-b", listed) == runs[2:]
+    assert Content(runs).known_as("id-b", SET) == runs
+    assert Content(runs).known_as("id-b", InSync()) == runs[-KEPT:]
+
+
+def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
+    env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None, event=None)
+    settings = NodeSettings(name="b", address="", brokers=BROKERS)
+    state = HaState("id-b", epoch, "id-a", in_sync)
+    engine: Any = SimpleNamespace(position=position)
+    return LocalMember(settings, engine, SimpleNamespace(), env, state, "b.2", journal=SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_a_restart_is_whole_if_the_set_on_its_disk_lists_its_content() -> None:
+    content = Content(("b.1",), {1: Origin("id-a")})
+    local = member(SET, make(1, 9))
+    local.restore(content)
+    assert local.whole and local.acknowledged == make(1, 9) and local.before == ("b.1",)
+    for other in (InSync(1, "id-a", 4, (A, C)), InSync(1, "id-a", 4, (replace(B, instance="b.0"),))):
+        local = member(other, make(1, 9))
+        local.restore(content)
+        assert not local.whole and not local.acknowledged
+
+
+def test_a_vote_that_is_older_than_the_journal_is_raised() -> None:
+    local = member(SET, make(3, 9))
+    local.restore(Content(("b.1",), {1: Origin("id-a"), 3: Origin("id-c", make(1, 4))}))
+    assert local.persisted.ballot == (3, "id-c")
+
+
+# ---- a disk that hangs -------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """A journal, and the time."""
+
+    def __init__(self, patience: float = 10.0) -> None:
+        self.time, self.waiting, self.durable = 100.0, 0, 5
+        self.said: list[str] = []
+        env: Any = SimpleNamespace(now=lambda: self.time, log=lambda level, text: self.said.append(text))
+        env.event = lambda kind, **fields: self.said.append(f"{kind} {fields['result']}")
+        self.watch = JournalWatch(env, self, 2.0, patience)  # type: ignore[arg-type]
+        self.watch.look(False)
+
+    def wait(self, seconds: float, limited: bool = False) -> bool:
+        """The last answer."""
+        end, answer = self.time + seconds, False
+        while self.time < end:
+            self.time += 0.5
+            answer = self.watch.look(limited)
+        return answer
+
+
+def test_a_disk_that_writes_nothing_hangs_until_it_does() -> None:
+    disk = Disk()
+    assert not disk.wait(60) and not disk.watch.hangs, "nothing waits"
+    disk.waiting = 7
+    assert not disk.wait(2) and not disk.watch.hangs
+    assert not disk.wait(1) and disk.watch.hangs == "the disk of its journal has written nothing for 3.0 s"
+    assert not disk.wait(7) and disk.wait(1)
+    disk.durable += 1
+    assert not disk.wait(0.5) and not disk.watch.hangs
+    assert [line.partition(" for ")[0] for line in disk.said] == [
+        "the disk of its journal has written nothing",
+        "state_file slow",
+        "the disk of its journal writes again",
+        "state_file fast",
+    ]
+
+
+def test_a_full_disk_and_a_pause_are_no_hanging_disk() -> None:
+    disk = Disk()
+    disk.waiting = 7
+    assert not disk.wait(60, limited=True) and not disk.watch.hangs
+    disk.time += 60
+    assert not disk.wait(1) and not disk.watch.hangs
+
+
+def test_patience_may_have_no_end() -> None:
+    disk = Disk(patience=0.0)
+    disk.waiting = 7
+    assert not disk.wait(600) and disk.watch.hangs
+
+
+def hang(world: World, name: str) -> None:
+    """From now on nothing comes to the disk of its journal."""
+    world[name].node.local.journal_watch._journal = SimpleNamespace(waiting=7, durable=5)  # type: ignore[assignment]
+
+
+def test_a_broker_ends_if_others_can_do_without_it() -> None:
+    world = World()
+    world["a"].promote()
+    world.run(2)
+    for name in "bca":
+        hang(world, name)
+        world.run(2)
+        assert world[name].node.advice() or name == "a"
+        world.run(12)
+        assert bool(world[name].ended) == (name != "a"), world[name].ended
+    assert world["b"].exit_code == EXIT_DISK and "others can do without this broker" in world["b"].ended
+    stall = world["a"].node.stall()
+    assert stall is not None and stall["why"].startswith("the disk of its journal has written nothing for 1")
+
+
+def test_a_primary_with_a_ready_backup_ends() -> None:
+    world = World()
+    world["a"].promote()
+    world.run(2)
+    hang(world, "a")
+    world.run(15)
+    assert world["a"].ended
