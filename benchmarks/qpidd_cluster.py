@@ -30,8 +30,9 @@ class QpiddCluster:
     name = "qpidd-py"
     queue_arguments = ""
 
-    def __init__(self, size: int, started: int | None = None) -> None:
-        """`started`: only so many of the brokers are started at first."""
+    def __init__(self, size: int, started: int | None = None, journals: bool = False) -> None:
+        """`started`: only so many of the brokers are started at first; `journals`: each keeps one."""
+        self.journals = journals
         self.size = size
         self.started = size if started is None else started
         self.base = Path(tempfile.mkdtemp(prefix="bench-qpidd-"))
@@ -110,6 +111,7 @@ class QpiddCluster:
             "no",
         ]
         command += ["--data-dir", str(folder), "--broker-name", f"node{number}"]
+        command += ["--journal", "yes"] if self.journals else []
         if self.size > 1:
             urls = ",".join(f"127.0.0.1:{port}" for port in self.ports)
             command += ["--ha-cluster", "yes", "--ha-brokers-url", urls, "--ha-replicate", "all"]

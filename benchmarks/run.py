@@ -38,6 +38,7 @@ class Plan:
     compare_slow: bool
     """Whether RabbitMQ takes part in memory and declare, where it needs a minute."""
     with_rabbitmq: bool
+    journals: bool = False
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -50,6 +51,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--brokers", type=int, choices=(1, 3), help="only stand-alone or only three brokers")
     parser.add_argument("--no-rabbitmq", action="store_true", help="only our side")
+    parser.add_argument("--journals", action="store_true", help="our brokers keep journals")
     parser.add_argument("--seconds", type=float, help="of publishing in a run of the throughput table")
     parser.add_argument("--repeat", type=int, help="repetitions; the tables show medians")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples")
@@ -68,6 +70,7 @@ def make_plan(options: argparse.Namespace, rabbitmq_installed: bool) -> Plan:
         outage_seconds=3.0 if quick else 6.0,
         compare_slow=not quick,
         with_rabbitmq=rabbitmq_installed and not options.no_rabbitmq,
+        journals=options.journals,
     )
 
 
@@ -142,7 +145,7 @@ class Session:
     @contextmanager
     def _running(self, brokers: int) -> Iterator[list[Cluster]]:
         """Both sides stay up for the whole phase; the one that is not measured idles."""
-        made: list[Cluster] = [QpiddCluster(brokers)]
+        made: list[Cluster] = [QpiddCluster(brokers, journals=self.plan.journals)]
         if self.plan.with_rabbitmq:
             made.append(RabbitCluster(brokers))
         running: list[Cluster] = []

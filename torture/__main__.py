@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     plan = Plan(
         arguments.mode, arguments.brokers, arguments.seed, Path(arguments.directory).resolve(),
-        tuple(arguments.kind), tuple(arguments.option),
+        tuple(arguments.kind), tuple(arguments.option), arguments.journals,
     )  # fmt: skip
     reason = problem()
     if reason:
@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, default=300.0, help="messages a second (%(default)g)")
     parser.add_argument("--kind", action="append", default=[], choices=sorted(KINDS), help="only such faults")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of qpidd")
+    parser.add_argument("--journals", action="store_true", help="on every broker; then all of them may die at once")
     parser.add_argument("--directory", default="./torture-run", help="for logs (%(default)s); an older run is replaced")
     parser.add_argument("--keep", action="store_true", help="keep the logs in any case")
     parser.add_argument("--json", action="store_true", help="only the result, for programs")

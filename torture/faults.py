@@ -104,6 +104,11 @@ def _names(brokers: Sequence[Broker]) -> str:
     return " and ".join(broker.name for broker in brokers)
 
 
+def power(lab: Lab, undo: list[Undo]) -> str:
+    """All brokers at once."""
+    return _kill(lab, undo, [broker for broker in lab.brokers if broker.running]) if lab.plan.journals else ""
+
+
 def kill_all_backups(lab: Lab, undo: list[Undo]) -> str:
     return _kill(lab, undo, lab.backups() if lab.primary() is not None else [])
 
@@ -275,6 +280,7 @@ KINDS: Final[dict[str, Kind]] = {
     "kill backup": Kind(lambda lab, undo: _kill(lab, undo, _backups(lab)), ALL, 0.5, 5),
     "kill two": Kind(lambda lab, undo: _kill(lab, undo, _any(lab, 2)), ALL, 0.5, 4),
     "kill all backups": Kind(kill_all_backups, ALL, 0.5, 3, 0.7),
+    "power": Kind(power, ALL, 0.5, 3, 2),
     "pause primary": Kind(lambda lab, undo: _pause(lab, undo, _primary(lab)), ALL, 0.3, 6, 2),
     "pause backup": Kind(lambda lab, undo: _pause(lab, undo, _backups(lab)), ALL, 0.3, 6),
     "pause two": Kind(lambda lab, undo: _pause(lab, undo, _any(lab, 2)), CARELESS, 0.3, 5),

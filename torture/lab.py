@@ -47,6 +47,8 @@ class Plan:
     """Only these kinds of faults; empty: all that the mode has."""
     extra: tuple[str, ...] = ()
     """Options of `qpidd` that are different, NAME=VALUE."""
+    journals: bool = False
+    """The brokers keep journals, so that all of them may die."""
 
 
 class Lab:
@@ -63,7 +65,8 @@ class Lab:
         self.network = Network(plan.brokers + 1)
         self.clients: Host = self.network.hosts[-1]
         different = {name: value for name, _, value in (text.partition("=") for text in plan.extra)}
-        options = {**options_for(plan.mode, plan.directory), **different}
+        kept = {"journal": "yes"} if plan.journals else {}
+        options = {**options_for(plan.mode, plan.directory), **kept, **different}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         self.brokers = [
             Broker(f"node{number}", host, plan.directory, words, self.exits)
@@ -153,7 +156,9 @@ class Lab:
 
     def expendable(self, victims: Sequence[Broker]) -> bool:
         """True if these may be killed: a whole member of the newest in-sync set survives that no fault has touched
-        recently.  All brokers are asked now, because the set may just have changed."""
+        recently.  All brokers are asked now, because the set may just have changed.  With journals all may die."""
+        if self.plan.journals:
+            return True
         views = {broker.name: look(broker) for broker in self.brokers if broker.responsive}
         newest = max((view for view in views.values() if view.facts), key=lambda view: view.set_key, default=View())
         return any(

@@ -12,7 +12,6 @@ from ha.model.content import Content
 from ha.model.membership import Member
 from ha.model.protocol import Kind
 from ha.node import Node
-from ha.primary.peer import Peer
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
@@ -65,21 +64,6 @@ def joined_before_disk() -> AbstractContextManager[None]:
 
     old = Joining.acknowledge
     return patched(Joining, acknowledge=acknowledge)
-
-
-def later_run_keeps_place() -> AbstractContextManager[None]:
-    """A later run counts in the place of the listed one, before a set lists it; so does a copy beside the original."""
-
-    def take_place(self: Primary, peer: Peer, position: int) -> None:
-        found = self.roster.find(peer.id)
-        if found is not None and peer.member.stands_for(found.member):
-            self._losses.back(peer.id)
-            self.roster.keep_place(peer, found)
-        else:
-            old(self, peer, position)
-
-    old = Primary.take_place
-    return patched(Primary, take_place=take_place)
 
 
 def restart_without_doubt() -> AbstractContextManager[None]:

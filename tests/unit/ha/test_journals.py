@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ha.environment import Answer, Outcome
-from ha.model.content import KEPT, Content
+from ha.model.content import KEPT, Content, NoJournal
 from ha.model.difference import Origin
 from ha.model.journal_watch import JournalWatch
 from ha.model.local_member import LocalMember
@@ -21,7 +21,8 @@ from ha.model.view import Survey, View
 from ha.promotion.promotion import Record, Refuse, decide
 from ha.settings import NodeSettings
 from qpidd_py.errors import EXIT_DISK, LinkError
-from tests.unit.ha.world import World
+from tests.unit.ha.test_ha_cluster import filled
+from tests.unit.ha.world import Host, Publisher, World
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1", f"{name}.1") for name in "abc")
 SET = InSync(1, "id-a", 3, (A, B, C))
@@ -235,3 +236,81 @@ def test_a_primary_with_a_ready_backup_ends() -> None:
     hang(world, "a")
     world.run(15)
     assert world["a"].ended
+
+
+# ---- what is on disk ---------------------------------------------------------------------------------------------
+
+
+class SlowJournal(NoJournal):
+    """While `stuck` nothing comes to the disk."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host.engine)
+        self._host = host
+        self._at = 0
+        self._whole = True
+        self.stuck = False
+
+    @property
+    def position(self) -> int:
+        if not self.stuck:
+            self._at = self._engine.position
+        return self._at
+
+    @property
+    def complete(self) -> bool:
+        self._whole = self._whole or not self.stuck
+        return self._whole
+
+    def leave(self) -> None:
+        self._whole = False
+
+    def go_on(self) -> None:
+        self.stuck = False
+        self._host.node.durable(self.position)
+
+
+class SlowHost(Host):
+    journal: SlowJournal
+
+    def make_journal(self) -> SlowJournal:
+        self.journal = SlowJournal(self)
+        return self.journal
+
+
+class SlowWorld(World):
+    host_type = SlowHost
+
+    def journal(self, name: str) -> SlowJournal:
+        host = self[name]
+        assert isinstance(host, SlowHost)
+        return host.journal
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_confirm_waits_for_the_disk_of_each_member(name: str) -> None:
+    world = SlowWorld()
+    world.cluster()
+    client: Publisher = filled(world)
+    world.journal(name).stuck = True
+    client.publish("q", b"one more")
+    world.run(0.9)
+    assert client.confirmed == 20 and len(world["b"].contents("q")) == 21
+    world.journal(name).go_on()
+    world.run(0.1)
+    assert client.confirmed == 21
+
+
+def test_a_backup_is_listed_when_its_disk_has_what_it_took_over() -> None:
+    world = SlowWorld()
+    world.cluster()
+    filled(world)
+    world["c"].kill()
+    world.until(lambda: "id-c" not in world["a"].disk.in_sync)
+    world["c"].boot()
+    world.journal("c").stuck = True
+    world.run(0.9)
+    assert len(world["c"].contents("q")) == 20 and "id-c" not in world["a"].disk.in_sync
+    world.journal("c").go_on()
+    world.run(0.1)
+    assert "id-c" in world["a"].disk.in_sync and world["c"].state is State.READY

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.model.content import Journal
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.salvaged import Header
@@ -244,13 +245,18 @@ class Host:
         self.links: list[FakeLink] = []
         self.configure()
         instance = f"{self.name}-{self.life}"
-        self.node = Node(LocalMember(self.settings, self.engine, self.configuration, self, self.disk, instance))
+        who = self.settings, self.engine, self.configuration, self, self.disk
+        self.node = Node(LocalMember(*who, instance, self.make_journal()))
         self.requests = NodeRequests(self.node)
         self.engine.on_batch = self.node.batch
         self.engine.on_membership = self.node.membership
         life = self.life
         self.engine.schedule = lambda: self.world.at(0.0, self._guard(life, self.engine.end_turn))
         self.node.start()
+
+    def make_journal(self) -> Journal | None:
+        """The journal of a new life, if it has one."""
+        return None
 
     def configure(self) -> None:
         """Make the engine and what it serves."""
