@@ -53,19 +53,6 @@ def content_in_parts() -> AbstractContextManager[None]:
     return patched(Journal, _roll=roll)
 
 
-def joined_before_disk() -> AbstractContextManager[None]:
-    """A backup is complete when it has applied the difference, though its journal has the content before it."""
-
-    def acknowledge(self: Joining) -> None:
-        if self.step is Step.STORING:
-            self._local.journal.position = self.live  # type: ignore[misc]
-            self._stored()
-        old(self)
-
-    old = Joining.acknowledge
-    return patched(Joining, acknowledge=acknowledge)
-
-
 def restart_without_doubt() -> AbstractContextManager[None]:
     """A broker that was away is sure that it was not removed meanwhile."""
 

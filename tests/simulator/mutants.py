@@ -107,7 +107,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("blackout",), seed=71),
     "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("blackout",), seed=102),
     "content-in-parts": Mutant(journal.content_in_parts, "registry", ("blackout", "crash"), seed=2),
-    "joined-before-disk": Mutant(journal.joined_before_disk, "registry", ("blackout", "crash"), 1000),
     "restart-without-doubt": Mutant(journal.restart_without_doubt, "manager", ("blackout", "isolate"), 1000, seed=484),
     "dead-is-lost": Mutant(journal.dead_is_lost, "registry", ("blackout", "crash"), seed=64),
     "copy-stands-for-member": Mutant(journal.copy_stands_for_member, "registry", ("blackout", "clone"), seed=15),

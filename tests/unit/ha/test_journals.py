@@ -135,7 +135,7 @@ def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
     settings = NodeSettings(name="b", address="", brokers=BROKERS)
     state = HaState("id-b", epoch, "id-a", in_sync)
     engine: Any = SimpleNamespace(position=position)
-    return LocalMember(settings, engine, SimpleNamespace(), env, state, "b.2", journal=SimpleNamespace())  # type: ignore[arg-type]
+    return LocalMember(settings, engine, SimpleNamespace(), env, state, "b.2", journal=SimpleNamespace())
 
 
 def test_a_restart_is_whole_if_the_set_on_its_disk_lists_its_content() -> None:
@@ -211,7 +211,7 @@ def test_patience_may_have_no_end() -> None:
 
 def hang(world: World, name: str) -> None:
     """From now on nothing comes to the disk of its journal."""
-    world[name].node.local.journal_watch._journal = SimpleNamespace(waiting=7, durable=5)  # type: ignore[assignment]
+    world[name].node.local.journal_watch._journal = SimpleNamespace(waiting=7, durable=5)
 
 
 def test_a_broker_ends_if_others_can_do_without_it() -> None:
