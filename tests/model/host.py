@@ -146,13 +146,14 @@ class Following:
     """Stands for `Joining` between two of its steps."""
 
     step = Step.FOLLOWING
+    holds_all = True
 
     def __init__(self, link: ModelLink) -> None:
         self.link = link
 
     def on_batches(self, position: int) -> None: ...
 
-    def send(self, kind: int, body: bytes) -> None: ...
+    def acknowledge(self) -> None: ...
 
     def end(self) -> bool:
         return False

@@ -86,14 +86,14 @@ MUTANTS: Mapping[str, Mutant] = {
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",), seed=3),
     "spare-the-slow": Mutant(slow.spare_the_slow, "", ("narrow",)),
     "confirm-before-sealing": Mutant(reactor.confirm_before_sealing),
-    "hang-up-early": Mutant(asker.hang_up_early, "quorum", seed=4),
+    "hang-up-early": Mutant(asker.hang_up_early, "quorum", within=1000),
     "copies-kept": Mutant(follower.copies_kept, "quorum"),
     "copies-lost": Mutant(follower.copies_lost, "quorum"),
     "one-pass": Mutant(follower.one_pass, "quorum", seed=97),
     "write-in-place": Mutant(registry.write_in_place, "registry", ("registry", "crash", "promote"), seed=10),
     "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111),
     "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
-    "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=111),
+    "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=159),
     "own-copy-only": Mutant(
         pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=107
     ),
