@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from tests.simulator import mistakes_asker as asker
 from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_journal as journal
 from tests.simulator import mistakes_log as log
@@ -86,7 +85,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",), seed=3),
     "spare-the-slow": Mutant(slow.spare_the_slow, "", ("narrow",)),
     "confirm-before-sealing": Mutant(reactor.confirm_before_sealing),
-    "hang-up-early": Mutant(asker.hang_up_early, "quorum", within=1000),
     "copies-kept": Mutant(follower.copies_kept, "quorum"),
     "copies-lost": Mutant(follower.copies_lost, "quorum"),
     "one-pass": Mutant(follower.one_pass, "quorum", seed=97),

@@ -14,6 +14,7 @@ from ha.model.view import Survey
 from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
+from tests.simulator.mistakes_asker import hang_up_early
 from tests.simulator.mistakes_journal import copy_stands_for_member, removal_below_majority
 from tests.simulator.mistakes_log import half_a_difference
 from tests.simulator.mistakes_messages import inherited_at_once
@@ -101,6 +102,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("settled-with-the-write", settled_with_the_write, "I1: p2.2@1"),
         ("inherited-of-a-transaction", inherited_at_once, "I6: "),
         ("undone-by-a-cut-off-copy", unsealed, "I9: a says that p1.4@1"),
+        ("a-handshake-slower-than-its-question", hang_up_early, "liveness: 4 s after the repair there is no primary"),
         ("removed-below-a-majority", removal_below_majority, "I10: d says"),
         ("a-copy-of-an-older-journal", copy_stands_for_member, "I1: p1.1@1"),
     ],
