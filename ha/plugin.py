@@ -19,7 +19,7 @@ from ha.model.state_file import FileDirectory, StateFile, StateFileError
 from ha.model.twins import with_new_identity
 from ha.node import Node
 from ha.registry.file import FileRegistry
-from ha.registry.living import Living
+from ha.registry.living import BOOT, Living
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryWorker, Store
 from ha.requests import FileRequests
@@ -237,12 +237,14 @@ class HaPlugin:
 
 def begin_journal(store: Journal, node: Node) -> None:
     """Go on from what the journal has brought back.  Raises ConfigError."""
+    boot = BOOT.read_text().strip()
+    node.local.boot = "" if store.syncs_first else boot
     if store.damage:
         what = f"the journal is damaged: {store.damage}; it is kept in"
         node.local.env.log("error", f"{what} {store.set_aside()}, and this broker begins without messages")
     if store.found:
         try:
-            node.restore(Content.decode(store.note))
+            node.restore(Content.decode(store.note).after(boot))
         except StateNotStored as error:
             raise ConfigError(f"the vote cannot be stored: {error}") from error
         except LinkError as error:

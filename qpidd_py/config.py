@@ -15,6 +15,7 @@ from qpidd_py.options import (
     Address,
     Amount,
     Settings,
+    SyncEvery,
     address,
     addresses,
     amount,
@@ -31,6 +32,7 @@ from qpidd_py.options import (
     read_file,
     repeatable,
     size,
+    sync_every,
     text,
 )
 
@@ -69,6 +71,7 @@ __all__ = [
 SMALLEST_SEGMENT: Final = 1024**2
 SEGMENT: Final = 64 * 1024**2
 DISK_FREE: Final = Amount(percent=5)
+NOW: Final = SyncEvery()
 SMALLEST_MEMORY: Final = 64 * 1024**2
 """A broker without messages takes about half of that."""
 
@@ -116,6 +119,9 @@ class DataSettings:
     data_dir: Path | None = option(path, None, "where the broker keeps its files; default $HOME/.qpidd")
     journal: bool = option(boolean, False, "keep messages and configuration on disk; in a cluster on every member")
     journal_segment_size: int = option(size, SEGMENT, "size of the journal's files")
+    journal_sync: SyncEvery = option(
+        sync_every, NOW, "when it is on disk: batch = before a confirm, interval:MS = so long later, os = later"
+    )
     disk_free_limit: Amount = option(
         amount, DISK_FREE, "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
     )
@@ -129,6 +135,7 @@ class DataSettings:
             raise ConfigError(f"option journal-segment-size: found {found}, expected {SMALLEST_SEGMENT} or more")
         for name, value, default in (
             ("journal-segment-size", self.journal_segment_size, SEGMENT),
+            ("journal-sync", self.journal_sync, NOW),
             ("disk-free-limit", self.disk_free_limit, DISK_FREE),
         ):
             if value != default and not self.journal:

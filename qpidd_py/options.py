@@ -15,6 +15,7 @@ with what it expected.  Unknown names on the command line or in the file are ref
 
 import argparse
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,6 +121,27 @@ def amount(value: str) -> Amount:
         return Amount(octets=size(value))
     except ValueError:
         raise ValueError("a number of octets, or with k, M, G or %, such as 600M or 40%") from None
+
+
+@dataclass(frozen=True)
+class SyncEvery:
+    """How long what was written may wait for the disk, in seconds: 0 is before it counts, infinity is for ever."""
+
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return "batch"
+        return "os" if math.isinf(self.seconds) else f"interval:{self.seconds * 1000:g}"
+
+
+def sync_every(value: str) -> SyncEvery:
+    if value in ("batch", "os"):
+        return SyncEvery(0.0 if value == "batch" else math.inf)
+    match = re.fullmatch(r"interval:([1-9][0-9]{0,5})", value)
+    if match is None:
+        raise ValueError("batch, os, or interval: and milliseconds, such as interval:100")
+    return SyncEvery(int(match[1]) / 1000)
 
 
 class _OneOf:

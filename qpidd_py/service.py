@@ -78,7 +78,9 @@ class Service:
         files = settings[DataSettings]
         self._store: Store | None = None
         if files.journal and data_dir is not None:
-            self._store = Store(self._broker, data_dir, files.journal_segment_size, files.disk_free_limit)
+            self._store = Store(
+                self._broker, data_dir, files.journal_segment_size, files.disk_free_limit, files.journal_sync
+            )
         elif data_dir is not None and (data_dir / NAME).exists():
             log.warning("there is a journal in %s, and it is not read: option journal is no", data_dir)
 

@@ -18,7 +18,7 @@ Pure.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from ha.model.difference import Lineage, lineage_from_json, lineage_to_json
@@ -103,6 +103,13 @@ class Content:
     instances: tuple[str, ...]
     """The runs that have written it, the last one at the end."""
     lineage: Lineage = field(default_factory=dict)
+    boot: str = ""
+    """If acknowledgements do not wait for the disk (`journal-sync`): the boot of the machine, whose end may have taken
+    the last of them."""
+
+    def after(self, boot: str) -> Content:
+        """As it is worth in this boot: what may lack something stands for no run."""
+        return replace(self, instances=()) if self.boot not in ("", boot) else self
 
     def known_as(self, id: str, in_sync: InSync) -> tuple[str, ...]:
         """The runs that a set may list: since the one that this set lists, and a few before it."""
@@ -112,7 +119,8 @@ class Content:
         return names[max(0, min(listed, len(names) - KEPT)) :]
 
     def encode(self) -> bytes:
-        found = {"instances": self.instances, "lineage": lineage_to_json(self.lineage)}
+        found: dict[str, object] = {"instances": self.instances, "lineage": lineage_to_json(self.lineage)}
+        found |= {"boot": self.boot} if self.boot else {}
         return json.dumps(found).encode()
 
     @classmethod
@@ -125,4 +133,4 @@ class Content:
         if not isinstance(found, dict):
             raise LinkError(f"not a note of a member: {note!r:.80}")
         instances = need(found, "instances", list)
-        return cls(tuple(map(str, instances)), lineage_from_json(found.get("lineage")))
+        return cls(tuple(map(str, instances)), lineage_from_json(found.get("lineage")), str(found.get("boot", "")))

@@ -76,6 +76,8 @@ class LocalMember:
         self.journal = journal or NoJournal(engine)
         self.keeps = journal is not None
         """What we hold outlives this process."""
+        self.boot = ""
+        """As in `Content`."""
         self.engine = engine
         self.configuration = configuration
         self.env = env
@@ -156,7 +158,7 @@ class LocalMember:
         listed = self.persisted.in_sync.member(self.id)  # at which address we are is not known yet
         self.whole = listed is not None and self.persisted.in_sync.lists(replace(self.member, address=listed.address))
         self.acknowledged = position if self.whole else 0
-        what = "all that it has acknowledged" if self.whole else "what it held when it was removed from the set"
+        what = "all that it has acknowledged" if self.whole else "what it held, which may not be all"
         self.env.log("notice", f"the journal has brought back {what}, up to {text(position)}")
 
     def trace(self, lineage: Lineage) -> None:
@@ -166,7 +168,7 @@ class LocalMember:
 
     @property
     def content(self) -> Content:
-        return Content((*self.before, self.instance), self.lineage)
+        return Content((*self.before, self.instance), self.lineage, self.boot)
 
     # ---- vote and state -------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import EXIT_DISK, ConfigError, LinkError
 from qpidd_py.logrules import log_notice
-from qpidd_py.options import Amount
+from qpidd_py.options import Amount, SyncEvery
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError, segment_name
@@ -37,10 +37,18 @@ SPACE: Final = "disk"
 class Store:
     """The journal of a broker: `open`, then `begin`, or `begin_as_member` for a member of a cluster."""
 
-    def __init__(self, broker: Broker, data_dir: Path, segment_size: int, free_limit: Amount) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        data_dir: Path,
+        segment_size: int,
+        free_limit: Amount,
+        sync: SyncEvery = SyncEvery(),  # noqa: B008 (immutable)
+    ) -> None:
         """Reads the journal into `broker`, which has no client yet.  Raises ConfigError."""
         self._broker = broker
         self._space = SpaceWatch(free_limit)
+        self._sync = sync
         self._segment_size = segment_size
         self._path = data_dir / NAME
         self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
@@ -61,6 +69,11 @@ class Store:
 
     def __str__(self) -> str:
         return str(self._path)
+
+    @property
+    def syncs_first(self) -> bool:
+        """What counts is on disk."""
+        return not self._sync.seconds
 
     @property
     def found(self) -> bool:
@@ -97,7 +110,7 @@ class Store:
         self._full = ""
         self._guard = guard
         self._fail = fail
-        self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self._folder.space, self)
+        self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self._folder.space, self, self._sync)
         self.journal = Journal(
             self._broker.engine,
             self._broker.vhost.configuration,

@@ -1,6 +1,7 @@
 """The thread that writes a journal and watches its disk, and what the loop hears of it.                         Shell.
 
-One commit takes all work that waits, so many turns of the loop share one sync when the disk is slow.  The disk counts
+One commit takes all work that waits, so many turns of the loop share one sync when the disk is slow.  With
+`journal-sync` other than `batch` what was written counts at once, and is synced later by this thread.  The disk counts
 as full when it has no space for the segments after this one (`disk.RESERVE`): then publishers wait, and what is
 consumed can still be written.
 After any other error the process must end, since nothing may be confirmed any more.
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
+from qpidd_py.options import SyncEvery
 from qpidd_py.store.writer import SyncFailed, Work, Writer
 
 MOST_WORK: Final = 10_000
@@ -48,9 +50,16 @@ class Told(Protocol):
 
 class JournalThread:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, writer: Writer, space: Callable[[], tuple[int, int]], told: Told
+        self,
+        loop: asyncio.AbstractEventLoop,
+        writer: Writer,
+        space: Callable[[], tuple[int, int]],
+        told: Told,
+        sync: SyncEvery = SyncEvery(),  # noqa: B008 (immutable)
     ) -> None:
         """`space`: free octets, and octets of the file system.  Raises OSError."""
+        self._every = sync.seconds
+        self._synced = time.monotonic()
         self._loop = loop
         self._writer = writer
         self._space = space
@@ -84,6 +93,7 @@ class JournalThread:
                     self._tried = time.monotonic()
                     self._call(self._told.written, self._commit(work))
                     self._reserve()
+                self._sync(last=not more)
                 self._look()
             except OSError as error:
                 self._call(self._told.failed, error)
@@ -93,7 +103,7 @@ class JournalThread:
         """What waits, or nothing after `LOOK` seconds; and whether more may come."""
         work: list[Work] = []
         try:
-            item = self._queue.get(timeout=LOOK)
+            item = self._queue.get(timeout=min(LOOK, self._every) if self._writer.unsynced else LOOK)
             while item is not None and len(work) < MOST_WORK:
                 work.append(item)
                 item = self._queue.get_nowait()
@@ -102,6 +112,13 @@ class JournalThread:
         if item is not None:
             work.append(item)
         return work, item is not None
+
+    def _sync(self, last: bool) -> None:
+        """`last`: the broker ends, and a clean end keeps everything."""
+        now = time.monotonic()
+        if self._writer.unsynced and (last or now - self._synced >= self._every):
+            self._writer.sync()
+            self._synced = now
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -113,7 +130,7 @@ class JournalThread:
     def _commit(self, work: list[Work]) -> int:
         while True:
             try:
-                return self._writer.commit(work)
+                return self._writer.commit(work, sync=not self._every)
             except OSError as error:
                 work = []
                 self._note(error)

@@ -2,6 +2,8 @@
 
     work ──▶ envelopes ──▶ one write for each run of frames in a segment ──▶ one sync ──▶ number of the last frame
 
+With `journal-sync` other than `batch` the sync comes later (`sync`), and what is reported outlives the process only.
+
 Invariants: a frame is written once all before it were handed to the disk; the next segment begins when the last one is
 synced; a segment is dropped when everything handed in before the order to drop it is synced.
 After ENOSPC of a write `commit` may be called again with more work, and goes on where it stopped.  After a failed sync,
@@ -83,28 +85,45 @@ class Writer:
         self._size = 0
         self._failed: SyncFailed | None = None
         self.durable = end.number
-        """Number of the last frame on disk."""
+        """Number of the last frame on disk: each later frame says so, and damage up to there is no torn end."""
+        self.unsynced = False
+        """Something was written since the last sync."""
         self.unreserved = 0
         """Octets that the next segment needs and that are not reserved; 0 if they are."""
 
-    def commit(self, work: Iterable[Work]) -> int:
-        """Put all of it on disk; the number of the last frame.  Raises SyncFailed, again and again, and OSError."""
+    def commit(self, work: Iterable[Work], sync: bool = True) -> int:
+        """Put all of it on disk, or hand it to the system; the number of the last frame.  Raises SyncFailed, again and
+        again, and OSError."""
         if self._failed is not None:
             raise self._failed
         self._work.extend(work)
         while self._work:
             item = self._work[0]
             if isinstance(item, Roll):
-                self._sync()
+                self.sync()
                 self._begin(item)
             elif isinstance(item, Drop):
-                self._sync()
+                self.sync()
                 self._disk.recycle(segment_name(item.generation))
             else:
                 self._add(item)
             self._work.popleft()
-        self._sync()
-        return self.durable
+        self._write()
+        if sync:
+            self.sync()
+        return self._number
+
+    def sync(self) -> None:
+        """What was written is on disk when this returns.  Raises SyncFailed and OSError."""
+        self._write()
+        if not self.unsynced:
+            return
+        try:
+            self._disk.sync(segment_name(self._generation))
+        except OSError as error:
+            self._failed = SyncFailed(error.errno, error.strerror)
+            raise self._failed from error
+        self.unsynced, self.durable = False, self._number
 
     def reserve(self) -> None:
         """Take the space of the next segments, so that what is consumed can be written when the disk is full.  Raises
@@ -134,16 +153,9 @@ class Writer:
         self._buffers += (envelope, view)
         self._octets += ENVELOPE_SIZE + view.nbytes
 
-    def _sync(self) -> None:
-        if not self._buffers:
-            return
-        name = segment_name(self._generation)
-        self._disk.write(name, self._offset, self._buffers)
-        self._offset += self._octets
-        self._buffers, self._octets = [], 0
-        try:
-            self._disk.sync(name)
-        except OSError as error:
-            self._failed = SyncFailed(error.errno, error.strerror)
-            raise self._failed from error
-        self.durable = self._number
+    def _write(self) -> None:
+        if self._buffers:
+            self._disk.write(segment_name(self._generation), self._offset, self._buffers)
+            self.unsynced = True
+            self._offset += self._octets
+            self._buffers, self._octets = [], 0

@@ -223,12 +223,29 @@ def test_a_journal_that_is_not_read_is_a_warning(broker: BrokerProcess) -> None:
     assert "there is a journal in" in broker.log
 
 
-def test_members_of_a_cluster_refuse_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(tmp_path)]
+def test_a_member_of_a_cluster_refuses_the_journal_of_a_broker_outside(broker: BrokerProcess) -> None:
+    """Its history is that of no cluster."""
+    with orders(broker) as channel:
+        publish(channel, 0, 10)
+    broker.stop()
+    command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(broker.data_dir)]
     command += [*SMALL, "--ha-cluster", "yes"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "option journal: found yes with ha-cluster" in done.stderr
+    assert "was written by a broker outside a cluster" in done.stderr and "or an empty folder" in done.stderr
+
+
+@pytest.mark.parametrize("sync", ["os", "interval:50"])
+def test_a_journal_that_syncs_later_outlives_the_process(tmp_path: Path, sync: str) -> None:
+    broker = BrokerProcess(tmp_path, *SMALL, "--journal-sync", sync)
+    try:
+        with orders(broker.start()) as channel:
+            publish(channel, 0, 50)
+            broker.kill()
+        with orders(broker.start()) as channel:
+            assert channel.queue_declare("orders", passive=True).method.message_count == 50
+    finally:
+        broker.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: root only")

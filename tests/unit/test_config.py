@@ -230,6 +230,8 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
         (("--journal", "maybe"), "journal: found 'maybe' (command line), expected yes or no"),
         (("--journal-segment-size", "1000"), "journal-segment-size: found 1000, expected 1048576 or more"),
         (("--journal-segment-size", "2M"), "journal-segment-size: found 2097152 without journal, expected journal=yes"),
+        (("--journal-sync", "os"), "journal-sync: found os without journal, expected journal=yes"),
+        (("--journal-sync", "never"), "journal-sync: found 'never' (command line), expected batch, os, or interval:"),
         (("--disk-free-limit", "10%"), "disk-free-limit: found 10% without journal, expected journal=yes"),
         (("--disk-free-limit", "0"), "disk-free-limit: found 0 without journal, expected journal=yes"),
     ],

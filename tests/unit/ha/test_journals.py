@@ -130,6 +130,17 @@ def test_the_runs_since_the_listed_one_are_kept_and_a_few_more() -> None:
     assert Content(runs).known_as("id-b", InSync()) == runs[-KEPT:]
 
 
+def test_what_may_lack_something_stands_for_no_run() -> None:
+    """Acknowledgements did not wait for the disk, and the machine was started again."""
+    content = Content(("b.1",), {1: Origin("id-a")}, "monday")
+    assert Content.decode(content.encode()) == content == content.after("monday")
+    assert content.after("tuesday").known_as("id-b", SET) == () and content.after("tuesday").lineage == content.lineage
+    assert replace(content, boot="").after("tuesday").instances == ("b.1",)
+    local = member(SET, make(1, 9))
+    local.restore(content.after("tuesday"))
+    assert not local.whole and not local.acknowledged
+
+
 def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
     env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None, event=None)
     settings = NodeSettings(name="b", address="", brokers=BROKERS)

@@ -11,7 +11,6 @@ from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.errors import QpiddError
 from qpidd_py.store import journal, recovery, writer
 from qpidd_py.store.journal import Carry, Journal
-from qpidd_py.store.layout import segment_name
 from qpidd_py.store.recovery import Damaged, Found
 from qpidd_py.store.writer import Drop, Writer
 from tests.support.memory_disk import MemoryDisk
@@ -37,13 +36,10 @@ def acknowledged_before_it_is_synced(patch: Patch) -> None:
 
 def written_and_not_synced(patch: Patch) -> None:
     def sync(self: Any) -> None:
-        if self._buffers:
-            name = segment_name(self._generation)
-            self._disk.write(name, self._offset, self._buffers)
-            self._offset, self._buffers, self._octets = self._offset + self._octets, [], 0
-            self.durable = self._number
+        self._write()
+        self.durable = self._number
 
-    patch.setattr(Writer, "_sync", sync)
+    patch.setattr(Writer, "sync", sync)
 
 
 def a_length_is_trusted(patch: Patch) -> None:
