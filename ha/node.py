@@ -90,7 +90,7 @@ class Node:
             return
         if local.disk.due:
             local.can_store()
-        if local.journal_watch.look(bool(local.limited)) and self.role.dispensable:
+        if local.journal_watch.look() and self.role.dispensable:
             self.end(f"{local.journal_watch.hangs}; others can do without this broker", EXIT_DISK)
             return
         self.role.tick()
@@ -147,11 +147,13 @@ class Node:
         if isinstance(self.role, Backup):
             self.role.membership(position, Membership.decode(payload))
 
-    def limited(self, reason: str) -> None:
-        """This broker is at a limit of its own; empty: not any more."""
+    def limited(self, reason: str, brief: bool = False) -> None:
+        """This broker is at a limit of its own; empty: not any more.  `brief`: nothing for the reports."""
         local = self.local
         local.limited = reason
-        local.env.event("limit", result="begun" if reason else "ended", reason=reason, last_pos=self.role.position)
+        result = "begun" if reason else "ended"
+        if not brief:
+            local.env.event("limit", result=result, reason=reason, last_pos=self.role.position)
         self.role.limited()
 
     # ---- promotion ------------------------------------------------------------------------------------------------

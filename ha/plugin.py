@@ -116,7 +116,7 @@ class StandaloneHooks(Standalone):
     def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
-    def limited(self, reason: str) -> None:
+    def limited(self, reason: str, brief: bool) -> None:
         pass
 
     def tick(self, now: float) -> None:

@@ -38,6 +38,8 @@ class Journal(Protocol):
     """Octets that were handed over and are not on disk."""
     durable: int
     """The number of the last frame on disk."""
+    full: bool
+    """The disk takes no more at the moment."""
 
     @property
     def position(self) -> int:
@@ -71,6 +73,7 @@ class NoJournal:
 
     waiting = 0
     durable = 0
+    full = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

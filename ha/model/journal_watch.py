@@ -7,7 +7,7 @@
 
 Nothing that depends on this disk is confirmed meanwhile.  A backup can be done without, and so can a primary with a
 ready backup: the shrink rule drops the one, the manager replaces the other.  A full disk is none that hangs: it says
-so, and publishers wait (`LocalMember.limited`).
+so, and publishers wait.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class JournalWatch:
         self.hangs = ""
         """For how long the disk has not answered; empty while it does."""
 
-    def look(self, limited: bool) -> bool:
+    def look(self) -> bool:
         """Several times in each `slow_after`.  True if the process should end, if it can be done without.  A pause of
         the process says nothing of the disk."""
         now, journal = self._env.now(), self._journal
         paused, self._looked = now - self._looked > self._slow_after, now
-        if limited or paused or not journal.waiting or journal.durable != self._durable:
+        if journal.full or paused or not journal.waiting or journal.durable != self._durable:
             self._durable, self._since = journal.durable, now
         silent = now - self._since
         text = f"the disk of its journal has written nothing for {silent:.1f} s"

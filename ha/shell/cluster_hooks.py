@@ -65,8 +65,8 @@ class ClusterHooks:
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
         return self.requests.request(method, arguments, reply, user)
 
-    def limited(self, reason: str) -> None:
-        self._node.limited(reason)
+    def limited(self, reason: str, brief: bool) -> None:
+        self._node.limited(reason, brief)
 
     def tick(self, now: float) -> None:
         """The node has timers of its own."""

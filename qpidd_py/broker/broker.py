@@ -111,7 +111,7 @@ class Broker:
             self.unblock(cause)
         self.engine.throttle(bool(reason), cause)
         if self.hooks is not None:
-            self.hooks.limited(next(iter(self.limits.values()), ""))
+            self.hooks.limited(next(iter(self.limits.values()), ""), brief=not tell)
 
     def unblock(self, cause: str = "") -> None:
         self._blocks.pop(cause, None)

@@ -98,6 +98,8 @@ class Journal:
         self._head = found.head
         self.durable = found.end.number
         """Number of the last frame on disk."""
+        self.full = False
+        """The disk takes no more at the moment."""
         self.carried = 0
         """Octets written by carries."""
 

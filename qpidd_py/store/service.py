@@ -156,7 +156,7 @@ class Store:
         self._guard(lambda: self.journal.written(number))
 
     def full(self, reason: str) -> None:
-        self._full = reason
+        self._full, self.journal.full = reason, bool(reason)
         self._broker.limit(CAUSE, reason)
         if reason:
             log.error("%s; publishers wait", reason)

@@ -72,7 +72,7 @@ class FakeHa:
         self.asked.append((method, arguments, reply))
         return method != "ha.nonsense"
 
-    def limited(self, reason: str) -> None:
+    def limited(self, reason: str, brief: bool) -> None:
         pass
 
     def tick(self, now: float) -> None:

@@ -26,7 +26,7 @@ class Hooks:
         self.calls.append(("admit", dict(properties)))
         return self.refusal
 
-    def limited(self, reason):
+    def limited(self, reason, brief):
         self.calls.append(("limited", reason))
 
     def opened(self, connection):

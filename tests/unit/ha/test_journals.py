@@ -173,19 +173,19 @@ class Disk:
     """A journal, and the time."""
 
     def __init__(self, patience: float = 10.0) -> None:
-        self.time, self.waiting, self.durable = 100.0, 0, 5
+        self.time, self.waiting, self.durable, self.full = 100.0, 0, 5, False
         self.said: list[str] = []
         env: Any = SimpleNamespace(now=lambda: self.time, log=lambda level, text: self.said.append(text))
         env.event = lambda kind, **fields: self.said.append(f"{kind} {fields['result']}")
         self.watch = JournalWatch(env, self, 2.0, patience)  # type: ignore[arg-type]
-        self.watch.look(False)
+        self.watch.look()
 
-    def wait(self, seconds: float, limited: bool = False) -> bool:
+    def wait(self, seconds: float) -> bool:
         """The last answer."""
         end, answer = self.time + seconds, False
         while self.time < end:
             self.time += 0.5
-            answer = self.watch.look(limited)
+            answer = self.watch.look()
         return answer
 
 
@@ -208,8 +208,9 @@ def test_a_disk_that_writes_nothing_hangs_until_it_does() -> None:
 
 def test_a_full_disk_and_a_pause_are_no_hanging_disk() -> None:
     disk = Disk()
-    disk.waiting = 7
-    assert not disk.wait(60, limited=True) and not disk.watch.hangs
+    disk.waiting, disk.full = 7, True
+    assert not disk.wait(60) and not disk.watch.hangs
+    disk.full = False
     disk.time += 60
     assert not disk.wait(1) and not disk.watch.hangs
 
@@ -222,7 +223,7 @@ def test_patience_may_have_no_end() -> None:
 
 def hang(world: World, name: str) -> None:
     """From now on nothing comes to the disk of its journal."""
-    world[name].node.local.journal_watch._journal = SimpleNamespace(waiting=7, durable=5)
+    world[name].node.local.journal_watch._journal = SimpleNamespace(waiting=7, durable=5, full=False)
 
 
 def test_a_broker_ends_if_others_can_do_without_it() -> None:
