@@ -49,8 +49,8 @@ class HaHooks(Protocol):
         """A management request "ha.*" of `user`; False if the method is unknown.  `reply` may be called later."""
 
     def limited(self, reason: str, brief: bool) -> None:
-        """This broker has reached a limit of its own (`Broker.limit`); empty: it is at none any more.  `brief`: a matter of
-        moments, not for the reports."""
+        """This broker has reached a limit of its own (`Broker.limit`); empty: it is at none any more.  `brief`: it is a
+        matter of moments, and nothing for the reports."""
 
     def tick(self, now: float) -> None:
         """Runs periodic work; `now` in seconds of a monotonic clock."""
