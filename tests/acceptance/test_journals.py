@@ -70,15 +70,15 @@ class Publisher(threading.Thread):
     def __init__(self, member: Member, first: int) -> None:
         super().__init__(name="publisher", daemon=True)
         self._member = member
-        self._number = first
+        self._first = first
         self.confirmed: list[int] = []
         self.start()
 
     def run(self) -> None:
         with contextlib.suppress(pika.exceptions.AMQPError, OSError), self._member.channel() as channel:
-            for self._number in range(self._number, self._number + MOST):
-                channel.basic_publish("", "orders", b"%06d" % self._number, PERSISTENT, mandatory=True)
-                self.confirmed.append(self._number)
+            for number in range(self._first, self._first + MOST):
+                channel.basic_publish("", "orders", b"%06d" % number, PERSISTENT, mandatory=True)
+                self.confirmed.append(number)
 
 
 @pytest.mark.parametrize("safety", ["manager", "quorum"])

@@ -49,11 +49,16 @@ def run_tests(directory: Path, seconds: float, options: Sequence[str]) -> tuple[
     pytest_process = subprocess.Popen(
         [*command, f"--basetemp={directory / 'base'}", str(inner)],
         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=hear_interrupts,
     )  # fmt: skip
     wait_for(lambda: found.exists() or pytest_process.poll() is not None, TIME, "the processes of the inner test")
     assert found.exists(), pytest_process.communicate()[1]
     return pytest_process, json.loads(found.read_text())
+
+
+def hear_interrupts() -> None:
+    """A shell may have started us in the background, where they are ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def running(pid: int) -> bool:
