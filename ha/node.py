@@ -349,4 +349,5 @@ class Node:
             return f"its vote and in-sync set cannot be stored: {disk.error}"
         if trouble := self.local.slow_disk or self.local.limited or self.role.trouble:
             return trouble
-        return advise(self.view(), self.role.survey) if self.role.survey is not None else ""
+        survey = self.role.survey
+        return advise(self.view(), survey, self.local.keeps) if survey is not None else ""

@@ -12,8 +12,8 @@ from ha.environment import Outcome
 from ha.model.view import Survey, View
 
 
-def advise(me: View, survey: Survey) -> str:
-    """Empty when a primary answers."""
+def advise(me: View, survey: Survey, journals: bool = False) -> str:
+    """Empty when a primary answers.  `journals`: what a member held outlives it."""
     views = [me, *survey.views]
     newest = max((view.in_sync for view in views), key=lambda in_sync: in_sync.key)
     if newest.brokers and me.address not in newest.brokers:
@@ -28,8 +28,11 @@ def advise(me: View, survey: Survey) -> str:
         best = min(whole, key=_rank)
         return f"no primary answers: promote {best.member}, which holds every confirmed message{_unheard(silent)}"
     others = [member for member in newest.members if member.id != me.id]
-    missing = [str(member) for member in others if survey.outcome(member) is Outcome.SILENT]
+    away = {Outcome.SILENT, Outcome.REFUSED} if journals else {Outcome.SILENT}
+    missing = [str(member) for member in others if survey.outcome(member) in away]
     restarted = "every member that answers has restarted, and has lost what it held in memory"
+    if journals:
+        restarted = "no member that answers holds every confirmed message"
     if missing:
         held = f"{', '.join(missing)} does not answer and may hold what was confirmed"
         return f"{restarted}; {held}: bring it back, or promote one by force without it"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ha.backup.advice import advise
 from ha.environment import Answer, Outcome
 from ha.model.content import KEPT, Content, NoJournal
 from ha.model.difference import Origin
@@ -99,6 +100,14 @@ def test_what_came_back_may_be_an_old_copy(mode: str) -> None:
         assert refusal(restored(), survey(restored(A), restored(C, 101)), mode, behind=behind) == text
     assert refusal(restored(), survey(restored(A), restored(C, 101)), "availability", behind=True) == ""
     assert refusal(view(doubt=True), survey(restored(A), restored(C, 101)), mode, behind=True) == ""
+
+
+def test_the_advice_names_the_disks_that_are_missing() -> None:
+    pair = InSync(1, "id-a", 3, (A, C))
+    me, seen = view(whole=False, in_sync=pair), survey(view(C, whole=False, in_sync=pair), a=REFUSED)
+    what = "a does not answer and may hold what was confirmed: bring it back, or promote one by force without it"
+    assert advise(me, seen, journals=True) == f"no member that answers holds every confirmed message; {what}"
+    assert "starts the cluster again with what survived" in advise(me, seen)
 
 
 def test_a_copy_elsewhere_stands_for_no_member() -> None:
