@@ -90,7 +90,7 @@ class Node:
             return
         if local.disk.due:
             local.can_store()
-        if local.journal_watch.look() and self.role.dispensable:
+        if local.journal_watch.look() > self.role.patience:
             self.end(f"{local.journal_watch.hangs}; others can do without this broker", EXIT_DISK)
             return
         self.role.tick()

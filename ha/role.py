@@ -108,9 +108,9 @@ class Role(ABC):
         return
 
     @property
-    def dispensable(self) -> bool:
-        """True if the cluster can go on without this broker."""
-        return True
+    def patience(self) -> float:
+        """How many times `ha-slow-backup-timeout` the disk of our journal may hang, until the process ends."""
+        return 1.0
 
     def limited(self) -> None:
         """`local.limited` has changed."""

@@ -6,7 +6,8 @@
                                                                          the process ends
 
 Nothing that depends on this disk is confirmed meanwhile.  A backup can be done without, and so can a primary with a
-ready backup: the shrink rule drops the one, the manager replaces the other.  A full disk is none that hangs: it says
+ready backup: the shrink rule drops the one, the manager replaces the other.  The primary waits for twice as long:
+if all are on one disk, its backups have ended by then, and it stays.  A full disk is none that hangs: it says
 so, and publishers wait.
 """
 
@@ -30,9 +31,9 @@ class JournalWatch:
         self.hangs = ""
         """For how long the disk has not answered; empty while it does."""
 
-    def look(self) -> bool:
-        """Several times in each `slow_after`.  True if the process should end, if it can be done without.  A pause of
-        the process says nothing of the disk."""
+    def look(self) -> float:
+        """Several times in each `slow_after`.  How many times `patience` it hangs.  A pause of the process says nothing
+        of the disk."""
         now, journal = self._env.now(), self._journal
         paused, self._looked = now - self._looked > self._slow_after, now
         if journal.full or paused or not journal.waiting or journal.durable != self._durable:
@@ -40,7 +41,7 @@ class JournalWatch:
         silent = now - self._since
         text = f"the disk of its journal has written nothing for {silent:.1f} s"
         self._say(text if silent > self._slow_after else "")
-        return bool(self._patience) and silent > max(self._patience, self._slow_after)
+        return silent / max(self._patience, self._slow_after) if self._patience else 0.0
 
     def _say(self, hangs: str) -> None:
         if bool(hangs) != bool(self.hangs):

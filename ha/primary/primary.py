@@ -13,6 +13,7 @@ one: our end of the log).  Invariants:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from ha.environment import Depose, Json, Link
@@ -139,8 +140,8 @@ class Primary(Role):
             self.engine.advance_safe(low)
 
     @property
-    def dispensable(self) -> bool:
-        return bool(self.roster.ready())
+    def patience(self) -> float:
+        return 2.0 if self.roster.ready() else math.inf
 
     def durable(self) -> None:
         if not self.stopped:

@@ -191,11 +191,11 @@ class Disk:
 
     def wait(self, seconds: float) -> bool:
         """The last answer."""
-        end, answer = self.time + seconds, False
+        end, answer = self.time + seconds, 0.0
         while self.time < end:
             self.time += 0.5
             answer = self.watch.look()
-        return answer
+        return answer > 1
 
 
 def test_a_disk_that_writes_nothing_hangs_until_it_does() -> None:
@@ -256,6 +256,8 @@ def test_a_primary_with_a_ready_backup_ends() -> None:
     world.run(2)
     hang(world, "a")
     world.run(15)
+    assert not world["a"].ended, "with a disk for all of them its backups end first"
+    world.run(10)
     assert world["a"].ended
 
 
