@@ -168,7 +168,7 @@ def hanging(tmp_path: Path) -> Iterator[Cluster]:
     """Three brokers; the second is on a disk that may hang."""
     source, library = tmp_path / "hang.c", tmp_path / "hang.so"
     source.write_text(HANGING)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     cluster = Cluster(tmp_path, journal="yes", ha_slow_backup_timeout="3")
     cluster.members[1].__class__ = OnHangingDisk
     broker = cluster.members[1]
