@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
-"""Exit code of a broker that cannot be part of its cluster (`qpidd_py.__main__`)."""
 
 
 def load() -> HaPlugin:
