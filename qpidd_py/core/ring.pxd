@@ -11,11 +11,15 @@ cdef enum:                      # states of an entry
 cdef enum:                      # flags of an entry
     ENTRY_REDELIVERED = 1
     ENTRY_SHARED = 2            # its record is in several queues
+    ENTRY_TIMED = 4             # FLAG_TIMED and FLAG_WHOLE of its record
+    ENTRY_WHOLE = 8
 
 cdef struct Entry:              # a waiting message: where its record lies
     void* segment               # a counted reference to a Segment; NULL when gone
     uint64_t id                 # the position of the operation that enqueued it
     uint32_t offset
+    uint32_t size               # octets of the record
+    uint32_t body               # octets of the body
     uint8_t state
     uint8_t flags
     uint16_t deliveries
@@ -35,12 +39,11 @@ cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
     return &r.entries[index & r.mask]
 
-cdef inline const uint8_t* record_of(const Entry* e) noexcept:
+cdef inline const uint8_t* record_of(const Entry* e) except NULL:
+    """Valid until the end of the turn.  Reads the segment back if it has left memory."""
+    if (<Segment>e.segment).data == NULL:
+        (<Segment>e.segment).load()
     return (<Segment>e.segment).data + e.offset
 
-cdef inline uint32_t record_size(const Entry* e) noexcept:
-    return le32(record_of(e))
-
-cdef inline uint32_t body_size(const Entry* e) noexcept:
-    cdef const uint8_t* p = record_of(e)
-    return <uint32_t>(le32(p) - (route_of(p) - p) - le16(lengths_of(p)) - le32(lengths_of(p) + 4))
+cdef inline uint32_t body_of(const uint8_t* record) noexcept:
+    return <uint32_t>(le32(record) - (route_of(record) - record) - le16(lengths_of(record)) - le32(lengths_of(record) + 4))
