@@ -26,8 +26,8 @@ from libc.string cimport memmove
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
 from qpidd_py.core.ranges cimport Range, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, UNACKED, body_of, record_of, ring_after, ring_find, ring_free,
-    ring_init, ring_resize)
+    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, UNACKED, body_of, record_of, ring_after, ring_double,
+    ring_find, ring_free, ring_init, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -196,7 +196,7 @@ cdef class Queue:
         if live * 2 <= self.main.mask:
             self.squeeze()
         else:
-            ring_resize(&self.main, (self.main.mask + 1) * 2)
+            ring_double(&self.main)
         return 0
 
     cdef void squeeze(self) noexcept:
@@ -298,8 +298,7 @@ cdef class Queue:
                 ranges_add(&self.gone, e.id, e.id)
             self.gone_index = index
         self.release(e)
-        while self.main.head < self.main.tail and ring_at(&self.main, self.main.head).state == GONE:
-            self.main.head += 1
+        ring_trim(&self.main)
         if self.next < self.main.head:
             self.next = self.main.head
         return 0
@@ -347,8 +346,7 @@ cdef class Queue:
             if e.state != GONE:
                 self.release(e)
             i += 1
-        while ring.head < ring.tail and ring_at(ring, ring.head).state == GONE:
-            ring.head += 1
+        ring_trim(ring)
         if self.next < self.main.head:
             self.next = self.main.head
 
@@ -375,8 +373,8 @@ cdef class Queue:
         for i in range(self.side.head, self.side.tail):
             if ring_at(&self.side, i).state != GONE:
                 self.release(ring_at(&self.side, i))
-        self.main.head = self.main.tail
-        self.side.head = self.side.tail
+        ring_trim(&self.main)
+        ring_trim(&self.side)
         self.next = self.main.tail
         self.returned.count = self.gone.count = 0
         self.joining = False
@@ -438,7 +436,7 @@ cdef class Queue:
             raise LinkError(f"queue {self.number}: message {id} of the difference is here already")
         self.joining = True
         if self.side.tail - self.side.head > self.side.mask:
-            ring_resize(&self.side, (self.side.mask + 1) * 2)
+            ring_double(&self.side)
         live = self.main                    # push works on main: swap the rings for this call
         self.main = self.side
         try:

@@ -8,6 +8,9 @@ cdef enum:                      # states of an entry
     UNACKED = 1
     GONE = 2
 
+cdef enum:
+    LARGE = 1 << 20             # entries of a ring whose memory is given back when it is empty
+
 cdef enum:                      # flags of an entry
     ENTRY_REDELIVERED = 1
     ENTRY_SHARED = 2            # its record is in several queues
@@ -32,12 +35,20 @@ cdef struct Ring:               # entries in order of id; absolute indexes, head
 
 cdef int ring_init(Ring* r) except -1
 cdef void ring_free(Ring* r) noexcept
-cdef int ring_resize(Ring* r, uint64_t capacity) except -1
+cdef int ring_double(Ring* r) except -1
+cdef void ring_shrink(Ring* r) noexcept
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 
 cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
     return &r.entries[index & r.mask]
+
+cdef inline void ring_trim(Ring* r) noexcept:
+    """What is gone at the front leaves the ring."""
+    while r.head < r.tail and ring_at(r, r.head).state == GONE:
+        r.head += 1
+    if r.head == r.tail and r.mask >= LARGE:
+        ring_shrink(r)
 
 cdef inline const uint8_t* record_of(const Entry* e) except NULL:
     """Valid until the end of the turn.  Reads the segment back if it has left memory."""
