@@ -125,6 +125,9 @@ class DataSettings:
     disk_free_limit: Amount = option(
         amount, DISK_FREE, "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
     )
+    page_folder: str = option(
+        text, "", "where messages go that do not fit into memory; default data-dir or /var/tmp; no = nowhere"
+    )
     no_data_dir: bool = option(boolean, False, "keep no files at all; not for a member of a cluster")
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.memory import MemoryWatch
+from qpidd_py.broker.pager import Pager
 from qpidd_py.config import (
     SMALLEST_MEMORY,
     BrokerSettings,
@@ -25,8 +26,8 @@ from qpidd_py.config import (
     SecuritySettings,
     Settings,
 )
-from qpidd_py.core import Engine, Reactor
-from qpidd_py.errors import ConfigError, InvariantError, ReplyCode
+from qpidd_py.core import Engine, Paging, Reactor
+from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, ReplyCode
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Amount
@@ -38,6 +39,7 @@ from qpidd_py.server.listener import Listener, bound_addresses, listening_socket
 from qpidd_py.server.memory import available, resident
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
+from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
 from qpidd_py.store.service import NAME, Store
 
 log = logging.getLogger(__name__)
@@ -74,12 +76,18 @@ class Service:
         self._broker = _make_broker(settings, str(self._addresses[0]), self._users, version)
         self._reactor = Reactor(self._broker.engine)
         amqp_door.install(self._broker, version)
-        self._memory = _watch(self._broker, settings[BrokerSettings].memory_limit)
         files = settings[DataSettings]
+        self._pages: PageThread | None = None
+        self._memory = self._watch(settings[BrokerSettings].memory_limit, files)
         self._store: Store | None = None
         if files.journal and data_dir is not None:
             self._store = Store(
-                self._broker, data_dir, files.journal_segment_size, files.disk_free_limit, files.journal_sync
+                self._broker,
+                data_dir,
+                files.journal_segment_size,
+                files.disk_free_limit,
+                files.journal_sync,
+                applied=self._memory.look if self._memory is not None else lambda: None,
             )
         elif data_dir is not None and (data_dir / NAME).exists():
             log.warning("there is a journal in %s, and it is not read: option journal is no", data_dir)
@@ -95,6 +103,8 @@ class Service:
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
         self._notifier = Notifier(loop, take_environment(os.environ))
+        if self._pages is not None:
+            self._pages.start(loop, self._guard)
         if self._store is not None:
             self._store.open(loop, self._guard, self._fail)
         self._attach_plugins()
@@ -155,6 +165,32 @@ class Service:
         log_notice(log, "Broker running on %s", self._addresses[0])
         return listener
 
+    def _watch(self, limit: Amount, files: DataSettings) -> MemoryWatch | None:
+        octets = limit.of(available())
+        if limit.percent and octets < SMALLEST_MEMORY:
+            log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
+            octets = SMALLEST_MEMORY
+        return MemoryWatch(self._broker, octets, resident(), self._pager(octets, files)) if octets else None
+
+    def _pager(self, limit: int, files: DataSettings) -> Pager | None:
+        """The page file is made now; without one everything stays in memory."""
+        if files.page_folder == "no":
+            return None
+        folder = Path(files.page_folder).expanduser() if files.page_folder else self._data_dir or TEMPORARY
+        slot_size = self._broker.engine.pool.segment_size
+        try:
+            file = PageFile(folder, slot_size, files.disk_free_limit)
+        except OSError as error:
+            if files.page_folder:
+                raise ConfigError(f"option page-folder: {folder} cannot be used: {error.strerror}") from error
+            log.warning("no page file in %s: %s; messages stay in memory", folder, error.strerror)
+            return None
+        self._pages = PageThread(file, slot_size)
+        pager = Pager(self._broker, Paging(self._broker.engine, file.fill), self._pages, limit)
+        self._pages.told = pager
+        self._broker.paging = pager.shown
+        return pager
+
     def _tick_interval(self) -> float:
         return tick_interval(self._settings[LinkSettings].link_heartbeat_interval)
 
@@ -184,20 +220,26 @@ class Service:
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
+        except PageError as error:
+            self._die_of(error)
         except Exception:
             log.critical("the data path failed; the broker ends", exc_info=True)
-            self._die()
+            self._die(self._broken)
 
-    def _die(self) -> None:
+    def _die_of(self, error: InvariantError) -> None:
+        log.critical("%s; the broker ends", error)
+        self._die(EXIT_DISK if isinstance(error, PageError) else self._broken)
+
+    def _die(self, exit_code: int) -> None:
         """Ends at once: no buffer is written any more, so nothing is confirmed from a broken state."""
         logging.shutdown()
-        os._exit(self._broken)
+        os._exit(exit_code)
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, found: dict[str, Any]) -> None:
         error = found.get("exception")
         log.error("%s", found.get("message", "a callback failed"), exc_info=error)
         if isinstance(error, InvariantError):
-            self._die()
+            self._die_of(error)
 
     # ---- stopping
 
@@ -242,6 +284,8 @@ class Service:
         self._loop.remove_reader(self._reactor.fileno())
         if self._store is not None:
             self._store.stop()
+        if self._pages is not None:
+            self._pages.stop()
 
     async def _until(self, deadline: float, done: Callable[[], bool]) -> None:
         while not done() and self._loop.time() < deadline:  # noqa: ASYNC110 (it has no event)
@@ -250,14 +294,6 @@ class Service:
 
 def _bind(network: NetworkSettings, port: int) -> list[Any]:
     return listening_sockets(network.interface, port, network.connection_backlog)
-
-
-def _watch(broker: Broker, limit: Amount) -> MemoryWatch | None:
-    octets = limit.of(available())
-    if limit.percent and octets < SMALLEST_MEMORY:
-        log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
-        octets = SMALLEST_MEMORY
-    return MemoryWatch(broker, octets, resident()) if octets else None
 
 
 def _make_broker(settings: Settings, address: str, users: Users, version: str) -> Broker:

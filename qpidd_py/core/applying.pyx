@@ -60,7 +60,7 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
                                                                         le32(p) - RECORD_HEADER))
         at += le32(p)
     copy = Batch.__new__(Batch)
-    copy.segment, copy.offset, copy.length = segment, base, n
+    copy.lie_in(segment, base, n)
     return copy
 
 

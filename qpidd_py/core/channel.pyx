@@ -132,7 +132,7 @@ cdef class Channel:
 
     def get(self, Queue queue, bint no_ack):
         """basic.get: writes get-ok and the message; False when nothing is ready."""
-        cdef int64_t index = next_message(self.connection.engine, queue)
+        cdef int64_t index = next_message(self.connection.engine, queue, True)
         cdef Queue level = queue.head()
         cdef Entry* e
         cdef const uint8_t* record

@@ -4,17 +4,19 @@ from libc.stdint cimport uint64_t
 
 from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.letters cimport MAX_LETTERS
+from qpidd_py.core.paging cimport at_hand
 
 
-cdef int pump(Engine engine, Queue queue) except -1:
-    """Hands out what is ready, in runs: one consumer takes its share, then the next."""
+cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
+    """Hands out what is ready, in runs: one consumer takes its share, then the next.  Messages that are not in memory
+    are handed out later, or (`now`) read back at once."""
     cdef size_t n = len(queue.consumers), idle = 0, asked = 0
     cdef uint64_t share = 1, k
     cdef int64_t index
     cdef Consumer c
     cdef Queue level
     if queue.ranked:
-        return pump_ranked(engine, queue)
+        return pump_ranked(engine, queue, now)
     while idle < n:
         if asked % n == 0:
             share = queue.ready // n
@@ -27,7 +29,7 @@ cdef int pump(Engine engine, Queue queue) except -1:
         idle += 1
         k = share
         while k and c.ready():
-            index = next_message(engine, queue)
+            index = next_message(engine, queue, now)
             if index < 0:
                 return 0
             level = queue.head()
@@ -38,7 +40,7 @@ cdef int pump(Engine engine, Queue queue) except -1:
     return 0
 
 
-cdef int pump_ranked(Engine engine, Queue queue) except -1:
+cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
     """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
     cdef size_t n = len(queue.consumers), i = 0, last
     cdef int64_t index
@@ -49,7 +51,7 @@ cdef int pump_ranked(Engine engine, Queue queue) except -1:
         if not c.ready():
             i += 1
             continue
-        index = next_message(engine, queue)
+        index = next_message(engine, queue, now)
         if index < 0:
             return 0
         level = queue.head()
@@ -63,13 +65,16 @@ cdef int pump_ranked(Engine engine, Queue queue) except -1:
     return 0
 
 
-cdef int64_t next_message(Engine engine, Queue queue) except -2:
-    """The index (in `queue.head()`) of what to hand out next, -1 for none; drops what has expired on the way."""
+cdef int64_t next_message(Engine engine, Queue queue, bint now) except -2:
+    """The index (in `queue.head()`) of what to hand out next; drops what has expired on the way.  -1 for none, and for
+    one that is not in memory unless it is wanted `now`."""
     cdef Queue level
     cdef int64_t index
     while True:
         level = queue.head()
         index = level.peek_ready()
+        if index >= 0 and engine.pool.paged and not at_hand(engine, queue, level, index, now):
+            return -1
         if index < 0 or not level.timed or not level.expired(index, engine.now):
             return index
         level.take(index)
@@ -81,7 +86,7 @@ cdef int enforce(Engine engine, Queue queue) except -1:
     cdef Queue level
     cdef int64_t index
     if queue.consumers and queue.over(0, 0):
-        pump(engine, queue)
+        pump(engine, queue, True)
     while queue.ready and queue.over(0, 0):
         level = queue.tail()
         index = level.first_ready()

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The index of a queue's messages, the same on a primary and on a backup.
 
-A queue is a ring of 24-octet entries in order of message id (the position that enqueued it); each points to a record in
-a log segment.  An entry is READY, UNACKED (handed out) or GONE (dequeued, its place not yet reclaimed).
+A queue is a ring of 32-octet entries in order of message id (the position that enqueued it); each points to a record in
+a log segment, which may have left memory: what an entry says of its record needs no look at it.  An entry is READY, UNACKED (handed out) or GONE (dequeued, its place not yet reclaimed).
 
 Invariants
 * ids in a ring grow strictly; `GONE` entries keep their id, so the order holds and a binary search works.
@@ -26,8 +26,8 @@ from libc.string cimport memmove
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
 from qpidd_py.core.ranges cimport Range, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, GONE, READY, UNACKED, body_size, record_of, record_size, ring_after, ring_find, ring_free,
-    ring_init, ring_resize)
+    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, UNACKED, body_of, record_of, ring_after, ring_double,
+    ring_find, ring_free, ring_init, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -124,15 +124,18 @@ cdef class Queue:
         if self.parent is not None:
             self.parent.count(ready, unacked, octets, body)
 
-    cdef bint expired(self, uint64_t index, uint64_t now) noexcept:
+    cdef bint expired(self, uint64_t index, uint64_t now) except -1:
         """`now` in milliseconds since 1970.  With a time to live of 0 a message lives for the turn in which it came,
         for a waiting consumer."""
-        cdef const uint8_t* p = record_of(ring_at(&self.main, index))
-        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl, arrival
-        if not p[5] & FLAG_TIMED:
+        cdef Entry* e = ring_at(&self.main, index)
+        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl
+        cdef const uint8_t* p
+        if not e.flags & ENTRY_TIMED:
             return False
-        arrival = le64(lengths_of(p) + 8)
-        return le64(lengths_of(p) + 16) < now or (ttl != UNLIMITED and arrival + ttl < now)
+        if self.looked_at != e.id:          # its record may have left memory
+            p = lengths_of(record_of(e))
+            self.looked_at, self.arrival, self.expiry = e.id, le64(p + 8), le64(p + 16)
+        return self.expiry < now or (ttl != UNLIMITED and self.arrival + ttl < now)
 
     cdef void set_delivered(self, uint64_t id) noexcept:
         cdef Queue level
@@ -157,6 +160,7 @@ cdef class Queue:
 
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1:
         cdef Entry* e
+        cdef const uint8_t* record = segment.data + offset
         if self.main.tail - self.main.head > self.main.mask:
             self.grow()
         e = ring_at(&self.main, self.main.tail)
@@ -164,6 +168,8 @@ cdef class Queue:
         e.segment = <void*>segment
         e.id = id
         e.offset = offset
+        e.size = size
+        e.body = body_of(record)
         e.state = READY
         e.flags = flags
         e.deliveries = 0
@@ -172,13 +178,16 @@ cdef class Queue:
         self.enqueued += 1
         if self.parent is not None:
             self.parent.enqueued += 1
-        if record_of(e)[5] & FLAG_TIMED:
+        if record[5] & FLAG_TIMED:
+            e.flags |= ENTRY_TIMED
             self.timed = True
             if self.parent is not None:
                 self.parent.timed = True
-        if record_of(e)[5] & FLAG_WHOLE and id > self.last_whole:       # the difference brings older ones later
-            self.last_whole = id
-        self.count(1, 0, size, body_size(e))
+        if record[5] & FLAG_WHOLE:
+            e.flags |= ENTRY_WHOLE
+            if id > self.last_whole:        # the difference brings older ones later
+                self.last_whole = id
+        self.count(1, 0, size, e.body)
         return 0
 
     cdef int grow(self) except -1:
@@ -187,7 +196,7 @@ cdef class Queue:
         if live * 2 <= self.main.mask:
             self.squeeze()
         else:
-            ring_resize(&self.main, (self.main.mask + 1) * 2)
+            ring_double(&self.main)
         return 0
 
     cdef void squeeze(self) noexcept:
@@ -246,7 +255,7 @@ cdef class Queue:
         else:
             self.next = index + 1
         e.state = UNACKED
-        self.count(-1, 1, 0, -<int64_t>body_size(e))
+        self.count(-1, 1, 0, -<int64_t>e.body)
         if e.id > self.delivered:
             self.delivered = e.id
 
@@ -263,7 +272,7 @@ cdef class Queue:
         e.flags |= ENTRY_REDELIVERED
         if e.deliveries < 0xFFFF:
             e.deliveries += 1
-        self.count(1, -1, 0, body_size(e))
+        self.count(1, -1, 0, e.body)
         if index + 1 == self.next and self.returned.count == 0:
             self.next = index
             return 0
@@ -289,8 +298,7 @@ cdef class Queue:
                 ranges_add(&self.gone, e.id, e.id)
             self.gone_index = index
         self.release(e)
-        while self.main.head < self.main.tail and ring_at(&self.main, self.main.head).state == GONE:
-            self.main.head += 1
+        ring_trim(&self.main)
         if self.next < self.main.head:
             self.next = self.main.head
         return 0
@@ -303,12 +311,11 @@ cdef class Queue:
 
     cdef void release(self, Entry* e) noexcept:
         cdef Segment segment = <Segment>e.segment
-        cdef uint32_t size = record_size(e)
-        segment.live -= size
+        segment.live -= e.size
         if e.state == UNACKED:
-            self.count(0, -1, -<int64_t>size, 0)
+            self.count(0, -1, -<int64_t>e.size, 0)
         else:
-            self.count(-1, 0, -<int64_t>size, -<int64_t>body_size(e))
+            self.count(-1, 0, -<int64_t>e.size, -<int64_t>e.body)
         self.dequeued += 1
         if self.parent is not None:
             self.parent.dequeued += 1
@@ -339,8 +346,7 @@ cdef class Queue:
             if e.state != GONE:
                 self.release(e)
             i += 1
-        while ring.head < ring.tail and ring_at(ring, ring.head).state == GONE:
-            ring.head += 1
+        ring_trim(ring)
         if self.next < self.main.head:
             self.next = self.main.head
 
@@ -367,8 +373,8 @@ cdef class Queue:
         for i in range(self.side.head, self.side.tail):
             if ring_at(&self.side, i).state != GONE:
                 self.release(ring_at(&self.side, i))
-        self.main.head = self.main.tail
-        self.side.head = self.side.tail
+        ring_trim(&self.main)
+        ring_trim(&self.side)
         self.next = self.main.tail
         self.returned.count = self.gone.count = 0
         self.joining = False
@@ -391,7 +397,7 @@ cdef class Queue:
             e = ring_at(&self.main, i)
             if e.id <= known:
                 break
-            if e.state in (READY, UNACKED) and record_of(e)[5] & FLAG_WHOLE:
+            if e.state in (READY, UNACKED) and e.flags & ENTRY_WHOLE:
                 first = min(first, e.id)
         return first
 
@@ -415,7 +421,7 @@ cdef class Queue:
                 e = ring_at(&self.main, i)
                 if e.state == UNACKED:
                     e.state = READY
-                    self.count(1, -1, 0, body_size(e))
+                    self.count(1, -1, 0, e.body)
                 if e.id <= self.delivered:
                     e.flags |= ENTRY_REDELIVERED
         self.delivered_logged = self.delivered
@@ -430,7 +436,7 @@ cdef class Queue:
             raise LinkError(f"queue {self.number}: message {id} of the difference is here already")
         self.joining = True
         if self.side.tail - self.side.head > self.side.mask:
-            ring_resize(&self.side, (self.side.mask + 1) * 2)
+            ring_double(&self.side)
         live = self.main                    # push works on main: swap the rings for this call
         self.main = self.side
         try:
@@ -524,18 +530,16 @@ cdef class Queue:
         cdef uint64_t i = start if start > self.main.head else self.main.head
         cdef Entry* e
         cdef Segment segment
-        cdef uint32_t size
         while i < self.main.tail and most:
             e = ring_at(&self.main, i)
             if e.state != GONE and (<Segment>e.segment).sparse:
                 segment = <Segment>e.segment
-                size = record_size(e)
-                e.offset = <uint32_t>writer.adopt(segment.data + e.offset, size)
+                e.offset = <uint32_t>writer.adopt(segment.data + e.offset, e.size)
                 Py_INCREF(writer.segment)
                 e.segment = <void*>writer.segment
-                writer.segment.live += size
-                writer.pool.swept += size
-                segment.live -= size
+                writer.segment.live += e.size
+                writer.pool.swept += e.size
+                segment.live -= e.size
                 Py_DECREF(segment)
             i += 1
             most -= 1
@@ -596,7 +600,7 @@ cdef class Queue:
         for level in self.levels if self.levels is not None else (self,):
             for i in range(level.main.head, level.main.tail):
                 if ring_at(&level.main, i).state != GONE:
-                    name_entry(found, ring_at(&level.main, i))
+                    name_entry(found, ring_at(&level.main, i), True)
         return found
 
     def check(self):
@@ -615,7 +619,7 @@ cdef class Queue:
                 raise InvariantError(f"queue {self.name}: id {e.id} after {last}")
             last = e.id
             ready += e.state == READY
-            bodies += body_size(e) if e.state == READY else 0
+            bodies += e.body if e.state == READY else 0
             unacked += e.state == UNACKED
             if (e.state == GONE) != (e.segment == NULL):
                 raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
@@ -624,7 +628,7 @@ cdef class Queue:
         for i in range(self.side.head, self.side.tail):
             e = ring_at(&self.side, i)
             ready += e.state == READY
-            bodies += body_size(e) if e.state == READY else 0
+            bodies += e.body if e.state == READY else 0
         if (ready, unacked, bodies) != (self.ready, self.unacked, self.ready_bytes):
             raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}, {bodies} octets; "
                                  f"kept {self.ready}, {self.unacked}, {self.ready_bytes}")
@@ -637,10 +641,9 @@ cdef class Queue:
         return False
 
 
-cdef uint64_t _arrival(const Entry* e) noexcept:
+cdef uint64_t _arrival(const Entry* e) except? 0:
     """Milliseconds since 1970, 0 where it was not noted."""
-    cdef const uint8_t* p = record_of(e)
-    return le64(lengths_of(p) + 8) if p[5] & FLAG_TIMED else 0
+    return le64(lengths_of(record_of(e)) + 8) if e.flags & ENTRY_TIMED else 0
 
 
 cdef tuple _content(const Entry* e):
@@ -654,8 +657,12 @@ cdef tuple _content(const Entry* e):
             PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))
 
 
-cdef int name_entry(IdRuns runs, const Entry* e) except -1:
-    cdef const uint8_t* p = record_of(e)
+cdef int name_entry(IdRuns runs, const Entry* e, bint here=False) except -1:
+    """`here`: a message that has left memory is not read back for its name."""
+    cdef const uint8_t* p
+    if here and (<Segment>e.segment).data == NULL:
+        return runs.add(NULL, 0, e.id)
+    p = record_of(e)
     return runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A ring of entries in order of message id, each of which points to a record in a log segment."""
 from cpython.ref cimport Py_DECREF
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, realloc
 
 
 cdef int ring_init(Ring* r) except -1:
@@ -27,18 +27,27 @@ cdef void ring_free(Ring* r) noexcept:
     r.entries = NULL
 
 
-cdef int ring_resize(Ring* r, uint64_t capacity) except -1:
-    """Moves the entries to a ring of `capacity` (a power of two, large enough); indexes stay the same."""
-    cdef Entry* entries = <Entry*>calloc(capacity, sizeof(Entry))
-    cdef uint64_t i
+cdef int ring_double(Ring* r) except -1:
+    """Twice the room; indexes stay the same.  Large rings are not copied: the system moves their pages."""
+    cdef uint64_t old = r.mask + 1, i
+    cdef Entry* entries = <Entry*>realloc(r.entries, 2 * old * sizeof(Entry))
     if entries == NULL:
-        raise MemoryError(f"no memory for an index of {capacity} messages")
+        raise MemoryError(f"no memory for an index of {2 * old} messages")
     for i in range(r.head, r.tail):
-        entries[i & (capacity - 1)] = r.entries[i & r.mask]
-    free(r.entries)
+        if i & old:
+            entries[i & (2 * old - 1)] = entries[i & r.mask]
     r.entries = entries
-    r.mask = capacity - 1
+    r.mask = 2 * old - 1
     return 0
+
+
+cdef void ring_shrink(Ring* r) noexcept:
+    """Gives back the memory of a ring that was large and is empty."""
+    cdef Entry* entries = <Entry*>calloc(16, sizeof(Entry))
+    if entries != NULL:
+        free(r.entries)
+        r.entries = entries
+        r.mask = 15
 
 
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil:

@@ -44,11 +44,14 @@ class Store:
         segment_size: int,
         free_limit: Amount,
         sync: SyncEvery = SyncEvery(),  # noqa: B008 (immutable)
+        applied: Callable[[], None] = lambda: None,
     ) -> None:
-        """Reads the journal into `broker`, which has no client yet.  Raises ConfigError."""
+        """Reads the journal into `broker`, which has no client yet; calls `applied` after each frame.
+        Raises ConfigError."""
         self._broker = broker
         self._space = SpaceWatch(free_limit)
         self._sync = sync
+        self._on_applied = applied
         self._segment_size = segment_size
         self._path = data_dir / NAME
         self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
@@ -190,13 +193,18 @@ class Store:
             self._folder.sync(segment_name(found.end.generation))
         progress = Progress("read the journal")
         self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found.carry)
-        self._replay.apply(progress.frames(frames(self._folder, found), found.end.number))
+        self._replay.apply(self._applied(progress.frames(frames(self._folder, found), found.end.number)))
         if found.segments:
             queues = self._broker.engine.queues.values()
             text = "the journal is read: %d messages in %d queues, %d frames, %d segments"
             messages = sum(queue.ready for queue in queues)
             log_notice(log, text, messages, len(queues), self._replay.frames, len(found.segments))
         return found
+
+    def _applied(self, found: Iterable[Frame]) -> Iterator[Frame]:
+        for frame in found:
+            yield frame
+            self._on_applied()
 
 
 class Progress:
