@@ -238,6 +238,9 @@ def begin_journal(store: Journal, node: Node) -> None:
     """Go on from what the journal has brought back.  Raises ConfigError."""
     boot = BOOT.read_text().strip()
     node.local.boot = "" if store.syncs_first else boot
+    if store.damage and node.local.persisted.in_sync.ids == {node.local.id}:
+        how = "no other member has all that was confirmed: save what can be read with `qpidd-journal repair`"
+        raise ConfigError(f"the journal {store} is damaged: {store.damage}; {how}, or move it away")
     if store.damage:
         what = f"the journal is damaged: {store.damage}; it is kept in"
         node.local.env.log("error", f"{what} {store.set_aside()}, and this broker begins without messages")

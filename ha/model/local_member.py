@@ -138,7 +138,13 @@ class LocalMember:
             self.instance,
             self.before,
             origin.leader if origin is not None else "",
+            self._durable(role.position) if self.keeps else -1,
         )
+
+    def _durable(self, position: int) -> int:
+        """As in `View`."""
+        durable, continues = self.journal.position, self.journal.complete
+        return durable if continues and epoch_of(durable) == epoch_of(position) else 0
 
     def set_address(self, address: str) -> None:
         """Set the address at which other brokers reach us, once the ports are open."""
@@ -157,9 +163,14 @@ class LocalMember:
             self.persist(epoch=epoch, leader=self.lineage[epoch].leader)
         listed = self.persisted.in_sync.member(self.id)  # at which address we are is not known yet
         self.whole = listed is not None and self.persisted.in_sync.lists(replace(self.member, address=listed.address))
-        self.acknowledged = position if self.whole else 0
+        self.acknowledged = position  # what is not sure to be whole may be the only copy all the same
         what = "all that it has acknowledged" if self.whole else "what it held, which may not be all"
         self.env.log("notice", f"the journal has brought back {what}, up to {text(position)}")
+
+    def disown(self) -> None:
+        """A primary knows that we acknowledged more than we hold: our content stands for no run any more."""
+        self.before = ()
+        self.journal.note(self.content.encode())
 
     def trace(self, lineage: Lineage) -> None:
         """Our content has this history from now on."""

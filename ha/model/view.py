@@ -42,11 +42,18 @@ class View:
     """As in `Member`."""
     writer: str = ""
     """Under whose claim the last of its content was written: two brokers may write logs of one epoch."""
+    durable: int = -1
+    """The position up to which a restart brings back what it holds, 0 if that is not known; -1: up to `position`."""
 
     @property
     def leads(self) -> bool:
         """True for a primary over which no other broker may be promoted."""
         return self.state.is_primary and not self.isolated
+
+    @property
+    def stored(self) -> int:
+        """Up to here its acknowledgement may be taken as given."""
+        return self.position if self.durable < 0 else min(self.position, self.durable)
 
     @property
     def member(self) -> Member:
@@ -76,6 +83,7 @@ class View:
             "isolated": self.isolated,
             "instance": self.instance,
             "writer": self.writer,
+            "durable": self.durable,
             **({"before": list(self.before)} if self.before else {}),
         }
 
@@ -103,6 +111,7 @@ class View:
             str(value.get("instance", "")),
             tuple(str(run) for run in value.get("before") or ()),
             str(value.get("writer", "")),
+            need(value, "durable", int) if "durable" in value else -1,
         )
 
 

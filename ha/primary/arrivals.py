@@ -157,6 +157,7 @@ class Arrivals:
         peer.phase = Phase.HELD
         lineage = lineage_to_json(local.lineage)
         welcome = {**local.member.to_json(), "epoch": local.epoch, "version": VERSION, "lineage": lineage}
+        welcome["whole"] = peer.whole
         self.control(peer, "welcome", **welcome)
         if peer.link is not None:
             self._primary.heartbeat(peer.link, peer)

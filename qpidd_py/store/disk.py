@@ -35,6 +35,10 @@ class Disk(Protocol):
 
     def sync(self, name: str) -> None: ...
 
+    def settle(self, name: str) -> None:
+        """What `read` finds from now on is on disk.  A sync that has failed may have left in the cache what is not."""
+        ...
+
     def recycle(self, name: str) -> None:
         """The file is not needed any more; `create` may use its space."""
         ...
@@ -84,6 +88,14 @@ class Folder:
 
     def sync(self, name: str) -> None:
         os.fdatasync(self._descriptor(name))
+
+    def settle(self, name: str) -> None:
+        descriptor = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
     def recycle(self, name: str) -> None:
         descriptor = self._open.pop(name, None)

@@ -96,13 +96,24 @@ def scan(
     """Check the whole journal; `progress` is called with (segments done, of all).
 
     `found` is filled meanwhile: after Damaged it has what can be read.  Raises Damaged, FormatError, OSError."""
-    generations = sorted(g for name in disk.names() if (g := generation_of(name)) is not None)
+    generations = _generations(disk)
     found = found or Found()
     for done, generation in enumerate(generations):
         _scan_segment(disk, generation, found, last=generation == generations[-1])
         progress(done + 1, len(generations))
     _check_begin(found)
     return found
+
+
+def settle(disk: Disk) -> None:
+    """Before `scan`, of a journal that goes on: what its writer has not synced may be in the cache only, and everything
+    from here on relies on it.  The other segments were synced before the last one began.  Raises OSError."""
+    if generations := _generations(disk):
+        disk.settle(segment_name(generations[-1]))
+
+
+def _generations(disk: Disk) -> list[int]:
+    return sorted(g for name in disk.names() if (g := generation_of(name)) is not None)
 
 
 def frames(disk: Disk, found: Found) -> Iterator[Frame]:

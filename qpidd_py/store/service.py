@@ -16,8 +16,8 @@ from qpidd_py.logrules import log_notice
 from qpidd_py.options import Amount, SyncEvery
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
-from qpidd_py.store.layout import FormatError, segment_name
-from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
+from qpidd_py.store.layout import FormatError
+from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan, settle
 from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.space import SpaceWatch
 from qpidd_py.store.thread import JournalThread
@@ -185,12 +185,10 @@ class Store:
 
     def _read(self) -> Found:
         progress = Progress("check the journal")
+        settle(self._folder)
         found = scan(self._folder, progress.segment)
         if found.torn:
             log.warning("the journal ends with a frame that was not written completely, and never acknowledged")
-        if found.segments:
-            # Some of it may be in the page cache only, and everything from here on relies on it.
-            self._folder.sync(segment_name(found.end.generation))
         progress = Progress("read the journal")
         self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found.carry)
         self._replay.apply(self._applied(progress.frames(frames(self._folder, found), found.end.number)))

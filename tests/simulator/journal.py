@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ha.model.content import Content
 from qpidd_py.errors import LinkError
 from qpidd_py.store.journal import Journal
-from qpidd_py.store.layout import FormatError, segment_name
-from qpidd_py.store.recovery import Damaged, Found, frames, scan
+from qpidd_py.store.layout import FormatError
+from qpidd_py.store.recovery import Damaged, Found, frames, scan, settle
 from qpidd_py.store.replay import Replay
 from qpidd_py.store.writer import Work, Writer
 from tests.simulator.scheduler import Violation
@@ -49,10 +49,8 @@ class SimulatedJournal:
         self.journal = Journal(process.engine, configuration, found, self._submit, soon, segment)
 
     def _read(self) -> Found:
-        found = scan(self._disk)
-        if found.segments:
-            self._disk.sync(segment_name(found.end.generation))
-        return found
+        settle(self._disk)
+        return scan(self._disk)
 
     def begin(self) -> None:
         """As `ha.plugin.begin_journal` and `Store.begin_as_member` do."""

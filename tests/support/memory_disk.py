@@ -66,6 +66,10 @@ class MemoryDisk:
             self._put(self._platter[name], *pending[1:])
             self._pending.remove(pending)
 
+    def settle(self, name: str) -> None:
+        self.sync(name)
+        self.files[name] = bytearray(self._platter[name])
+
     def recycle(self, name: str) -> None:
         self._operation()
         self._pending = [found for found in self._pending if found[0] != name]

@@ -105,6 +105,10 @@ def what_was_read_is_not_synced(patch: Patch) -> None:
     patch.setattr(machine.Machine, "_read", lambda self: recovery.scan(self.disk))
 
 
+def the_cache_is_believed_after_a_failed_sync(patch: Patch) -> None:
+    patch.setattr(MemoryDisk, "settle", MemoryDisk.sync)
+
+
 def queues_left_out_of_a_carry(patch: Patch) -> None:
     def init(self: Any, *arguments: Any) -> None:
         original(self, *arguments)
@@ -125,6 +129,7 @@ MISTAKES: list[Callable[[Patch], None]] = [
     carried_up_to_the_wrong_place,
     a_carry_that_was_not_completed_is_read,
     what_was_read_is_not_synced,
+    the_cache_is_believed_after_a_failed_sync,
     queues_left_out_of_a_carry,
 ]
 
