@@ -184,3 +184,10 @@ cdef uint64_t expiry_of(Queue level, uint64_t index) noexcept:
     """Milliseconds since 1970; 0 if the record has none."""
     cdef const uint8_t* record = record_of(ring_at(&level.main, index))
     return le64(lengths_of(record) + 16) if record[5] & FLAG_TIMED else 0
+
+
+def hand_out(Engine engine, Queue queue, uint64_t id):
+    """Messages up to `id` were handed out in an earlier life: they say redelivered.  The queue has no consumer."""
+    queue.set_delivered(id)
+    queue.reset()
+    engine.log_delivered_of(queue)

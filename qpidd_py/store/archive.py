@@ -1,6 +1,6 @@
-"""The lines of an archive: configuration and messages of a broker in a file, for people and for `qpid-ha restore`.  Pure.
+"""The lines of an archive: configuration and messages of a broker, for people and for `qpid-ha restore`.         Pure.
 
-    header    {"archive": 1, "time", "broker", "position", "messages": has it messages?, "damage": what could not be read}
+    header    {"archive": 1, "time", "broker", "position", "messages": has it any?, "damage": what could not be read}
     object    {"object": "queue.declare" | "exchange.declare" | "bind", ..., "operation": the field table, base64}
     message   {"id", "queue", "redelivered", "arrival", "exchange", "routing_key", "properties", "header", "body", ...}
     end       {"end": messages, "objects": number, "sha256": of all lines before}

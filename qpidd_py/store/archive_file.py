@@ -1,4 +1,4 @@
-"""Archives as files: written under another name, synced and renamed; read only after every octet was checked.   Shell."""
+"""Archives as files: written under another name, synced and renamed; read only after every octet was checked. Shell."""
 
 from __future__ import annotations
 

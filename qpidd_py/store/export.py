@@ -1,27 +1,24 @@
-"""The content of a journal at rest as an archive: what a broker with this journal would hold.                    Pure."""
+"""The content of a journal at rest as an archive: what a broker with this journal would hold.                 Shell."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Final
 
-from qpidd_py.amqp.fields import decode_table
 from qpidd_py.broker.configuration import Cancelled, Configuration
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.core import Engine, Queue
-from qpidd_py.store.archive import OBJECTS, Header, Message, position_text
+from qpidd_py.core import Engine
+from qpidd_py.store.archive import Header, position_text
 from qpidd_py.store.archive_file import ArchiveWriter
+from qpidd_py.store.content import Objects, kept_queues, messages
 from qpidd_py.store.disk import Disk
 from qpidd_py.store.recovery import Found, frames
 from qpidd_py.store.replay import Replay
 
 TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-READ: Final = 64
-"""Messages copied from the core at once: a body may have many MiB."""
-_LAST: Final = (1 << 64) - 1
 
 
 class _Unobserved:
@@ -45,7 +42,7 @@ def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveW
     engine.begin_epoch(engine.epoch + 1)  # so that what was handed out says that it may come again
     header = Header(time.strftime(TIME, time.gmtime()), "", position_text(position), True, damage)
     writer = ArchiveWriter(stream, header)
-    for payload in objects(configuration):
+    for payload in Objects(configuration):
         writer.object(payload)
     leaders = _leaders(replay.note)
     for queue in kept_queues(configuration):
@@ -53,29 +50,6 @@ def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveW
             writer.message(message._replace(leader=leaders.get(message.id >> 48, "")))
     writer.finish()
     return writer
-
-
-def objects(configuration: Configuration) -> Iterator[bytes]:
-    """The operations of the replicated objects that outlive their connections, in their order."""
-    gone = {queue.name for queue in configuration.queues.values() if queue.exclusive}
-    for _, payload in configuration.snapshot():
-        operation = decode_table(payload)[0]
-        name = operation.get("destination" if operation["op"] == "bind" and not operation["exchange"] else "name")
-        if operation["op"] in OBJECTS and (operation["op"] == "exchange.declare" or name not in gone):
-            yield payload
-
-
-def kept_queues(configuration: Configuration) -> list[Queue]:
-    """The queues whose messages are replicated, without those that end with their connection."""
-    return [queue.core for queue in configuration.queues.values() if queue.core.replicated and not queue.exclusive]
-
-
-def messages(queue: Queue, after: int = 0, last: int = _LAST) -> Iterator[Message]:
-    """In the order of their ids."""
-    while read := queue.read(after + 1, last, READ):
-        for id, redelivered, arrival, exchange, routing_key, header, body in read:
-            yield Message(queue.name, id, redelivered, arrival, exchange, routing_key, header, body)
-            after = id
 
 
 def _leaders(note: bytes) -> Mapping[int, str]:
