@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ha.archive.copying import CopyDoor
+from ha.archive.restoring import RestoreDoor
 from ha.environment import StateNotStored
 from ha.model.content import Content
 from ha.model.local_member import LocalMember
@@ -16,13 +18,14 @@ from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
 from ha.model.public_url import SERVER_PROPERTY
 from ha.model.state_file import FileDirectory, StateFile, StateFileError
+from ha.model.status import State
 from ha.model.twins import with_new_identity
 from ha.node import Node
 from ha.registry.file import FileRegistry
 from ha.registry.living import BOOT, Living
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryWorker, Store
-from ha.requests import FileRequests
+from ha.requests import FileRequests, LaterHandler
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
 from ha.settings import HaSettings, NodeSettings, split_address
@@ -173,7 +176,7 @@ class HaPlugin:
             dump=lambda arguments, user: dump_on_request(node, durable_queues(host.broker)),
             salvage=self._salvage_door.request,
         )
-        self._hooks = ClusterHooks(node, self._replication, files)
+        self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))
         return self._hooks
 
     @staticmethod
@@ -232,6 +235,26 @@ class HaPlugin:
         self._env.stop()
         if self._env.events is not None:
             self._env.events.close()
+
+
+def open_archive(host: PluginHost, node: Node) -> dict[str, LaterHandler]:
+    """`ha.backup` and `ha.restore`."""
+
+    def leaders() -> dict[int, str]:
+        return {epoch: origin.leader for epoch, origin in node.local.lineage.items()}
+
+    def may_copy() -> str:
+        state = node.local.state
+        whole = state.is_primary or state is State.READY
+        return "" if whole else f"{node.local.member} is {state.value} and may not hold everything"
+
+    def may_restore() -> str:
+        return "" if node.local.state.is_primary else node.role.refusal_text()
+
+    copies = CopyDoor(host.broker, leaders, may_copy, node.local.env.now, node.local.env.after)
+    restores = RestoreDoor(host.broker, may_restore, node.local.env.log)
+    node.local.closed = lambda: restores.closed
+    return {"ha.backup": copies.request, "ha.restore": restores.request}
 
 
 def begin_journal(store: Journal, node: Node) -> None:

@@ -33,6 +33,8 @@ STEERING: Final[dict[str, frozenset[str]]] = {
     "ha.claim": frozenset(),
     "ha.replicate": frozenset(),
     "ha.dump": frozenset(),
+    "ha.backup": frozenset(),
+    "ha.restore": frozenset(),
     "ha.member": frozenset({"add", "remove"}),
     "ha.salvage": frozenset({"restore", "restored", "discard"}),
 }
@@ -86,8 +88,10 @@ class FileRequests(NamedTuple):
 class NodeRequests(RequestTable):
     """The requests that a member of a cluster answers: the whole table."""
 
-    def __init__(self, node: Node, files: FileRequests | None = None) -> None:
-        """Without `files` their methods are unknown."""
+    def __init__(
+        self, node: Node, files: FileRequests | None = None, archive: Mapping[str, LaterHandler] | None = None
+    ) -> None:
+        """Without `files` their methods are unknown.  `archive`: `ha.backup` and `ha.restore`."""
         self._node = node
         self._local = node.local
         now: dict[str, Handler] = {
@@ -106,6 +110,7 @@ class NodeRequests(RequestTable):
         if files is not None:
             now |= {"ha.dump": files.dump}
             later |= {"ha.salvage": files.salvage}
+        later |= archive or {}
         super().__init__(node.local.settings.username, now, later)
 
     def _promote(self, arguments: Json, user: str, reply: Reply) -> None:

@@ -92,6 +92,8 @@ class LocalMember:
         self.stopped = False
         self.limited = ""
         """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
+        self.closed: Callable[[], str] = lambda: ""
+        """Why a primary admits no client; empty if it does."""
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)

@@ -184,3 +184,10 @@ cdef uint64_t expiry_of(Queue level, uint64_t index) except? 0:
     """Milliseconds since 1970; 0 if the record has none."""
     cdef Entry* e = ring_at(&level.main, index)
     return le64(lengths_of(record_of(e)) + 16) if e.flags & ENTRY_TIMED else 0
+
+
+def hand_out(Engine engine, Queue queue, uint64_t id):
+    """Messages up to `id` were handed out in an earlier life: they say redelivered.  The queue has no consumer."""
+    queue.set_delivered(id)
+    queue.reset()
+    engine.log_delivered_of(queue)
