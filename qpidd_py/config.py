@@ -110,6 +110,7 @@ class NetworkSettings:
     tcp_nodelay: bool = option(boolean, True, "send small packets at once")
     max_negotiate_time: float = option(milliseconds, 10.0, "time for a client's handshake; plain number = ms")
     max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit")
+    max_newcomers: int = option(integer, 5000, "most connections at a time that are not logged in yet; 0 = no limit")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.broker.pager import Pager
@@ -32,8 +31,8 @@ from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Amount
 from qpidd_py.plugins import Plugin, PluginHost
-from qpidd_py.security.sasl import authenticator
-from qpidd_py.security.users import Users, read_users
+from qpidd_py.security.users import read_users
+from qpidd_py.security.verifier import Verifier
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
 from qpidd_py.server.memory import available, resident
@@ -73,7 +72,7 @@ class Service:
         self._tls_sockets = _bind(network, security.ssl_port) if self._tls_context is not None else []
         self._addresses = bound_addresses(self._sockets)
         self.port = self._addresses[0].port
-        self._broker = _make_broker(settings, str(self._addresses[0]), self._users, version)
+        self._broker = _make_broker(settings, str(self._addresses[0]), version)
         self._reactor = Reactor(self._broker.engine)
         amqp_door.install(self._broker, version)
         files = settings[DataSettings]
@@ -102,6 +101,9 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
+        self._verifier = Verifier(self._users, loop, self._guard)
+        if self._settings[SecuritySettings].auth:
+            self._broker.authenticate = self._verifier
         self._notifier = Notifier(loop, take_environment(os.environ))
         if self._pages is not None:
             self._pages.start(loop, self._guard)
@@ -198,6 +200,7 @@ class Service:
 
     def _tick(self, listener: Listener, now: float) -> None:
         listener.tick(now)
+        self._verifier.tick(now)
         self._broker.tick(now)
         if self._memory is not None:
             self._memory.tick(now)
@@ -282,6 +285,7 @@ class Service:
                 connection.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
             await self._until(deadline, lambda: len(self._reactor) == 0)
         self._loop.remove_reader(self._reactor.fileno())
+        self._verifier.close()
         if self._store is not None:
             self._store.stop()
         if self._pages is not None:
@@ -296,13 +300,12 @@ def _bind(network: NetworkSettings, port: int) -> list[Any]:
     return listening_sockets(network.interface, port, network.connection_backlog)
 
 
-def _make_broker(settings: Settings, address: str, users: Users, version: str) -> Broker:
+def _make_broker(settings: Settings, address: str, version: str) -> Broker:
     limits = settings[BrokerSettings]
     engine = Engine()
     engine.max_message_size = limits.max_message_size
     return Broker(
         name=limits.broker_name or address,
-        authenticate=authenticator(users) if settings[SecuritySettings].auth else accept_all,
         heartbeat=limits.heartbeat,
         version=version,
         engine=engine,

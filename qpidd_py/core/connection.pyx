@@ -93,8 +93,24 @@ cdef class Connection:
 
     def stop(self):
         """The closing handshake has begun: from here on only methods are passed on."""
-        if self.state == EXPECT_FRAMES or self.state == EXPECT_HEADER:
+        if self.state == WAITING:
+            self.pause_input(False)
+        if self.state in (EXPECT_FRAMES, EXPECT_HEADER, WAITING):
             self.state = STOPPED
+
+    def wait(self):
+        """Nothing more is read or parsed until `go_on`."""
+        if self.state == EXPECT_FRAMES:
+            self.state = WAITING
+            self.pause_input(True)
+
+    def go_on(self):
+        """After `wait`: what came meanwhile is parsed now.  Not from within a callback of this connection."""
+        if self.state == WAITING:
+            self.state = EXPECT_FRAMES
+            self.pause_input(False)
+            if self.input_used:
+                self.input_grown()
 
     # ---------------------------------------------------------------- output
 
@@ -275,6 +291,11 @@ cdef class Connection:
             elif state == LINK:
                 used = self.parse_link(p + at, n - at)
             elif state == DEAD:
+                return n
+            elif state == WAITING:
+                if n - at <= MAX_WAITING:
+                    break
+                self.fail(0, 501, f"FRAME_ERROR - {n - at} octets sent ahead of an answer", 0, 0)
                 return n
             else:
                 used = self.parse_frames(p + at, n - at)
@@ -469,7 +490,7 @@ cdef class Connection:
             channel = 0
             if self.state == STOPPED:
                 return 0
-            self.state = STOPPED
+            self.stop()
         else:
             c.closing = True
             c.drop_assembly()

@@ -5,13 +5,15 @@ import errno
 import logging
 import socket
 import ssl
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from qpidd_py.broker.client_connection import ClientConnection, State, Transport
+from qpidd_py.broker.client_connection import ClientConnection, Transport
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
+from qpidd_py.logrules import Floods
+from qpidd_py.security.logins import origin
 from qpidd_py.server.connection import PlainTransport
+from qpidd_py.server.newcomers import Newcomers
 from qpidd_py.server.tls import TlsConnection
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._tls: set[TlsConnection] = set()
-        self._negotiating: deque[tuple[float, ClientConnection]] = deque()
+        self._newcomers: Newcomers[ClientConnection] = Newcomers(network.max_newcomers, network.max_negotiate_time)
+        self._floods = Floods(log)
 
     def open(self, sockets: list[socket.socket]) -> None:
         """Accept plain connections on these listening sockets from now on."""
@@ -75,14 +78,11 @@ class Listener:
         self._servers.clear()
 
     def tick(self, now: float) -> None:
-        """Ends handshakes that take too long.  All have the same time limit, so the oldest is first."""
-        waiting = self._negotiating
-        while waiting and (waiting[0][0] <= now or waiting[0][1].state is not State.HANDSHAKE):
-            _, connection = waiting.popleft()
-            if connection.state is State.HANDSHAKE:
-                limit = self._network.max_negotiate_time
-                log.info("%r: no connection.open within %g s", connection, limit)
-                connection.close(320, "handshake timed out")
+        """Ends handshakes that take too long."""
+        for connection in self._newcomers.late(now):
+            log.info("%r: no connection.open within %g s", connection, self._network.max_negotiate_time)
+            connection.close(320, "handshake timed out")
+        self._floods.tick(now)
         for tls in self._tls:
             tls.look()
         self._tls = {tls for tls in self._tls if not tls.closed}
@@ -96,7 +96,7 @@ class Listener:
             except OSError as error:
                 self._cannot_accept(listening, error)
                 return
-            self._accept_plain(sock, f"{peer[0]}:{peer[1]}")
+            self._accept_plain(sock, str(Address(*peer[:2])))
 
     def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
         log.error("cannot accept a connection: %s", error)
@@ -131,15 +131,25 @@ class Listener:
         return connection
 
     def _new_connection(self, peer: str, transport: Transport) -> ClientConnection | None:
-        most = self._network.max_connections
-        if most and len(self._broker.connections) >= most:
-            log.warning("connection from %s refused: %d are open, max-connections allows %d", peer, most, most)
+        now = self._loop.time()
+        if (reason := self._refusal(peer)) != "":
+            self._floods.write(logging.WARNING, now, "connection from %s refused: %s", peer, reason)
             return None
         connection = ClientConnection(self._broker, peer, transport)
         connection.handshake.channel_max = self._limits.channel_max or 65535
         connection.handshake.frame_max = self._limits.frame_max
-        self._negotiating.append((self._loop.time() + self._network.max_negotiate_time, connection))
+        self._newcomers.add(origin(peer), connection, now)
         return connection
+
+    def _refusal(self, peer: str) -> str:
+        """Why it is not taken; empty if it is."""
+        most = self._network.max_connections
+        if most and len(self._broker.connections) >= most:
+            return f"{most} are open, max-connections allows {most}"
+        room, oldest = self._newcomers.room(origin(peer))
+        if oldest is not None:
+            oldest.close(320, "too many connections from its address are not logged in")
+        return "" if room else f"{len(self._newcomers)} are not logged in, many of them from there (max-newcomers)"
 
 
 def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> list[socket.socket]:

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from qpidd_py.config import SecuritySettings
+from qpidd_py.config import Address, SecuritySettings
 from qpidd_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class TlsConnection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(BUFFER)
         peer = transport.get_extra_info("peername") or ("?", 0)
-        self._connection = self._accept(f"{peer[0]}:{peer[1]}", self)
+        self._connection = self._accept(str(Address(*peer[:2])), self)
         if self._connection is None:
             transport.abort()
 
@@ -99,7 +99,7 @@ class TlsConnection(asyncio.Protocol):
             if not output:
                 break
             transport.write(output)
-        connection.core.left(waiting(transport))
+        self.look()
 
     def disconnect(self) -> None:
         self._writable = True

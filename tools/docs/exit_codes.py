@@ -21,6 +21,11 @@ exit codes:
   0   done, and the journal is whole
   1   the journal is damaged, or the command could not be carried out
   2   wrong usage"""
+PASSWD_CODES: Final = """\
+exit codes:
+  0   done, or (check) this is the password
+  1   everything else; one line says what
+  2   wrong usage"""
 CLUSTER_CODES: Final = """\
 exit codes:
   0   done
@@ -32,6 +37,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpid-ha": TOOL_CODES,
     "qpid-config": TOOL_CODES,
     "qpidd-journal": JOURNAL_CODES,
+    "qpid-passwd": PASSWD_CODES,
     "qpid-cluster": CLUSTER_CODES,
     "qpid-send": CLIENT_EXIT_CODES,
     "qpid-receive": CLIENT_EXIT_CODES,
