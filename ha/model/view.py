@@ -83,8 +83,8 @@ class View:
             "isolated": self.isolated,
             "instance": self.instance,
             "writer": self.writer,
-            "durable": self.durable,
             **({"before": list(self.before)} if self.before else {}),
+            **({"durable": self.durable} if self.durable >= 0 else {}),
         }
 
     @classmethod

@@ -157,7 +157,8 @@ class Arrivals:
         peer.phase = Phase.HELD
         lineage = lineage_to_json(local.lineage)
         welcome = {**local.member.to_json(), "epoch": local.epoch, "version": VERSION, "lineage": lineage}
-        welcome["whole"] = peer.whole
+        if peer.member.before and not peer.whole:
+            welcome["whole"] = False  # what its journal has brought back is less than we know of
         self.control(peer, "welcome", **welcome)
         if peer.link is not None:
             self._primary.heartbeat(peer.link, peer)

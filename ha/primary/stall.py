@@ -128,7 +128,6 @@ class StallWatch:
         what = f"slow: {slowest.member} has acknowledged nothing for {now - since:.1f} s, {backlog} octets wait for it"
         return Cause(what, "it acknowledges, or is dropped")
 
-
     def _too_slow(self, peer: Peer, now: float) -> Cause:
         """Publishers are not read, and confirms of earlier publishes wait for the backlog."""
         left, backlog = patience(self._local, peer, now), peer.link.backlog if peer.link else 0

@@ -347,7 +347,7 @@ def _outdated(case: _Case) -> str:
     it lacks."""
     me, newest = case.me, case.newest
     away = [member for member in newest.members if member.id != me.id and case.survey.of_member(member) is None]
-    if not away or not case.restored or me.in_sync.key >= newest.key:
+    if not (away and me.before and case.restored) or me.in_sync.key >= newest.key:
         return ""
     what = "the in-sync set on its disk is older than the newest one, and so may be what it holds"
     return f"{what}: {_names(away)}, which would show that, does not answer"

@@ -90,9 +90,7 @@ class Found:
         return sum(segment.octets for segment in self.segments)
 
 
-def scan(
-    disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None, found: Found | None = None
-) -> Found:
+def scan(disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None, found: Found | None = None) -> Found:
     """Check the whole journal; `progress` is called with (segments done, of all).
 
     `found` is filled meanwhile: after Damaged it has what can be read.  Raises Damaged, FormatError, OSError."""

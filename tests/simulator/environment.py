@@ -305,9 +305,7 @@ class Ports:
             return  # nobody has that address (any more)
 
         def back(answer: Answer) -> None:
-            self.network.message(
-                target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer))
-            )
+            self.network.message(target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer)))
 
         def arrives() -> None:
             if self.network.rejects(process, target):

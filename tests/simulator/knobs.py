@@ -65,6 +65,9 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "full disk": Knob("Environment.persist", "it cannot be written, and is tried again", _action("disk-error")),
     "full socket": Knob("CoreLink.backlog", "what is written stays in the process", _action("narrow")),
     "journal": Knob("LocalMember.journal", "what is acknowledged is on a disk first", _option("journal")),
+    "journal disk": Knob(
+        "store.disk.Disk", "it rots, hangs, forgets", _action("disk-rots", "disk-hangs", "disk-forgets", "put-back")
+    ),
     "slow journal": Knob("Journal.submit", "a commit takes long", _option("journal", "seconds")),
     "twice": Knob("Environment.request", "a request is carried out twice", _action("repeat")),
     "late": Knob("Environment.request", "a request is carried out long after its answer counts", _action("delay")),

@@ -92,9 +92,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111),
     "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
     "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=159),
-    "own-copy-only": Mutant(
-        pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=107
-    ),
+    "own-copy-only": Mutant(pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=107),
     "look-then-write": Mutant(pacemaker.read_before_write, "registry", ("pacemaker", "duel"), seed=70),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
@@ -107,6 +105,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "content-in-parts": Mutant(journal.content_in_parts, "registry", ("blackout", "crash"), seed=2),
     "restart-without-doubt": Mutant(journal.restart_without_doubt, "manager", ("blackout", "isolate"), 1000, seed=484),
     "dead-is-lost": Mutant(journal.dead_is_lost, "registry", ("blackout", "crash"), seed=64),
+    "rot-is-cut-off": Mutant(journal.rot_is_cut_off, "quorum", ("blackout", "disks"), seed=8),
+    "cache-is-believed": Mutant(journal.cache_is_believed, "quorum", ("blackout", "disks"), seed=20),
     "copy-stands-for-member": Mutant(journal.copy_stands_for_member, "registry", ("blackout", "clone"), seed=15),
     "set-unheard": Mutant(votes.set_unheard, "quorum", seed=4),
     "vote-taken-back": Mutant(votes.vote_taken_back, "quorum", ("race",), seed=8),

@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests.simulator import journal_faults
 from tests.simulator import liveness as core
 from tests.simulator.coincidences import planned
 from tests.simulator.disk import FAULTS as DISK_FAULTS
@@ -79,7 +80,7 @@ MOMENTS = (
 """When a trap springs."""
 REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
-APART = ("clone", "narrow", "pacemaker", "blackout")
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -141,6 +142,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         clients.append(dict(core.PROBE))
     actions += _pacemaker(seed, mode, names, options, faults)
     actions += _journals(seed, mode, names, options, [each["name"] for each in clients], faults)
+    actions += _disks(seed, mode, names, options, faults)
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -179,6 +181,14 @@ def _journals(
     blackouts = [_blackout(rng, names) for _ in range(rng.choice((1, 1, 2, 4)))]
     producers = [name for name in clients if name.startswith("p")]
     return blackouts + [_late(rng, producers, each.at) for each in blackouts for _ in range(rng.choice((0, 5, 10)))]
+
+
+def _disks(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some of those with journals their disks have faults of their own.  Drawn apart, too."""
+    rng = Random(f"disks {seed} {mode}")
+    if "journal" not in options or ("disks" not in only and (only or rng.random() > 0.3)):
+        return []
+    return [journal_faults.planned(rng, mode, names, DURATION) for _ in range(rng.choice((1, 1, 2, 4)))]
 
 
 def _late(rng: Random, producers: Sequence[str], before: float) -> Action:

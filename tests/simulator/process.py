@@ -91,7 +91,9 @@ class BrokerProcess(Ports):
         """The disk of its journal."""
         self.journal: SimulatedJournal | None = None
         self.content: Member | None = None
-        """Whose content the journal has; None without one."""
+        """Whose content the journal has; None without one, or if that is less than was acknowledged."""
+        self.outdated = False
+        """Its data directory was put back from a backup, and nothing was copied to it since."""
         self.life = 0
         self.alive = False
         self.paused = False
@@ -100,7 +102,7 @@ class BrokerProcess(Ports):
         """It is not started again."""
         self.busy_until = 0.0
         self.seen_safe = 0
-        self._machine = 0
+        self.machine = 0
         self.original: BrokerProcess | None = None
         """Whose data directory was copied here."""
         self._waiting: list[tuple[object, int, Call]] = []
@@ -124,9 +126,9 @@ class BrokerProcess(Ports):
 
     def new_machine(self) -> None:
         """An empty disk, and so another identity."""
-        self._machine += 1
-        self.disk, self.platter, self.content = Disk(), MemoryDisk(), None
-        self.state = HaState(f"id-{self.name}" if self._machine == 1 else f"id-{self.name}-{self._machine}")
+        self.machine += 1
+        self.disk, self.platter, self.content, self.outdated = Disk(), MemoryDisk(), None, False
+        self.state = HaState(f"id-{self.name}" if self.machine == 1 else f"id-{self.name}-{self.machine}")
         StateFile(self.disk).store(self.state)
 
     def copy_of(self, original: BrokerProcess, address: str) -> None:
@@ -142,8 +144,8 @@ class BrokerProcess(Ports):
 
     def new_identity(self) -> None:
         """As `--new-identity` does."""
-        self._machine += 1
-        self.state = with_new_identity(self.state, f"id-{self.name}-{self._machine}")
+        self.machine += 1
+        self.state = with_new_identity(self.state, f"id-{self.name}-{self.machine}")
         StateFile(self.disk).store(self.state)
 
     def configure(self) -> None:
@@ -184,7 +186,7 @@ class BrokerProcess(Ports):
         self.opened()
         if self.journal is not None:
             self.journal.begin()
-            self.content = self.node.local.member
+            self.content = None if self.outdated else self.node.local.member
         self.simulation.tap.started(self)
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)

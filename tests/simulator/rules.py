@@ -101,7 +101,7 @@ class Rules:
         if not survivors and self.history.holders():
             return False  # a whole member of the newest set comes back with its disk
         local = process.node.local
-        if local.before and local.persisted.in_sync.key < self.history.newest.key:
+        if survivors and local.before and local.persisted.in_sync.key < self.history.newest.key:
             return False  # it was away when that set was made, which need not list it
         self._fence(other for other in others if other.is_primary or not self._reaches(process, other))
         return True

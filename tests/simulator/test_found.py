@@ -15,7 +15,7 @@ from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_asker import hang_up_early
-from tests.simulator.mistakes_journal import copy_stands_for_member, removal_below_majority
+from tests.simulator.mistakes_journal import copy_stands_for_member, old_copy_is_whole, removal_below_majority
 from tests.simulator.mistakes_log import half_a_difference
 from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
@@ -105,6 +105,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("a-handshake-slower-than-its-question", hang_up_early, "liveness: 4 s after the repair there is no primary"),
         ("removed-below-a-majority", removal_below_majority, "I10: d says"),
         ("a-copy-of-an-older-journal", copy_stands_for_member, "I1: p1.1@1"),
+        ("an-old-copy-of-the-data-directory", old_copy_is_whole, "I1: p1.1@1"),
     ],
 )
 def test_a_schedule_fails_with_the_mistake_that_it_is_about(

@@ -156,7 +156,7 @@ def test_a_backup_is_welcomed() -> None:
     assert (peer.member, peer.member.instance, peer.phase) == (B, "first", Phase.HELD)
     assert (peer.whole, peer.state) == (True, "joining")
     ((op, said),) = link.said()
-    assert (op, said) == ("welcome", {**primary.local.member.to_json(), "epoch": 2, "version": VERSION, "lineage": [], "whole": True})
+    assert (op, said) == ("welcome", {**primary.local.member.to_json(), "epoch": 2, "version": VERSION, "lineage": []})
     assert primary.called() == [("take_place", peer, 55), ("heartbeat", link, peer)]
     assert primary.events == [("backup_connected", {"peer": "b", "old": "joining", "attrs": {"whole": True}})]
 

@@ -316,7 +316,7 @@ def test_a_primary_whose_disk_fails_keeps_its_clients_while_the_others_are_no_ma
     fail(world, "a")
     world["c"].kill()
     world.run(20.0)
-    assert FULL in str(world['a'].node.stall()) and world["a"].closed_clients == []
+    assert FULL in str(world["a"].node.stall()) and world["a"].closed_clients == []
 
 
 def test_a_primary_with_a_slow_disk_gives_way_and_is_promoted_last() -> None:

@@ -121,10 +121,10 @@ def test_a_new_primary_counts_what_its_backups_have_on_disk() -> None:
 def test_a_view_says_what_is_on_disk(durable: int, complete: bool, expected: int) -> None:
     local = member(SET, make(1, 9))
     local.lineage = {1: Origin("id-a")}
-    local.journal = SimpleNamespace(position=durable, complete=complete)  # type: ignore[assignment]
+    local.journal = SimpleNamespace(position=durable, complete=complete)
     role: Any = SimpleNamespace(position=make(1, 9), primary_address="", doubt=False, stood=False, isolation="")
     assert local.view(role).stored == expected
-    local.journal.position = make(0, 50)  # type: ignore[misc]
+    local.journal.position = make(0, 50)
     assert local.view(role).stored == 0, "of another epoch, perhaps of another log"
 
 

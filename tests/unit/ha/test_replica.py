@@ -502,9 +502,7 @@ def test_a_busy_queue_is_not_walked_over_all_the_time(pair, monkeypatch):
 
 def test_a_source_as_text():
     assert Source.parse("h:1,i", Login("u", "p")) == Source(("h:1", "i:5672"), Login("u", "p"))
-    assert Source.parse("amqp://me/secret@h:1,[::1]:2", Login()) == Source(
-        ("h:1", "[::1]:2"), Login("me", "secret")
-    )
+    assert Source.parse("amqp://me/secret@h:1,[::1]:2", Login()) == Source(("h:1", "[::1]:2"), Login("me", "secret"))
     assert str(Source.parse("me/secret@h:1", Login())) == "h:1"
     for wrong in ("", "none", "me@", "h:x"):
         with pytest.raises(ValueError, match="list"):

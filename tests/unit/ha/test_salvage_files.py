@@ -121,9 +121,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("room", [10, 400])
-def test_a_full_disk_is_an_error_of_the_link(
-    files: SalvageFiles, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
+def test_a_full_disk_is_an_error_of_the_link(files: SalvageFiles, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     real = salvage_files.create
     monkeypatch.setattr(salvage_files, "create", lambda path: FullDisk(real(path), room))
     with pytest.raises(LinkError, match="No space left"):
@@ -527,9 +525,9 @@ def test_restore_names_who_was_not_told(capsys: pytest.CaptureFixture[str]) -> N
     assert tool(hooks, capsys, "restore", NAME) == (
         0,
         [
-                "5 messages restored",
-                "not informed: b:1, c:1; files there may hold the same messages, not marked as restored",
-            ],
+            "5 messages restored",
+            "not informed: b:1, c:1; files there may hold the same messages, not marked as restored",
+        ],
     )
 
 

@@ -61,9 +61,7 @@ class Machine:
         self.work: list[Work] = []
         self.calls: list[Callable[[], None]] = []
         self.writer = Writer(self.disk, found.end)
-        self.journal = Journal(
-            self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT
-        )
+        self.journal = Journal(self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT)
         self.broker.engine.on_batch = self.journal.batch
         self.journal.start()
         self.broker.vhost.on_restarted()
