@@ -1,6 +1,6 @@
 /* A disk that forgets: what a process has written below $POWER_DIR and not synced can be taken back.
  *
- * Loaded with LD_PRELOAD.  Before each change of a file or a name it appends to $POWER_UNDO/log what was there before,
+ * What is below $POWER_DIR/$POWER_SPARED is not taken back.  Loaded with LD_PRELOAD.  Before each change of a file or a name it appends to $POWER_UNDO/log what was there before,
  * and after each sync that it was synced.  Files that were changed are linked as $POWER_UNDO/i-INODE, which must be on
  * the same file system.  `power.py` reads the log after the process was killed.  A sync takes $POWER_MS milliseconds,
  * and nothing is really synced: the machine does not lose its power.
@@ -29,7 +29,7 @@ struct record {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const char *folder, *undo;
+static const char *folder, *undo, *spared;
 static size_t prefix;
 static int log_fd = -1;
 static useconds_t slowness;
@@ -54,6 +54,7 @@ __attribute__((constructor)) static void begin(void)
     const char *ms = getenv("POWER_MS");
     folder = getenv("POWER_DIR");
     undo = getenv("POWER_UNDO");
+    spared = getenv("POWER_SPARED");
     if (folder == NULL || undo == NULL)
         return;
     prefix = strlen(folder);
@@ -64,7 +65,13 @@ __attribute__((constructor)) static void begin(void)
         cut_torn_end();
 }
 
-static int below(const char *path) { return log_fd >= 0 && strncmp(path, folder, prefix) == 0 && path[prefix] == '/'; }
+static int below(const char *path)
+{
+    if (log_fd < 0 || strncmp(path, folder, prefix) != 0 || path[prefix] != '/')
+        return 0;
+    size_t length = spared != NULL ? strlen(spared) : 0;
+    return !length || strncmp(path + prefix + 1, spared, length) != 0 || path[prefix + 1 + length] != '/';
+}
 
 static int absolute(const char *path, char *out)
 {

@@ -61,12 +61,14 @@ def library(directory: Path) -> Path:
 class PowerCut:
     """The disk below one folder."""
 
-    def __init__(self, library: Path, folder: Path, undo: Path, milliseconds: int = 0) -> None:
-        """`undo`: a folder on the same file system, outside; `milliseconds`: how long a sync takes."""
+    def __init__(self, library: Path, folder: Path, undo: Path, milliseconds: int = 0, spared: str = "") -> None:
+        """`undo`: a folder on the same file system, outside; `milliseconds`: how long a sync takes; `spared`: a folder
+        in `folder` of which everything is kept."""
         self._library = library
         self._folder = folder
         self._undo = undo
         self._milliseconds = milliseconds
+        self._spared = spared
         undo.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -77,6 +79,7 @@ class PowerCut:
             "POWER_DIR": str(self._folder),
             "POWER_UNDO": str(self._undo),
             "POWER_MS": str(self._milliseconds),
+            "POWER_SPARED": self._spared,
         }
 
     def cut(self, rng: Random) -> int:
