@@ -13,8 +13,8 @@ What is not: promoting on a side without any reachable member of the in-sync set
 unfenced; leaving an isolated primary (a node without quorum) running for longer than `ha-isolation-wait`.  A manager
 with quorum and fencing does neither.
 
-`availability`: one promotion at a time, of a whole member of the last primary's in-sync set, which knows or hears of that set
-if it was restarted, after every primary was stopped, and everybody that the candidate does not reach.
+`availability`: one promotion at a time, of a whole member of the last primary's in-sync set, which knows or hears of
+that set if it was restarted, after every primary was stopped, and everybody that the candidate does not reach.
 
 `quorum`, and `manager` with a registry: nothing is out; any promotion at any time, by two managers at once, no fencing.
 `gamble` is the same with `availability`, to see what then is lost.
