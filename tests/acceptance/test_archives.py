@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.store.archive_file import ArchiveFile
-from tests.acceptance.cluster import Cluster, Member, first_promotable
+from tests.acceptance.cluster import Cluster, Member
 from tests.support import programs
 from tests.support.wait import wait_for
 
