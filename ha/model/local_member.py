@@ -240,9 +240,9 @@ class LocalMember:
 
     def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
         """True if `address` is on the list of this set, or of the newest set that we know (ha-brokers-url until the
-        list is changed at run time).  An empty address is allowed here; it never counts towards a majority."""
+        list is changed at run time).  An empty address is on no list: nobody could ask that broker."""
         brokers = self.safety.voters(in_sync or self.persisted.in_sync)
-        return not brokers or not address or address in brokers
+        return not brokers or address in brokers
 
     def others(self, in_sync: InSync | None = None) -> list[str]:
         """Addresses of all other brokers of the cluster, as in this set or in the newest that we know."""
