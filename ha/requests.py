@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ha.backup.backup import Backup
 from ha.environment import Json, Reply
+from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.protocol import need
 from ha.node import Node
@@ -136,6 +137,7 @@ class NodeRequests(RequestTable):
         node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
+            local.asked(asker, ages(arguments))
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)

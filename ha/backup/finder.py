@@ -143,12 +143,14 @@ class Finder:
         if view.id != local.id:
             self.heard.append(view)
         local.changed()
-        return self._would_follow(view)
+        # The answer that tells us our address may still come: without it the primary refuses us.
+        return bool(local.settings.address) and self._would_follow(view)
 
     def _would_follow(self, view: View) -> bool:
         local = self._local
-        known = view.ballot >= local.persisted.ballot
-        return view.state.is_primary and known and local.is_broker(local.settings.address, view.in_sync)
+        known, address = view.ballot >= local.persisted.ballot, local.settings.address
+        # Without an address also to be refused: a copy of a member's data directory then ends, with the reason.
+        return view.state.is_primary and known and (not address or local.is_broker(address, view.in_sync))
 
     def _surveyed(self, answers: dict[str, Answer]) -> None:
         """Never called in a pause, which cancels the survey."""

@@ -25,6 +25,7 @@ from ha.environment import Answer, Configuration, Environment, StateNotStored
 from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
+from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, text
@@ -98,6 +99,7 @@ class LocalMember:
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
+        self._hearing = Hearing(env)
         self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
         self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
 
@@ -141,6 +143,7 @@ class LocalMember:
             self.before,
             origin.leader if origin is not None else "",
             self._durable(role.position) if self.keeps else -1,
+            tuple(self._ages().items()),
         )
 
     def _durable(self, position: int) -> int:
@@ -240,9 +243,9 @@ class LocalMember:
 
     def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
         """True if `address` is on the list of this set, or of the newest set that we know (ha-brokers-url until the
-        list is changed at run time).  An empty address is allowed here; it never counts towards a majority."""
+        list is changed at run time).  An empty address is on no list: nobody could ask that broker."""
         brokers = self.safety.voters(in_sync or self.persisted.in_sync)
-        return not brokers or not address or address in brokers
+        return not brokers or address in brokers
 
     def others(self, in_sync: InSync | None = None) -> list[str]:
         """Addresses of all other brokers of the cluster, as in this set or in the newest that we know."""
@@ -272,7 +275,8 @@ class LocalMember:
         addresses: Iterable[str] | None = None,
     ) -> Round:
         """Ask every other broker for its view.  Our ballot is in the request: it deposes a primary with a lower one."""
-        asker = {"epoch": self.epoch, "leader": self.persisted.leader, **self.member.to_json()}
+        ballot = {"epoch": self.epoch, "leader": self.persisted.leader}
+        asker = {**ballot, **self.member.to_json(), "heard": self._ages()}
 
         def finish(answers: dict[str, Answer]) -> None:
             self._note(answers)
@@ -281,13 +285,31 @@ class LocalMember:
         asked = self.others() if addresses is None else addresses
         return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough)
 
+    def _ages(self) -> dict[str, float]:
+        """Whom we have heard.  A broker that cannot store a vote helps nobody to be promoted, so it says nothing."""
+        return {} if self.disk.error else self._hearing.ages()
+
+    def asked(self, asker: Member, heard: Mapping[str, float]) -> None:
+        """Another broker asks for our view."""
+        if asker.id != self.id and asker.address in self.brokers:
+            self._hearing.said(asker.address, heard, self.settings.address)
+
+    def apart(self, since: float) -> int:
+        """How many brokers have heard each other since then, without us."""
+        others = (address for address in self.brokers if address != self.settings.address)
+        return self._hearing.apart(others, since)
+
     def _note(self, answers: Mapping[str, Answer]) -> None:
-        """Take from any answers: our own address, twins, a newer set."""
+        """Take from any answers: our own address, twins, a newer set, who hears whom."""
         for address, answer in answers.items():
             if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
                 self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
         for twin in survey.twins:
             self.sightings.seen(twin.member, self.member, "it answers our questions")
+        for view in survey.views:
+            if view.address in self.brokers:
+                self._hearing.said(view.address, dict(view.heard), self.settings.address)
+                self._hearing.answered(view.address)
         sets = [self._heard, *(view.in_sync for view in survey.views)]
         self._heard = max(sets, key=lambda in_sync: in_sync.key)

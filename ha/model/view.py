@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ha.environment import Answer, Outcome
+from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.position import text
 from ha.model.protocol import need
@@ -44,6 +45,8 @@ class View:
     """Under whose claim the last of its content was written: two brokers may write logs of one epoch."""
     durable: int = -1
     """The position up to which a restart brings back what it holds, 0 if that is not known; -1: up to `position`."""
+    heard: tuple[tuple[str, float], ...] = ()
+    """Address of a broker and seconds ago, see `hearing.py`."""
 
     @property
     def leads(self) -> bool:
@@ -83,6 +86,7 @@ class View:
             "isolated": self.isolated,
             "instance": self.instance,
             "writer": self.writer,
+            "heard": dict(self.heard),
             **({"before": list(self.before)} if self.before else {}),
             **({"durable": self.durable} if self.durable >= 0 else {}),
         }
@@ -112,6 +116,7 @@ class View:
             tuple(str(run) for run in value.get("before") or ()),
             str(value.get("writer", "")),
             need(value, "durable", int) if "durable" in value else -1,
+            tuple(ages(value).items()),
         )
 
 
