@@ -101,6 +101,7 @@ class Pager:
                 self._file.write(page)
             self._relieving = False
         self._look_behind(busy)
+        self.read()
 
     def _look_behind(self, busy: int) -> None:
         behind = self._pool.leaving > 0 and busy > WAIT * self._limit
@@ -140,10 +141,13 @@ class Pager:
     # ---- back -------------------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read what is wanted, some at a time."""
-        while self._reading < READS and (page := self._paging.next_read()) is not None:
-            self._reading += 1
-            self._file.read(page)
+        """Read what is wanted, some at a time.  What there is no memory for now is tried again when some has left."""
+        try:
+            while self._reading < READS and (page := self._paging.next_read()) is not None:
+                self._reading += 1
+                self._file.read(page)
+        except MemoryError:
+            log.warning("no memory for a segment of the page file; its consumers wait")
 
     def arrived(self, page: Page, error: OSError | None) -> None:
         """From the file.  Raises PageError."""

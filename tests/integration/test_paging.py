@@ -171,8 +171,8 @@ def test_a_page_file_that_rots_ends_the_broker(tmp_path: Path) -> None:
     """It must not hand out other octets, and not go on without the message."""
     with BrokerProcess(tmp_path, *OPTIONS) as broker:
         publish(broker, 0, 1500)
-        files = [path for path in Path(f"/proc/{broker.pid}/fd").iterdir() if str(broker.data_dir / "#") in path_of(path)]
-        (file,) = files
+        open_files = list(Path(f"/proc/{broker.pid}/fd").iterdir())
+        (file,) = (path for path in open_files if str(broker.data_dir / "#") in path_of(path))
         with open(file, "r+b") as pages:
             pages.seek(0)
             pages.write(b"rot")
