@@ -75,7 +75,7 @@ class Pager:
         self.reason = ""
         """Why nothing is written; empty while it can be."""
         self._gave_up = False
-        self._waits = self._relieving = False
+        self._waits = self._relieving = self._in_use = False
         self.on_left: Callable[[], None] = lambda: None
         """Called when segments have left memory."""
         segments = limit // self._pool.segment_size
@@ -102,6 +102,15 @@ class Pager:
             self._relieving = False
         self._look_behind(busy)
         self.read()
+        in_use = self._slots.end > 0 and (self._in_use or pool.paged > 0)
+        if in_use != self._in_use:
+            self._in_use = in_use
+            log_notice(log, "%s", "messages leave memory" if self._in_use else "the page file is empty again")
+            self._tell("begun" if self._in_use else "ended")
+
+    def _tell(self, result: str, reason: str = "") -> None:
+        if self._broker.hooks is not None:
+            self._broker.hooks.paging(result, reason)
 
     def _look_behind(self, busy: int) -> None:
         behind = self._pool.leaving > 0 and busy > WAIT * self._limit
@@ -136,6 +145,7 @@ class Pager:
         if not self.reason or (for_good and not self._gave_up):
             self.reason = f"the page file cannot be written: {error.strerror}; messages stay in memory"
             log.error("%s", self.reason)
+            self._tell("failed", self.reason)
         self._gave_up = self._gave_up or for_good
 
     # ---- back -------------------------------------------------------------------------------------------------------

@@ -153,3 +153,4 @@ class PageThread:
     def _run(self) -> None:
         while (work := self._work.get()[2]) is not None:
             work()
+            del work  # or the last page would keep its slot

@@ -6,6 +6,8 @@ import errno
 import logging
 import os
 from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from qpidd_py.broker.pager import BEGIN, RETRY, WAIT, Pager, Slots
 from qpidd_py.broker.pager import CAUSE as FILE
 from qpidd_py.core import Engine, Page, Paging
 from qpidd_py.errors import PageError
+from qpidd_py.hooks import HaHooks
 from tests.support.memory import MemoryClient
 
 MIB = 1 << 20
@@ -33,6 +36,8 @@ class Process:
         self.slots: list[int] = []
         self.pager = Pager(self.broker, Paging(self.engine, lambda place, buffer: None), self, LIMIT)
         self.watch = MemoryWatch(self.broker, LIMIT, self.resident, self.pager)
+        self.told: list[str] = []
+        self.broker.hooks = cast(HaHooks, SimpleNamespace(limited=lambda reason, brief: None, paging=self.paging))
         self.client = MemoryClient(self.engine, q=self.engine.create_queue(1, "q", False))
         self.now = 0.0
 
@@ -47,6 +52,9 @@ class Process:
 
     def shrink(self, slots: int) -> None:
         self.slots.append(slots)
+
+    def paging(self, result: str, reason: str) -> None:
+        self.told.append(result)
 
     def written(self, error: OSError | None = None) -> int:
         number = 0
@@ -107,6 +115,7 @@ def test_a_full_disk_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     assert process.pager.shown()["reason"] and not process.engine.pool.paged and not process.engine.pool.leaving
     process.tick()
     assert not process.writing, "not at once"
+    assert process.told[-1] == "failed"
     process.tick(RETRY)
     assert process.written()
     assert process.engine.pool.paged and not process.pager.reason
@@ -150,6 +159,7 @@ def test_the_file_shrinks_when_its_end_is_free() -> None:
     process.client.turn()
     process.tick()
     assert process.slots[-1] == 0 and process.pager.shown()["file"] == 0
+    assert process.told == ["begun", "ended"]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -131,9 +131,9 @@ def test_the_thread_writes_reads_and_reports(tmp_path: Path) -> None:
             await asyncio.wait_for(told.done.wait(), 20)
         paged.client.channel.consume(paged.queue, "c", False, 0)
         paged.client.turn()
-        page = paged.paging.next_read()
-        assert page is not None
-        thread.read(page)
+        wanted = paged.paging.next_read()
+        assert wanted is not None
+        thread.read(wanted)
         while told.heard[-1][0] != "arrived":
             told.done.clear()
             await asyncio.wait_for(told.done.wait(), 20)
