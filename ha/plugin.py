@@ -121,6 +121,9 @@ class StandaloneHooks(Standalone):
     def limited(self, reason: str, brief: bool) -> None:
         pass
 
+    def paging(self, result: str, reason: str) -> None:
+        pass
+
     def tick(self, now: float) -> None:
         pass
 

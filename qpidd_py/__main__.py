@@ -5,7 +5,8 @@ Exit codes
     1   could not start: settings, port, data directory, plug-in; --check: it does not run; --quit: it did not stop
     3   a plug-in could not go on, such as HA told that this broker cannot be part of the cluster (its data directory is
         a copy of another living broker's: start it once with --new-identity)
-    4   the disk of the journal has failed: nothing was confirmed after it
+    4   the disk of the journal has failed, or messages that had left memory cannot be read back: nothing was confirmed
+        after it
     70  an invariant of the broker was broken, or the data path failed: ended at once, nothing was confirmed after it
 """
 

@@ -52,5 +52,9 @@ class HaHooks(Protocol):
         """This broker has reached a limit of its own (`Broker.limit`); empty: it is at none any more.  `brief`: it is a
         matter of moments, and nothing for the reports."""
 
+    def paging(self, result: str, reason: str) -> None:
+        """Messages leave memory for the page file ("begun"); it is empty again ("ended"); it cannot be written
+        ("failed", with the reason)."""
+
     def tick(self, now: float) -> None:
         """Runs periodic work; `now` in seconds of a monotonic clock."""

@@ -75,6 +75,9 @@ class ClusterHooks:
     def limited(self, reason: str, brief: bool) -> None:
         self._node.limited(reason, brief)
 
+    def paging(self, result: str, reason: str) -> None:
+        self._node.local.env.event("paging", result=result, reason=reason, last_pos=self._node.role.position)
+
     def tick(self, now: float) -> None:
         """The node has timers of its own."""
         self.clients.tick(now)

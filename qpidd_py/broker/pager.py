@@ -75,7 +75,7 @@ class Pager:
         self.reason = ""
         """Why nothing is written; empty while it can be."""
         self._gave_up = False
-        self._waits = self._relieving = False
+        self._waits = self._relieving = self._in_use = False
         self.on_left: Callable[[], None] = lambda: None
         """Called when segments have left memory."""
         segments = limit // self._pool.segment_size
@@ -101,6 +101,16 @@ class Pager:
                 self._file.write(page)
             self._relieving = False
         self._look_behind(busy)
+        self.read()
+        in_use = self._slots.end > 0 and (self._in_use or pool.paged > 0)
+        if in_use != self._in_use:
+            self._in_use = in_use
+            log_notice(log, "%s", "messages leave memory" if self._in_use else "the page file is empty again")
+            self._tell("begun" if self._in_use else "ended")
+
+    def _tell(self, result: str, reason: str = "") -> None:
+        if self._broker.hooks is not None:
+            self._broker.hooks.paging(result, reason)
 
     def _look_behind(self, busy: int) -> None:
         behind = self._pool.leaving > 0 and busy > WAIT * self._limit
@@ -135,15 +145,19 @@ class Pager:
         if not self.reason or (for_good and not self._gave_up):
             self.reason = f"the page file cannot be written: {error.strerror}; messages stay in memory"
             log.error("%s", self.reason)
+            self._tell("failed", self.reason)
         self._gave_up = self._gave_up or for_good
 
     # ---- back -------------------------------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read what is wanted, some at a time."""
-        while self._reading < READS and (page := self._paging.next_read()) is not None:
-            self._reading += 1
-            self._file.read(page)
+        """Read what is wanted, some at a time.  What there is no memory for now is tried again when some has left."""
+        try:
+            while self._reading < READS and (page := self._paging.next_read()) is not None:
+                self._reading += 1
+                self._file.read(page)
+        except MemoryError:
+            log.warning("no memory for a segment of the page file; its consumers wait")
 
     def arrived(self, page: Page, error: OSError | None) -> None:
         """From the file.  Raises PageError."""

@@ -38,6 +38,8 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
     at = start
     base = engine.local.adopt(source, n)
     segment = engine.local.segment
+    copy = Batch.__new__(Batch)             # from here on the segment stays in memory
+    copy.lie_in(segment, base, n)
     while at < n:
         p = segment.data + base + at
         if p[4] == OP_ENQUEUE:
@@ -59,8 +61,6 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
             engine.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
                                                                         le32(p) - RECORD_HEADER))
         at += le32(p)
-    copy = Batch.__new__(Batch)
-    copy.lie_in(segment, base, n)
     return copy
 
 

@@ -52,13 +52,11 @@ cdef class Paging:
     def leave(self, size_t octets, size_t young):
         """Frees about so many octets: what the file has already goes at once, the answer is to be written.  The
         `young` youngest segments stay."""
-        cdef Segment segment
-        cdef void* at = self.pool.youngest
+        cdef Segment segment, older = below(self.pool.youngest)
         cdef size_t found = 0, steps = STEPS
         pages = []
-        while at != NULL and found < octets and steps:
-            segment = <Segment>at
-            at = segment.older
+        while older is not None and found < octets and steps:
+            segment, older = older, below(older.older)
             steps -= 1
             if (segment is self.engine.log.segment or segment is self.engine.local.segment or segment.pins
                     or segment.leaving or segment.sparse or not segment.live):
@@ -162,6 +160,11 @@ cdef class Paging:
                 last = segment
             index += 1 + segment.used // (e.size * STRIDES)
         return 0
+
+
+cdef inline Segment below(void* segment):
+    """A counted reference: a new page may make the collector free batches, and these their segments."""
+    return None if segment == NULL else <Segment>segment
 
 
 cdef bint at_hand(Engine engine, Queue queue, Queue level, uint64_t index, bint now) except -1:

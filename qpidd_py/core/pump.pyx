@@ -6,6 +6,9 @@ from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.letters cimport MAX_LETTERS
 from qpidd_py.core.paging cimport at_hand
 
+cdef enum:
+    READS_MAX = 32              # segments that one look at the heads of queues reads back
+
 
 cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
     """Hands out what is ready, in runs: one consumer takes its share, then the next.  Messages that are not in memory
@@ -96,17 +99,21 @@ cdef int enforce(Engine engine, Queue queue) except -1:
 
 
 cdef int expire_heads(Engine engine) except -1:
-    """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent."""
+    """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent, and
+    some segments are read back in one call."""
     cdef Queue queue, level
     cdef int64_t index
+    cdef uint64_t most = engine.pool.loaded + READS_MAX * engine.pool.segment_size
     for queue in list(engine.expiring):
+        if engine.pool.loaded > most:
+            return 0
         if queue.deleted or not queue.ready:
             engine.expiring.remove(queue)
             continue
         for level in queue.levels or (queue,):
             index = level.peek_ready()
             while index >= 0 and level.timed and level.expired(index, engine.now):
-                if len(engine.letters) >= MAX_LETTERS:
+                if len(engine.letters) >= MAX_LETTERS or engine.pool.loaded > most:
                     return 0
                 level.take(index)
                 engine.drop_message(queue, level, index, "expired")

@@ -600,7 +600,7 @@ cdef class Queue:
         for level in self.levels if self.levels is not None else (self,):
             for i in range(level.main.head, level.main.tail):
                 if ring_at(&level.main, i).state != GONE:
-                    name_entry(found, ring_at(&level.main, i), True)
+                    name_entry(found, ring_at(&level.main, i), False)
         return found
 
     def check(self):
@@ -657,13 +657,15 @@ cdef tuple _content(const Entry* e):
             PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))
 
 
-cdef int name_entry(IdRuns runs, const Entry* e, bint here=False) except -1:
-    """`here`: a message that has left memory is not read back for its name."""
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:
+    """`read`: also a message that has left memory gets its name.  The number of segments that were read back."""
+    cdef bint away = (<Segment>e.segment).data == NULL
     cdef const uint8_t* p
-    if here and (<Segment>e.segment).data == NULL:
+    if away and not read:
         return runs.add(NULL, 0, e.id)
     p = record_of(e)
-    return runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+    runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+    return away
 
 
 cdef tuple content_at(Queue queue, uint64_t index):

@@ -14,6 +14,7 @@ from qpidd_py.core.ring cimport READY, UNACKED, ring_at
 
 cdef enum:
     RUNS_MAX = 1000             # of one queue and reason, until they are taken
+    READS_MAX = 16              # segments read back for names; what lies in others has none here
 
 
 cdef class Removals:
@@ -22,25 +23,25 @@ cdef class Removals:
     def __cinit__(self):
         self.found = {}
 
-    cdef bint note(self, Queue queue, const Entry* e, str reason, bint dead, bint here=False) except -1:
+    cdef bint note(self, Queue queue, const Entry* e, str reason, bint dead) except -1:
         """`dead`: it goes on as a dead letter.  True when it is of another kind than the last one."""
         cdef bint other = (self.last is None or self.queue is not queue or self.reason is not reason
                            or self.dead != dead)
         if other:
             self.last = self.runs_of((queue.name, reason, dead))
             self.queue, self.reason, self.dead = queue, reason, dead
-        name_entry(self.last, e, here)
+        self.reads += name_entry(self.last, e, self.reads < READS_MAX)
         return other
 
     cdef bint note_all(self, Queue queue, str reason, bint unacked) except -1:
-        """What is ready in a queue, or what is in it; without names where these have left memory."""
+        """What is ready in a queue, or what is in it."""
         cdef Queue level
         cdef uint64_t i
         cdef bint other = False
         for level in queue.levels if queue.levels is not None else (queue,):
             for i in range(level.main.head, level.main.tail):
                 if ring_at(&level.main, i).state == READY or (unacked and ring_at(&level.main, i).state == UNACKED):
-                    other = self.note(queue, ring_at(&level.main, i), reason, False, True) or other
+                    other = self.note(queue, ring_at(&level.main, i), reason, False) or other
         return other
 
     cdef IdRuns runs_of(self, tuple kind):
@@ -53,4 +54,5 @@ cdef class Removals:
         """(queue, reason, goes on as a dead letter, IdRuns) of each kind."""
         found, self.found = self.found, {}
         self.last = self.queue = None
+        self.reads = 0
         return [(queue, reason, dead, runs) for (queue, reason, dead), runs in found.items()]

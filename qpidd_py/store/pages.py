@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 TEMPORARY: Final = Path("/var/tmp")
 """Not `/tmp`, which is often memory."""
 
+STOP_TIME: Final = 1.0
+
 
 class Told(Protocol):
     """What the loop hears."""
@@ -107,10 +109,12 @@ class PageThread:
         self._thread.start()
 
     def stop(self) -> None:
+        """Not longer than a disk should take that hangs."""
         if self._loop is not None:
             self._work.put((-1, 0, None))
-            self._thread.join()
-        self._file.close()
+            self._thread.join(STOP_TIME)
+        if not self._thread.is_alive():
+            self._file.close()
 
     def write(self, page: Page) -> None:
         self._do(2, lambda: self._report(self.told.wrote, page, self._file.write))
@@ -149,3 +153,4 @@ class PageThread:
     def _run(self) -> None:
         while (work := self._work.get()[2]) is not None:
             work()
+            del work  # or the last page would keep its slot

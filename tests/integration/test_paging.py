@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,23 +40,22 @@ def body(number: int) -> bytes:
     return b"%010d" % number + number.to_bytes(4, "big") * ((SIZE - 10) // 4)
 
 
-def publish(broker: BrokerProcess, first: int, number: int) -> None:
-    """Returns when all are confirmed."""
-    confirmed = 0
+def publish(broker: BrokerProcess, first: int, number: int, confirmed: list[int] | None = None) -> None:
+    """Returns when all are confirmed; `confirmed` gets the numbers of those that are."""
+    seen = confirmed if confirmed is not None else []
 
     def confirm(frame: Any) -> None:
-        nonlocal confirmed
         assert isinstance(frame.method, pika.spec.Basic.Ack)
-        confirmed = frame.method.delivery_tag
+        seen.extend(range(first + len(seen), first + frame.method.delivery_tag))
 
     with channel_of(broker) as channel:
         channel.queue_declare("q", durable=True)
         channel._impl.confirm_delivery(confirm)
         for n in range(number):
             channel._impl.basic_publish("", "q", body(first + n), PERSISTENT)
-            while n - confirmed > 50:
+            while n - len(seen) > 50:
                 channel.connection.process_data_events(0.01)
-        wait_for(lambda: channel.connection.process_data_events(0.01) or confirmed == number, 60)
+        wait_for(lambda: channel.connection.process_data_events(0.01) or len(seen) == number, 60)
 
 
 def consume(broker: BrokerProcess, first: int, number: int) -> None:
@@ -119,6 +119,32 @@ def test_three_brokers_with_a_backlog_beyond_their_memory_lose_nothing(tmp_path:
         members.close()
 
 
+@pytest.mark.parametrize("journal", mostly_slow(["no", "yes"], 1))
+def test_a_primary_that_is_killed_while_it_pages_loses_nothing_confirmed(tmp_path: Path, journal: str) -> None:
+    members = Members(tmp_path, "--ha-safety", "quorum", "--journal", journal, *OPTIONS)
+    try:
+        members.up()
+        brokers = members.brokers
+        confirmed: list[int] = []
+        killer = threading.Thread(target=lambda: kill_when(brokers["a"], lambda: len(confirmed) > 1500))
+        killer.start()
+        with pytest.raises(pika.exceptions.AMQPError):
+            publish(brokers["a"], 0, 5000, confirmed)
+        killer.join()
+        members.tool("promote", "--cluster-manager", name="b")
+        brokers["a"].start()
+        members.settled("b")
+        assert paged(brokers["b"])["octets"] > 0
+        consume(brokers["b"], 0, len(confirmed))
+    finally:
+        members.close()
+
+
+def kill_when(broker: BrokerProcess, due: Callable[[], bool]) -> None:
+    wait_for(due, 60)
+    broker.kill()
+
+
 def test_a_journal_larger_than_memory_is_read_within_the_limit(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, *OPTIONS, "--journal", "yes", "--journal-segment-size", "4M")
     try:
@@ -171,8 +197,8 @@ def test_a_page_file_that_rots_ends_the_broker(tmp_path: Path) -> None:
     """It must not hand out other octets, and not go on without the message."""
     with BrokerProcess(tmp_path, *OPTIONS) as broker:
         publish(broker, 0, 1500)
-        files = [path for path in Path(f"/proc/{broker.pid}/fd").iterdir() if str(broker.data_dir / "#") in path_of(path)]
-        (file,) = files
+        open_files = list(Path(f"/proc/{broker.pid}/fd").iterdir())
+        (file,) = (path for path in open_files if str(broker.data_dir / "#") in path_of(path))
         with open(file, "r+b") as pages:
             pages.seek(0)
             pages.write(b"rot")

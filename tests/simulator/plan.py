@@ -58,6 +58,8 @@ ROUTE = {"turned": "turn"}
 DURATION = 4.0
 FOLLOWED = 0.2
 """Share of the scenarios with all kinds of faults in which a broker outside follows a queue."""
+PAGED = 0.3
+"""Share of the scenarios in which messages leave the brokers' memory."""
 SLICED = 0.4
 """Share of the scenarios whose connections are served by the reactor."""
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
@@ -128,6 +130,9 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["registry file"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
+    paged = Random(f"pages {seed}")
+    if paged.random() < PAGED:
+        options["pages"] = paged.choice((0.0, 0.0003, 0.05))
     if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
         options["reactor"] = found
     actions += _narrow(seed, mode, names, options, faults)

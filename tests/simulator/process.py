@@ -30,6 +30,7 @@ from tests.simulator.environment import Ports
 from tests.simulator.follower import Passes
 from tests.simulator.journal import SimulatedJournal
 from tests.simulator.network import End
+from tests.simulator.pages import SimulatedPages
 from tests.simulator.reactor import Reactor
 from tests.simulator.scheduler import TICK, Call, Violation
 from tests.support.memory_disk import MemoryDisk
@@ -75,6 +76,7 @@ class BrokerProcess(Ports):
     broker: Broker
     node: CoveredNode
     reactor: Reactor
+    pages: SimulatedPages | None
     passes: Passes
     """Its queues that brokers outside follow."""
 
@@ -164,6 +166,8 @@ class BrokerProcess(Ports):
         self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
         self.simulation.history.loaded(self.state)
         self.engine = self._engine(**self.simulation.scenario.option("segments", {}))
+        read = self.simulation.scenario.option("pages", None)
+        self.pages = SimulatedPages(self, read) if read is not None else None
         self.engine.now = self.wall_clock()
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
@@ -239,6 +243,8 @@ class BrokerProcess(Ports):
         swept = self.engine.pool.swept
         self.engine.tick()
         self.simulation.history.counts["octets compacted"] += self.engine.pool.swept - swept
+        if self.pages is not None:
+            self.pages.tick()
         self.broker.tick(self.now())
         for transport in self.transports:
             transport.look()

@@ -75,6 +75,9 @@ class FakeHa:
     def limited(self, reason: str, brief: bool) -> None:
         pass
 
+    def paging(self, result: str, reason: str) -> None:
+        pass
+
     def tick(self, now: float) -> None:
         pass
 

@@ -10,7 +10,7 @@ exit codes:
   0   ended by SIGTERM or SIGINT; --check: the broker runs; --quit: it has stopped
   1   cannot start; --check: the broker does not run; --quit: it refuses to stop
   3   cannot be part of its cluster
-  4   the disk of the journal has failed; nothing was confirmed after it
+  4   the disk of the journal has failed, or the page file cannot be read; nothing was confirmed after it
   70  found itself in contradiction, and stopped at once"""
 TOOL_CODES: Final = """\
 exit codes:

@@ -29,6 +29,9 @@ class Hooks:
     def limited(self, reason, brief):
         self.calls.append(("limited", reason))
 
+    def paging(self, result, reason):
+        self.calls.append(("paging", result))
+
     def opened(self, connection):
         self.calls.append(("opened", connection))
         if self.take_over:
