@@ -136,6 +136,7 @@ class NodeRequests(RequestTable):
         node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
+            local.refusals.alive(asker.address)
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)

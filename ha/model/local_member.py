@@ -28,6 +28,7 @@ from ha.model.disk import DiskWatch
 from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, text
+from ha.model.refusals import Refusals
 from ha.model.safety import Safety
 from ha.model.status import State, check_transition
 from ha.model.survey import Round
@@ -97,6 +98,9 @@ class LocalMember:
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
+        self.refusals = Refusals(env, settings.refusal_settle)
+        self.ports: dict[str, tuple[int, ...]] = {}
+        """On which other brokers said that they listen, by address."""
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
         self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
         self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
@@ -141,6 +145,7 @@ class LocalMember:
             self.before,
             origin.leader if origin is not None else "",
             self._durable(role.position) if self.keeps else -1,
+            self.settings.ports,
         )
 
     def _durable(self, position: int) -> int:
@@ -148,9 +153,10 @@ class LocalMember:
         durable, continues = self.journal.position, self.journal.complete
         return durable if continues and epoch_of(durable) == epoch_of(position) else 0
 
-    def set_address(self, address: str) -> None:
-        """Set the address at which other brokers reach us, once the ports are open."""
-        self.settings = replace(self.settings, address=address or self.settings.address)
+    def set_address(self, address: str, ports: tuple[int, ...] = ()) -> None:
+        """Set the address at which other brokers reach us, and all our ports, once they are open."""
+        ports = ports or self.settings.ports
+        self.settings = replace(self.settings, address=address or self.settings.address, ports=ports)
 
     # ---- the content on disk --------------------------------------------------------------------------------------
 
@@ -279,7 +285,7 @@ class LocalMember:
             done(answers)
 
         asked = self.others() if addresses is None else addresses
-        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough)
+        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.refusals.judge)
 
     def _note(self, answers: Mapping[str, Answer]) -> None:
         """Take from any answers: our own address, twins, a newer set."""
@@ -287,6 +293,7 @@ class LocalMember:
             if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
                 self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
+        self.ports |= {view.address: view.ports for view in survey.views if view.ports}
         for twin in survey.twins:
             self.sightings.seen(twin.member, self.member, "it answers our questions")
         sets = [self._heard, *(view.in_sync for view in survey.views)]

@@ -44,6 +44,8 @@ class View:
     """Under whose claim the last of its content was written: two brokers may write logs of one epoch."""
     durable: int = -1
     """The position up to which a restart brings back what it holds, 0 if that is not known; -1: up to `position`."""
+    ports: tuple[int, ...] = ()
+    """On which the process listens: if one refuses, the others tell whether it lives."""
 
     @property
     def leads(self) -> bool:
@@ -85,6 +87,7 @@ class View:
             "writer": self.writer,
             "durable": self.durable,
             **({"before": list(self.before)} if self.before else {}),
+            **({"ports": list(self.ports)} if self.ports else {}),
         }
 
     @classmethod
@@ -112,7 +115,13 @@ class View:
             tuple(str(run) for run in value.get("before") or ()),
             str(value.get("writer", "")),
             need(value, "durable", int) if "durable" in value else -1,
+            _ports(value.get("ports")),
         )
+
+
+def _ports(found: object) -> tuple[int, ...]:
+    listed = found if isinstance(found, list) else []
+    return tuple(port for port in listed[:8] if isinstance(port, int) and 0 < port < 65536)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ha.environment import Answer
+from ha.model.refusals import Refusals
 from ha.model.view import View
 from ha.primary.failing import FailingLinks
 from ha.primary.losses import Losses
@@ -55,3 +56,8 @@ def bury_the_refusing() -> AbstractContextManager[None]:
 
     old = promotion._unheard
     return patched(promotion, _unheard=unheard)
+
+
+def refused_is_dead() -> AbstractContextManager[None]:
+    """A refused connection counts at once, also a moment after a sign of life."""
+    return patched(Refusals, judge=lambda self, address, answer: answer)
