@@ -88,7 +88,7 @@ class HaSettings:
     def __post_init__(self) -> None:
         if self.ha_cluster:
             self._check_safety()
-        check_brokers(self.safety, self.ha_brokers_url)
+        check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:
             raise ConfigError(f"option ha-slice-size: found {self.ha_slice_size}, expected 1KiB or more")
         if self.new_identity and not self.ha_cluster:
@@ -134,7 +134,7 @@ class HaSettings:
         if self.ha_registry == "file" and self.ha_registry_file is None:
             raise ConfigError("option ha-registry: found file without ha-registry-file, expected the path of the file")
         if self.ha_registry != "file" and self.ha_registry_file is not None:
-            found = f"{self.ha_registry_file} with ha-registry={self.ha_registry}"
+            found = f"{self.ha_registry_file} with ha-registry={self.registry}"
             raise ConfigError(f"option ha-registry-file: found {found}, expected ha-registry=file")
 
 
