@@ -138,6 +138,7 @@ class NodeRequests(RequestTable):
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
             local.asked(asker, ages(arguments))
+            local.refusals.alive(asker.address)
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)

@@ -17,6 +17,8 @@ from qpidd_py.errors import ConfigError
 from qpidd_py.options import Address, Settings
 
 if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
+    import ssl
+
     from qpidd_py.broker.broker import Broker
     from qpidd_py.core import Engine, Reactor
     from qpidd_py.hooks import HaHooks
@@ -47,7 +49,9 @@ class PluginHost:
     add_user: Callable[[str, str], None]
     """add_user(name, password): a login for this process, in addition to the users of the user file."""
     addresses: list[Address] = field(default_factory=list)
-    """The addresses that this broker listens on; filled before `start`."""
+    """The addresses at which this broker takes connections; filled before `start`."""
+    tls: "ssl.SSLContext | None" = None
+    """Of the TLS port; None when there is no certificate."""
     store: "Store | None" = None
     """The journal, read; None when there is none."""
     tell: Callable[[Mapping[str, str]], None] = _tell_nobody

@@ -70,8 +70,9 @@ class Service:
         self._users = read_users(security.user_file)
         self._sockets = _bind(network, network.port)
         self._tls_sockets = _bind(network, security.ssl_port) if self._tls_context is not None else []
-        self._addresses = bound_addresses(self._sockets)
-        self.port = self._addresses[0].port
+        plain, encrypted = bound_addresses(self._sockets), bound_addresses(self._tls_sockets, tls=True)
+        self._addresses = encrypted if security.require_encryption else plain + encrypted
+        self.port = plain[0].port
         self._broker = _make_broker(settings, str(self._addresses[0]), version)
         self._reactor = Reactor(self._broker.engine)
         amqp_door.install(self._broker, version)
@@ -139,6 +140,7 @@ class Service:
             fail=self._fail,
             add_user=self._users.add,
             addresses=self._addresses,
+            tls=self._tls_context,
             tell=self._notifier.tell,
             store=self._store,
         )
@@ -159,9 +161,8 @@ class Service:
         else:
             listener.open(self._sockets)
         if self._tls_context is not None:
-            tls_addresses = bound_addresses(self._tls_sockets)
-            await listener.open_tls(self._tls_sockets, self._tls_context)
-            log_notice(log, "TLS on %s", ", ".join(map(str, tls_addresses)))
+            listener.open(self._tls_sockets, self._tls_context)
+            log_notice(log, "TLS on %s", ", ".join(str(each)[4:] for each in self._addresses if each.tls))
         for plugin in self._plugins:
             plugin.start()
         log_notice(log, "Broker running on %s", self._addresses[0])

@@ -33,7 +33,7 @@ def options_for(mode: str, directory: Path) -> dict[str, str]:
     if mode == "registry":
         file = str(directory / "registry.json")
         return {**COMMON_OPTIONS, "ha-safety": "manager", "ha-registry": "file", "ha-registry-file": file}
-    return {**COMMON_OPTIONS, "ha-safety": mode}
+    return {**COMMON_OPTIONS, "ha-safety": mode, **({"ha-registry": "none"} if mode == "manager" else {})}
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,8 @@ class Finder:
         if any(address not in answers for address in members):
             self._delay = FIRST_DELAY
             return None
-        return self._local.survey({address: answers[address] for address in members})
+        # A promotion waits until the refusals of hosts count (`refusals.py`), so the score and the advice need not.
+        return self._local.survey(self._local.refusals.as_dead({address: answers[address] for address in members}))
 
     def _told(self, survey: Survey) -> str:
         """Address of a primary that others follow and that we did not ask: it may have joined after our list was

@@ -29,6 +29,7 @@ from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, text
+from ha.model.refusals import Refusals
 from ha.model.safety import Safety
 from ha.model.status import State, check_transition
 from ha.model.survey import Round
@@ -98,6 +99,9 @@ class LocalMember:
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
+        self.refusals = Refusals(env, settings.refusal_settle)
+        self.ports: dict[str, tuple[int, ...]] = {}
+        """On which other brokers said that they listen, by address."""
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
         self._hearing = Hearing(env)
         self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
@@ -144,6 +148,7 @@ class LocalMember:
             origin.leader if origin is not None else "",
             self._durable(role.position) if self.keeps else -1,
             tuple(self._ages().items()),
+            self.settings.ports,
         )
 
     def _durable(self, position: int) -> int:
@@ -151,9 +156,10 @@ class LocalMember:
         durable, continues = self.journal.position, self.journal.complete
         return durable if continues and epoch_of(durable) == epoch_of(position) else 0
 
-    def set_address(self, address: str) -> None:
-        """Set the address at which other brokers reach us, once the ports are open."""
-        self.settings = replace(self.settings, address=address or self.settings.address)
+    def set_address(self, address: str, ports: tuple[int, ...] = ()) -> None:
+        """Set the address at which other brokers reach us, and all our ports, once they are open."""
+        ports = ports or self.settings.ports
+        self.settings = replace(self.settings, address=address or self.settings.address, ports=ports)
 
     # ---- the content on disk --------------------------------------------------------------------------------------
 
@@ -283,7 +289,7 @@ class LocalMember:
             done(answers)
 
         asked = self.others() if addresses is None else addresses
-        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough)
+        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.refusals.judge)
 
     def _ages(self) -> dict[str, float]:
         """Whom we have heard.  A broker that cannot store a vote helps nobody to be promoted, so it says nothing."""
@@ -305,6 +311,7 @@ class LocalMember:
             if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
                 self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
+        self.ports |= {view.address: view.ports for view in survey.views if view.ports}
         for twin in survey.twins:
             self.sightings.seen(twin.member, self.member, "it answers our questions")
         for view in survey.views:

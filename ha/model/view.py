@@ -47,6 +47,8 @@ class View:
     """The position up to which a restart brings back what it holds, 0 if that is not known; -1: up to `position`."""
     heard: tuple[tuple[str, float], ...] = ()
     """Address of a broker and seconds ago, see `hearing.py`."""
+    ports: tuple[int, ...] = ()
+    """On which the process listens: if one refuses, the others tell whether it lives."""
 
     @property
     def leads(self) -> bool:
@@ -89,6 +91,7 @@ class View:
             "heard": dict(self.heard),
             **({"before": list(self.before)} if self.before else {}),
             **({"durable": self.durable} if self.durable >= 0 else {}),
+            **({"ports": list(self.ports)} if self.ports else {}),
         }
 
     @classmethod
@@ -117,7 +120,13 @@ class View:
             str(value.get("writer", "")),
             need(value, "durable", int) if "durable" in value else -1,
             tuple(ages(value).items()),
+            _ports(value.get("ports")),
         )
+
+
+def _ports(found: object) -> tuple[int, ...]:
+    listed = found if isinstance(found, list) else []
+    return tuple(port for port in listed[:8] if isinstance(port, int) and 0 < port < 65536)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,9 @@ N may be on record without being in force, if its leader died in between.  Until
 of the set before it that N lacks are on record, too (`HaState.replaced`), and in R5 they count as members of N.
 
 A registry may also know that a broker is *gone* (its node was fenced): then it is certainly dead.  A refused connection
-does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless: one
-of the assumptions of `manager`.
+does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless, but
+only when the host has refused on every port that the broker is known by, for `dead_after`, without a sign of life
+(`refusals.py`); before that it is silent.  That it is dead then is one of the assumptions of `manager`.
 
 With *journals* what a broker has acknowledged outlives it, so a dead member of N counts as one that may come back.  A
 broker that has restarted is one that stood still.

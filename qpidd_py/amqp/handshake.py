@@ -19,7 +19,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import ids
 from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER, TIME
-from qpidd_py.amqp.sasl import MECHANISMS, refused
+from qpidd_py.amqp.sasl import EXTERNAL, MECHANISMS, refused
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 
@@ -42,6 +42,8 @@ class Handshake:
         self.state = State.HEADER
         self.server_properties = server_properties
         self.client_properties: Mapping[str, Any] = {}
+        self.certified = ""
+        """The name in the peer's certificate, if an authority of ours has signed it; EXTERNAL logs in by that."""
         self.mechanism = ""
         self.response = b""
         """Of the login; empty when it was verified."""
@@ -62,9 +64,13 @@ class Handshake:
         if header != PROTOCOL_HEADER:
             return None
         self.state = State.START
-        start = commands.Connection.Start(mechanisms=" ".join(MECHANISMS), locales="en_US")
+        start = commands.Connection.Start(mechanisms=" ".join(self._mechanisms), locales="en_US")
         start.server_properties = {**self.server_properties, TIME: wall} if wall else dict(self.server_properties)
         return start
+
+    @property
+    def _mechanisms(self) -> tuple[str, ...]:
+        return (*MECHANISMS, EXTERNAL) if self.certified else MECHANISMS
 
     def receive(self, command: Frame) -> Frame | None:
         """The answer to a method; None for a login and for `connection.open`, about which the owner decides."""
@@ -86,18 +92,21 @@ class Handshake:
     def _start_ok(self, command: commands.Connection.StartOk) -> Frame | None:
         self.client_properties = command.client_properties or {}
         self.mechanism = command.mechanism
-        if self.mechanism not in MECHANISMS:
+        if self.mechanism not in self._mechanisms:
             text = f"unknown authentication mechanism '{self.mechanism}'"
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
         if not command.response:
             self.state = State.SECURE
             return commands.Connection.Secure(challenge="")
-        self._secure_ok(command)
-        return None
+        return self._secure_ok(command)
 
-    def _secure_ok(self, command: Any) -> None:
+    def _secure_ok(self, command: Any) -> Frame | None:
+        if self.mechanism == EXTERNAL:
+            # The name that the client asks for must be that in its certificate.
+            return self.verified(self.certified if command.response in (b"", self.certified.encode()) else None)
         self.response = command.response
         self.state = State.VERIFY
+        return None
 
     def _tune_ok(self, command: commands.Connection.TuneOk) -> None:
         self.channel_max = _agreed("channel_max", command.channel_max, self.channel_max, 1)

@@ -8,6 +8,8 @@ from qpidd_py.amqp.fields import FieldError, decode_pairs, encode_table
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN")
+EXTERNAL: Final = "EXTERNAL"
+"""Offered to a client with a certificate; `qpidd_py.amqp.handshake`."""
 
 
 class Attempt(NamedTuple):

@@ -61,6 +61,10 @@ class Transport(Protocol):
     def output_ready(self) -> None:
         """`connection.take_output()` has something (only for connections that the reactor does not serve)."""
 
+    @property
+    def waiting(self) -> int:
+        """Octets that were taken with `take_output` and have not left the process."""
+
 
 class State(enum.Enum):
     """See the head of this module."""

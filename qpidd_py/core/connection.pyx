@@ -149,17 +149,23 @@ cdef class Connection:
         memcpy(self.room(n), PyBytes_AS_STRING(data), n)
         self.output_end += n
 
-    def take_output(self, bint leaves=True):
+    def take_output(self, bint leaves=True, size_t most=0):
         """Takes the waiting output; for connections without a socket of ours.  Unless it `leaves` our process with this
-        call, the caller reports with `left` how much of it has."""
+        call, the caller reports with `left` how much of it has.  With `most`, no further frame of a link is taken once
+        there are that many octets: what is left counts in `backlog`."""
         cdef bytes data = PyBytes_FromStringAndSize(<char*>self.output + self.output_start,
                                                     self.output_end - self.output_start)
+        cdef size_t taken = len(data)
         self.output_start = self.output_end = 0
         if self.out:
-            data += b"".join([bytes(piece) for piece in self.out])
-            self.out.clear()
-            self.out_octets = 0
-        self.sent += len(data)
+            pieces = [data]
+            while self.out and (not most or taken < most):
+                piece = bytes(self.out.popleft())
+                pieces.append(piece)
+                taken += len(piece)
+                self.out_octets -= len(piece)
+            data = b"".join(pieces)
+        self.sent += taken
         self.drained()
         if leaves:
             self.left(0)

@@ -14,7 +14,7 @@ from qpidd_py.logrules import Floods
 from qpidd_py.security.logins import origin
 from qpidd_py.server.connection import PlainTransport
 from qpidd_py.server.newcomers import Newcomers
-from qpidd_py.server.tls import TlsConnection
+from qpidd_py.server.tls import TlsConnection, TlsFailures
 
 if TYPE_CHECKING:
     from qpidd_py.broker.broker import Broker
@@ -45,37 +45,25 @@ class Listener:
         self._network = network
         self._limits = limits
         self._guard = guard
-        self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
+        self._sockets: dict[socket.socket, ssl.SSLContext | None] = {}
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._failures = TlsFailures(loop.time)
         self._tls: set[TlsConnection] = set()
         self._newcomers: Newcomers[ClientConnection] = Newcomers(network.max_newcomers, network.max_negotiate_time)
         self._floods = Floods(log)
 
-    def open(self, sockets: list[socket.socket]) -> None:
-        """Accept plain connections on these listening sockets from now on."""
+    def open(self, sockets: list[socket.socket], context: ssl.SSLContext | None = None) -> None:
+        """Accept connections on these listening sockets from now on, with TLS if there is a `context`."""
         for sock in sockets:
-            self._sockets.append(sock)
+            self._sockets[sock] = context
             self._loop.add_reader(sock.fileno(), self._accept, sock)
-
-    async def open_tls(self, sockets: list[socket.socket], context: ssl.SSLContext) -> None:
-        for sock in sockets:
-            server = await self._loop.create_server(
-                lambda: TlsConnection(self._accept_tls, self._guard),
-                sock=sock,
-                ssl=context,
-                ssl_handshake_timeout=self._network.max_negotiate_time,
-            )
-            self._servers.append(server)
 
     def close(self) -> None:
         """Accept nothing more; connections stay."""
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
             sock.close()
-        for server in self._servers:
-            server.close()
         self._sockets.clear()
-        self._servers.clear()
 
     def tick(self, now: float) -> None:
         """Ends handshakes that take too long."""
@@ -96,7 +84,13 @@ class Listener:
             except OSError as error:
                 self._cannot_accept(listening, error)
                 return
-            self._accept_plain(sock, str(Address(*peer[:2])))
+            context = self._sockets.get(listening)
+            if context is None:
+                self._accept_plain(sock, str(Address(*peer[:2])))
+            else:
+                handshake = self._loop.create_task(self._shake_hands(sock, context, *peer[:2]))
+                self._handshakes.add(handshake)
+                handshake.add_done_callback(self._handshakes.discard)
 
     def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
         log.error("cannot accept a connection: %s", error)
@@ -123,6 +117,21 @@ class Listener:
             sock.close()
         else:
             self._guard(lambda: transport.attach(connection.core))
+
+    async def _shake_hands(self, sock: socket.socket, context: ssl.SSLContext, host: str, port: int) -> None:
+        try:
+            sock.setblocking(False)
+            if self._network.tcp_nodelay:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                lambda: TlsConnection(self._accept_tls, self._guard),
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=self._network.max_negotiate_time,
+            )
+        except OSError as error:
+            sock.close()
+            self._failures.failed(host, port, error)
 
     def _accept_tls(self, peer: str, transport: TlsConnection) -> ClientConnection | None:
         connection = self._new_connection(peer, transport)
@@ -174,8 +183,8 @@ def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> l
     return sockets
 
 
-def bound_addresses(sockets: list[socket.socket]) -> list[Address]:
-    return [Address(*sock.getsockname()[:2]) for sock in sockets]
+def bound_addresses(sockets: list[socket.socket], tls: bool = False) -> list[Address]:
+    return [Address(*sock.getsockname()[:2])._replace(tls=tls) for sock in sockets]
 
 
 def _resolve(interface: str, port: int) -> list[tuple[str, int]]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ha.dial import Dial
 from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 class SimTransport:
     """What a connection asks of the shell."""
+
+    waiting = 0
 
     def __init__(self, end: End) -> None:
         self.end = end
@@ -317,8 +320,7 @@ class Ports:
 
     def _asker(self, address: str) -> Asker:
         if address not in self._askers:
-            host, _, port = address.partition(":")
-            self._askers[address] = Asker(SimLoop(self.process), host, int(port), Login())  # type: ignore[arg-type]
+            self._askers[address] = Asker(SimLoop(self.process), address, Dial(Login()))  # type: ignore[arg-type]
         return self._askers[address]
 
     def granted(self, claim: Json) -> None:

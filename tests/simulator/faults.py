@@ -330,12 +330,19 @@ class Faults:
             found[-1].reset(bool(fields.get("both")))
 
     def _reject(self, fields: Mapping[str, Any]) -> None:
-        """A living host refuses new connections; those that exist go on."""
-        pairs = {(other.name, fields["who"]) for other in self.simulation.brokers if other.name != fields["who"]}
+        """A living host refuses new connections; those that exist go on, or are `broken` first."""
+        process = self.target(fields["who"])
+        if process is None:
+            return
+        pairs = {(other.name, process.name) for other in self.simulation.brokers if other is not process}
         pairs &= {(fields.get("from", source), target) for source, target in pairs}
         self.scheduler.log("", f"refused, and alive: {' '.join(f'{one}>{other}' for one, other in sorted(pairs))}")
         rejecting = self.simulation.network.rejecting
         rejecting |= pairs
+        if fields.get("broken"):
+            for source, target in sorted(pairs):
+                for end in self.simulation.network.between(source, target):
+                    end.reset(True)
         self.later(fields["for"], lambda: rejecting.difference_update(pairs))
 
     def _repeat(self, fields: Mapping[str, Any]) -> None:

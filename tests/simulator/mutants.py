@@ -3,8 +3,8 @@
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
 granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
 `mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_reactor.py` (turns and sockets),
-`mistakes_journal.py` (disks of members), `mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py`
-(copied identities).
+`mistakes_journal.py` (disks of members), `mistakes_liveness.py` (what a refused connection means), `mistakes_score.py`
+(what a resource manager is told) and `mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_journal as journal
+from tests.simulator import mistakes_liveness as liveness
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_pacemaker as pacemaker
@@ -47,6 +48,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "shrink-at-once": Mutant(safety.shrink_at_once, "manager"),
     "promote-unasked": Mutant(safety.promote_unasked, seed=15),
     "grant-and-follow-on": Mutant(safety.grant_and_follow_on),
+    "refused-is-dead": Mutant(liveness.refused_is_dead, "manager", ("listener",), seed=56),
     "ignore-silence": Mutant(safety.ignore_silence, "manager", ("ambush",), 600, seed=22),
     "expect-everything": Mutant(safety.expect_everything, "manager", ("ambush", "crash"), 1000),
     "forget-removed": Mutant(safety.forget_removed, "manager", ("isolate", "cut", "pause", "promote"), seed=28),

@@ -82,7 +82,9 @@ MOMENTS = (
 """When a trap springs."""
 REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks")
+RESTARTS = 0.35
+"""Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -137,6 +139,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["reactor"] = found
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
+    actions += _listener(seed, mode, names, faults)
     followed = Random(f"follower {seed} {mode}")
     if not faults and followed.random() < FOLLOWED:
         clients.append({"name": "f1", "kind": "follower", "follows": followed.choice(("main", "work", "fan1", "out1"))})
@@ -386,6 +389,21 @@ def _clones(seed: int, mode: str, names: str, options: Fields, only: Sequence[st
     who = "abcdefgh"[len(names) + spares]
     fields = {"who": who, "of": rng.choice([*names, "primary"]), "listed": rng.random() < 0.4}
     return [Action(_time(rng, 0.3, 2.0), "clone", fields)]
+
+
+def _listener(seed: int, mode: str, names: str, only: Sequence[str]) -> list[Action]:
+    """In some scenarios of the modes that rest on refusals a listener restarts, or a firewall refuses for a moment, and
+    the manager may promote another broker meanwhile; drawn apart, too."""
+    rng = Random(f"listener {seed} {mode}")
+    if mode in REJECTING or ("listener" not in only and (only or rng.random() > 0.3)):
+        return []
+    at, seconds = _time(rng, 0.3, 3.0), rng.choice((0.05, 0.2, RESTARTS))
+    fields = {"who": rng.choice([*names, "primary", "primary"]), "for": seconds, "broken": rng.random() < 0.8}
+    promotions = [_time(rng, at, at + seconds) for _ in range(rng.choice((0, 1, 2)))]
+    return [
+        Action(at, "reject", fields),
+        *(Action(time, "promote", {"who": rng.choice(names)}) for time in promotions),
+    ]
 
 
 def _pacemaker(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:

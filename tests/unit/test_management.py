@@ -19,6 +19,8 @@ from qpidd_py.management.model import BROWSE_OCTETS, PEEK_BODY, to_json
 
 
 class NoTransport:
+    waiting = 0
+
     def disconnect(self) -> None:
         pass
 

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import pytest
 
+from ha.dial import Dial
 from ha.environment import Answer, Json
 from ha.environment import Outcome as Reached
 from ha.model.position import make
@@ -203,11 +204,11 @@ def asked(
             if there is None:
                 loop.call_soon(done, Answer(Reached.SILENT))
             else:
-                doors.append(SalvageDoor(loop, there, "other", peers, Login()))
+                doors.append(SalvageDoor(loop, there, "other", peers, Dial(Login())))
                 doors[-1].request(arguments, "", reply)
 
         peers = Peers(lambda: primary, lambda: list(known), request)
-        door = SalvageDoor(loop, files, "node1", peers, Login())
+        door = SalvageDoor(loop, files, "node1", peers, Dial(Login()))
         doors = [door]
         answers = []
         for arguments in requests:

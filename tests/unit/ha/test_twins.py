@@ -304,7 +304,7 @@ class TestANewIdentity:
     def test_is_for_members_of_a_cluster_only(self) -> None:
         with pytest.raises(ConfigError, match="new-identity: found yes without ha-cluster"):
             HaSettings(new_identity=True)
-        assert HaSettings(ha_cluster=True, new_identity=True).new_identity
+        assert HaSettings(ha_cluster=True, new_identity=True, ha_safety="availability").new_identity
 
 
 class TestMeetings:
