@@ -41,7 +41,7 @@ from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
-from qpidd_py.config import Address, LinkSettings, SecuritySettings, Settings
+from qpidd_py.config import Address, LinkSettings, NetworkSettings, SecuritySettings, Settings
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
 from qpidd_py.hooks import Refusal
@@ -143,6 +143,21 @@ class HaPlugin:
         self._salvage_door: SalvageDoor | None = None
         self._hooks: ClusterHooks | None = None
 
+    def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
+        """What the options alone say.  Raises ConfigError."""
+        options: HaSettings = settings[HaSettings]
+        if not options.ha_cluster:
+            return []
+        needed_directory(data_dir)
+        ports = {settings[NetworkSettings].port, settings[SecuritySettings].ssl_port}
+        listed = {split_address(str(address))[1] for address in options.ha_brokers_url}
+        if options.ha_address or 0 in ports or ports & listed:
+            return []
+        return [
+            f"option ha-brokers-url: found {','.join(map(str, options.ha_brokers_url))}, expected an address with port "
+            f"{settings[NetworkSettings].port}, where this broker listens, or ha-address"
+        ]
+
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
         """Called before the first port is open; clients are refused from here on.  Raises ConfigError."""
         options: HaSettings = host.settings[HaSettings]
@@ -213,7 +228,8 @@ class HaPlugin:
         if node is None or env is None or host is None:
             return
         ports = tuple(dict.fromkeys(address.port for address in host.addresses))
-        node.local.set_address(own_address(node.local.settings.brokers, host.addresses), ports)
+        said = host.settings[HaSettings].ha_address
+        node.local.set_address(said or own_address(node.local.settings.brokers, host.addresses), ports)
         version = str(host.broker.server_properties["version"])
         env.event("start", attrs={"version": version, **started(node), **configured(host.settings)})
         node.candidacy.news = lambda: host.tell(notice(node))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ AUTO = "auto"
 """`quorum` from USEFUL_VOTERS brokers on; smaller clusters have to name a mode."""
 LEVELS = ("none", "configuration", "all")
 SHUTDOWN_RULES = ("when-synced", "always")
+MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")
 REGISTRIES = ("none", "file", "pacemaker")
 
 
@@ -37,13 +39,19 @@ class HaSettings:
         one_of(*LEVELS), "none", "level of objects that do not say qpid.replicate; equal on all members"
     )
     ha_username: str = option(text, "", "name for links between brokers")
-    ha_password: str = option(text, "", "password for links between brokers")
-    ha_mechanism: str = option(text, "", "SASL mechanism for links between brokers; default PLAIN")
+    ha_password: str = option(text, "", "password for links between brokers; better in a file")
+    ha_password_file: Path | None = option(
+        path, None, "file with that password; a relative path is one of a systemd credential, if there are any"
+    )
+    ha_mechanism: str = option(
+        one_of(*MECHANISMS), "", "SASL mechanism for links between brokers; default PLAIN, if they offer it"
+    )
     ha_ssl_ca: Path | None = option(
         path, None, "PEM file of the authorities that sign the brokers' certificates; default ssl-ca"
     )
     ha_ssl_cert: Path | None = option(path, None, "PEM file with our certificate for other brokers; default ssl-cert")
     ha_ssl_key: Path | None = option(path, None, "PEM file with its private key; default the file of the certificate")
+    ha_address: str = option(text, "", "which of ha-brokers-url this broker is; needed if its address is not its own")
     ha_backup_timeout: float = option(duration, 10.0, "how long a new primary waits for expected backups to connect")
     ha_promote_timeout: float = option(duration, 0.5, "how long a promotion waits for silent members, in each step")
     ha_relocate_timeout: float = option(
@@ -87,6 +95,8 @@ class HaSettings:
 
     def __post_init__(self) -> None:
         if self.ha_cluster:
+            if not self.ha_brokers_url:
+                raise ConfigError("option ha-brokers-url: not given with ha-cluster, expected the addresses of all members")
             self._check_safety()
         check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:
@@ -94,6 +104,21 @@ class HaSettings:
         if self.new_identity and not self.ha_cluster:
             raise ConfigError("option new-identity: found yes without ha-cluster, which has no identity to change")
         self._check_registry()
+        self._check_login()
+        if self.ha_address and self.ha_address not in map(str, self.ha_brokers_url):
+            raise ConfigError(f"option ha-address: found {self.ha_address}, expected one of ha-brokers-url")
+
+    def _check_login(self) -> None:
+        if self.ha_password_file is not None:
+            if self.ha_password:
+                raise ConfigError("option ha-password-file: found with ha-password, expected one of them")
+            # Frozen: all who log in or check a login find the password where it is without a file.
+            object.__setattr__(self, "ha_password", read_password(self.ha_password_file))
+        if self.ha_username and not self.ha_password and self.ha_mechanism != "EXTERNAL":
+            expected = "expected ha-password or ha-password-file (an account without a password could promote)"
+            raise ConfigError(f"option ha-username: found {self.ha_username} without a password, {expected}")
+        if self.ha_password and not self.ha_username:
+            raise ConfigError("option ha-password: found without ha-username, expected a name")
 
     @property
     def safety(self) -> str:
@@ -136,6 +161,21 @@ class HaSettings:
         if self.ha_registry != "file" and self.ha_registry_file is not None:
             found = f"{self.ha_registry_file} with ha-registry={self.registry}"
             raise ConfigError(f"option ha-registry-file: found {found}, expected ha-registry=file")
+
+
+def read_password(file: Path) -> str:
+    """The first line.  Raises ConfigError, also for a file that everybody may read."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    file = Path(credentials, file) if credentials else file
+    try:
+        if file.stat().st_mode & 0o007:
+            raise ConfigError(f"option ha-password-file: {file} can be read by everybody, expected mode 0600 or 0640")
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"option ha-password-file: cannot read {file}: {error}") from None
+    if not lines or not lines[0]:
+        raise ConfigError(f"option ha-password-file: {file} is empty, expected a password")
+    return lines[0]
 
 
 def check_brokers(safety: str, brokers: Collection[Address | str]) -> None:

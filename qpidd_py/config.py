@@ -154,6 +154,7 @@ class DaemonSettings:
     pid_dir: Path | None = option(path, None, "where pid files go; default the data directory")
     wait: float = option(duration, 600.0, "how long --daemon and --quit wait", short="w")
     check: bool = option(boolean, False, "print the pid of the running broker and end; 1 = not running", short="c")
+    check_config: bool = option(boolean, False, "check options and files without starting; 1 = something is wrong")
     quit: bool = option(boolean, False, "stop the running broker cleanly and wait for its end", short="q")
 
 

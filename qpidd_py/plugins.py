@@ -1,9 +1,9 @@
 """Finds plug-ins by entry point (group `qpidd.plugins`); defines their interface.
 
 The broker never imports a plug-in by name.  An entry point is a function without arguments that returns a `Plugin`:
-its option groups are collected before the settings are read; `attach` is called once everything is built and before the
-first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for a clean stop, `stop`
-during a clean stop.
+its option groups are collected before the settings are read; `check` looks at these; `attach` is called once everything
+is built and before the first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for
+a clean stop, `stop` during a clean stop.
 """
 
 import asyncio
@@ -64,6 +64,10 @@ class Plugin(Protocol):
 
     name: str
     option_groups: tuple[type, ...]
+
+    def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
+        """Before anything is touched: returns what is suspicious.  Raises ConfigError for what is refused."""
+        ...
 
     def attach(self, host: PluginHost) -> "HaHooks | None": ...
 

@@ -60,6 +60,7 @@ class Service:
         self._plugins = list(plugins)
         self._data_dir = data_dir
         self._broken = broken
+        self._version = version
         self._exit_code = 0
         self._core_tick_due = 0.0
         self._insist_until = 0.0
@@ -75,7 +76,6 @@ class Service:
         self.port = plain[0].port
         self._broker = _make_broker(settings, str(self._addresses[0]), version)
         self._reactor = Reactor(self._broker.engine)
-        amqp_door.install(self._broker, version)
         files = settings[DataSettings]
         self._pages: PageThread | None = None
         self._memory = self._watch(settings[BrokerSettings].memory_limit, files)
@@ -102,6 +102,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
+        amqp_door.install(self._broker, self._version, self._defer)
         self._verifier = Verifier(self._users, loop, self._guard)
         if self._settings[SecuritySettings].auth:
             self._broker.authenticate = self._verifier
@@ -216,6 +217,9 @@ class Service:
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
+
+    def _defer(self, seconds: float, work: Callable[[], None]) -> None:
+        self._loop.call_later(seconds, self._guard, work)
 
     def _turn(self) -> None:
         self._turn_scheduled = False

@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from qpidd_py.core.batch cimport lengths_of, route_of
-from qpidd_py.core.connection cimport EXPECT_FRAMES, MAX_OUTPUT
+from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport admitting, refuses, send_letters
 from qpidd_py.core.properties cimport bad_expiration, bad_header
@@ -596,6 +596,17 @@ cdef class Channel:
             self.stash = bytearray()
         engine.held.append((position, self, reply, then))
         engine.want_turn()
+
+    def pause(self):
+        """This channel's frames are kept aside until `resume`."""
+        self.held = True
+        if self.stash is None:
+            self.stash = bytearray()
+
+    def resume(self):
+        """Not from within a callback of this connection."""
+        if self.held and self.connection.state != DEAD:
+            self.connection.replay(self)
 
     # ---------------------------------------------------------------- confirms
 

@@ -353,7 +353,7 @@ cdef class Connection:
     cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1:
         channel.stash += PyBytes_FromStringAndSize(<const char*>p, n)
         self.stashed += n
-        if self.stashed > MAX_STASH and not self.input_paused and self.transport is not None:
+        if self.stashed > MAX_STASH and not self.input_paused:
             self.pause_input(True)
         return 0
 

@@ -571,25 +571,48 @@ cdef class Queue:
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + _content(e))
         return found
 
-    def read(self, uint64_t low, uint64_t high, size_t limit):
-        """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
-        arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted."""
+    def glance(self, size_t limit, size_t cut, size_t octets):
+        """As `peek`, with at most `cut` octets of each body and the size of the whole one behind it; ends when headers
+        and bodies come to `octets`."""
         cdef uint64_t i
+        cdef Entry* e
+        cdef Queue level
+        cdef size_t taken = 0
+        found = []
+        for level in reversed(self.levels) if self.levels is not None else (self,):
+            for i in range(level.main.head, level.main.tail):
+                e = ring_at(&level.main, i)
+                if e.state != GONE:
+                    if len(found) == limit or taken >= octets:
+                        return found
+                    content = _content(e, cut)
+                    found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), *content, body_of(record_of(e))))
+                    taken += len(content[2]) + len(content[3])
+        return found
+
+    def read(self, uint64_t low, uint64_t high, size_t limit, size_t octets=NO_LIMIT):
+        """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
+        arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted.  Ends when
+        headers and bodies come to `octets`."""
+        cdef uint64_t i
+        cdef size_t taken = 0
         cdef Entry* e
         cdef Queue level
         found = []
         if self.levels is not None:
             for level in self.levels:
-                found += level.read(low, high, limit)
+                found += level.read(low, high, limit, octets)
             return sorted(found)[:limit]
         if self.joining:
             self.merge()
         for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
-            if e.id > high or len(found) == limit:
+            if e.id > high or len(found) == limit or taken >= octets:
                 break
             if e.state != GONE:
-                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e)) + _content(e))
+                content = _content(e)
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e), *content))
+                taken += len(content[2]) + len(content[3])
         return found
 
     def named(self, size_t most):
@@ -646,7 +669,8 @@ cdef uint64_t _arrival(const Entry* e) except? 0:
     return le64(lengths_of(record_of(e)) + 8) if e.flags & ENTRY_TIMED else 0
 
 
-cdef tuple _content(const Entry* e):
+cdef tuple _content(const Entry* e, size_t cut=UNLIMITED):
+    """`cut`: most octets of the body."""
     cdef const uint8_t* p = record_of(e)
     cdef const uint8_t* route = route_of(p)
     cdef size_t header = le32(lengths_of(p) + 4), exchange = route[0]
@@ -654,7 +678,7 @@ cdef tuple _content(const Entry* e):
     return (PyBytes_FromStringAndSize(<const char*>route + 1, exchange),
             PyBytes_FromStringAndSize(<const char*>route + 2 + exchange, route[1 + exchange]),
             PyBytes_FromStringAndSize(<const char*>content, header),
-            PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))
+            PyBytes_FromStringAndSize(<const char*>content + header, min(cut, body_of(p))))
 
 
 cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pamqp.commands as commands
 import pamqp.frame
@@ -32,7 +33,7 @@ class Raw:
     def send(self, octets: bytes) -> None:
         self.socket.sendall(octets)
 
-    def frame(self) -> object:
+    def frame(self) -> Any:
         """The next frame; None at the end."""
         while True:
             with contextlib.suppress(pamqp.exceptions.UnmarshalingException):

@@ -1,6 +1,7 @@
 """Guessed passwords, and many honest logins at once."""
 
 import re
+import select
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,12 +36,12 @@ def test_guessed_passwords_delay_nobody(guarded: BrokerProcess) -> None:
     """Sixty guesses cost three seconds of a processor, which was three seconds in which the broker did nothing else."""
     with Raw(guarded.port) as honest:
         honest.log_in("anna", "anna")
-        with guessing(guarded.port, 60, lambda number: f"user{number}"):
-            assert longest_wait(honest, 1.0) < 0.4
-        with Raw(guarded.port, source="127.0.0.2") as another:
-            began = time.monotonic()
-            another.log_in("ben", "ben")
-            assert time.monotonic() - began < 2.0, "addresses take turns"
+        with guessing(guarded.port, 60, lambda number: f"user{number}") as guesses:
+            with Raw(guarded.port, source="127.0.0.2") as another:
+                another.log_in("ben", "ben")
+            answered, _, _ = select.select([peer.socket for peer in guesses], [], [], 0)
+            assert len(answered) < 40, "addresses take turns"
+            assert longest_wait(honest, 0.5) < 1.0
 
 
 def test_known_and_unknown_names_are_refused_alike(guarded: BrokerProcess) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ha.dial import Dial
@@ -426,7 +426,9 @@ class AdminDoor(Management):
         super().__init__(process.broker)
         self._process = process
 
-    def request(self, method: str, arguments: Json, reply: Callable[[Json], None], user: str) -> None:
+    def work(
+        self, method: str, arguments: Json, reply: Callable[[Json], None], asker: ClientConnection | None
+    ) -> Iterator[None]:
         process = self._process
 
         def answer(value: Json) -> None:
@@ -439,7 +441,7 @@ class AdminDoor(Management):
             if granted:
                 process.scheduler.at(0.0, lambda: process.simulation.faults.moment("granted", process))
 
-        super().request(method, arguments, answer, user)
+        return super().work(method, arguments, answer, asker)
 
 
 class _Dialling:

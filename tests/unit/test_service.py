@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 
+from pathlib import Path
+
 import pytest
 
 from qpidd_py.config import GROUPS, Settings, load
@@ -27,6 +29,9 @@ class Watcher:
         self.at_start = at_start
         self.calls: list[str] = []
         self.refusal = ""
+
+    def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
+        return []
 
     def attach(self, host: PluginHost) -> HaHooks | None:
         self.host = host
