@@ -98,6 +98,12 @@ class End:
         """A writer has to wait for `on_writable`."""
         return self._waits >= SOCKET and self.network.width(self) > 0
 
+    @property
+    def takes(self) -> float:
+        """Seconds in which what is under way passes a narrow path."""
+        width = self.network.width(self)
+        return self._waits / width if width else 0.0
+
     def writable(self) -> None:
         """The peer has begun to read again, or a narrow path has room."""
         self.host.run(self, self.on_writable)
