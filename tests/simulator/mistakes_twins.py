@@ -54,9 +54,12 @@ def trust_own_id() -> Iterator[None]:
         yield
 
 
-def whole_by_id() -> AbstractContextManager[None]:
-    """A broker is a whole member because its id is one.  (It was so once.)"""
-    return patched(InSync, lists=lambda self, broker: broker.id in self.ids)
+@contextmanager
+def whole_by_id() -> Iterator[None]:
+    """A broker is a whole member because its id is one, and no other run of it.  (It was so once.)"""
+    mine = property(lambda self: False)
+    with patched(InSync, lists=lambda self, broker: broker.id in self.ids), patched(promotion._Case, restored=mine):
+        yield
 
 
 def expect_by_id() -> AbstractContextManager[None]:
