@@ -67,11 +67,14 @@ def test_b6_a_clone_of_a_backup_is_refused_and_ends(make_cluster: Callable[..., 
             assert primary.ask("ha.query")["twins"]
 
 
-def test_b6_a_clone_with_a_new_identity_is_let_in(make_cluster: Callable[..., Cluster]) -> None:
+def test_b6_a_clone_with_a_new_identity_is_let_in_as_a_new_member(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(3).start()
     primary, _, original = cluster.members
     with copied(cluster, original, "--new-identity") as clone:
-        clone.start().wait_status("ready")
+        clone.start()
+        wait_for(lambda: "its address is not known" in clone.log, what="it says why it is refused")
+        primary.ask("ha.member", action="add", address=clone.address)
+        clone.wait_status("ready")
         first = clone.ask("ha.query")["broker_id"]
         assert first != original.ask("ha.query")["broker_id"]
         clone.stop()
@@ -116,6 +119,7 @@ def test_b6_a_broker_that_returns_before_its_loss_was_noticed_is_no_clone(make_c
     cluster = make_cluster(3, link_heartbeat_interval="1").start()
     primary, _, old = cluster.members
     with copied(cluster, old) as successor:
+        primary.ask("ha.member", action="add", address=successor.address)
         old.pause()
         successor.start()
         successor.wait_status("ready", timeout=10)
