@@ -217,11 +217,15 @@ def path_of(link: Path) -> str:
         return ""
 
 
-def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path, "--page-folder", str(tmp_path / "missing"))
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [("64M", "cannot be used: No such file or directory"), ("0", "with memory-limit=0, expected a limit")],
+)
+def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, limit: str, text: str) -> None:
+    broker = BrokerProcess(tmp_path, "--page-folder", str(tmp_path / "missing"), "--memory-limit", limit)
     try:
         assert broker.spawn().wait() == 1
-        assert "option page-folder: " in broker.log and "cannot be used: No such file or directory" in broker.log
+        assert "option page-folder: " in broker.log and text in broker.log
     finally:
         broker.close()
 
