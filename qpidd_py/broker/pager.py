@@ -29,6 +29,8 @@ BEGIN: Final = 0.6
 """Share of the memory limit above which segments leave."""
 WAIT: Final = 0.8
 """Share above which publishers wait for the file."""
+GO_ON: Final = 0.75
+"""Share below which they go on."""
 FLOOR: Final = 1 / 8
 """Share that segments may always take."""
 FLIGHT: Final = 1 / 8
@@ -113,7 +115,7 @@ class Pager:
             self._broker.hooks.paging(result, reason)
 
     def _look_behind(self, busy: int) -> None:
-        behind = self._pool.leaving > 0 and busy > WAIT * self._limit
+        behind = self._pool.leaving > 0 and busy > (GO_ON if self._waits else WAIT) * self._limit
         if behind != self._waits:
             self._waits = behind
             text = f"{self._pool.leaving >> 20} MiB are on their way to the page file" if behind else ""
@@ -168,7 +170,7 @@ class Pager:
         self.read()
 
     def shown(self) -> dict[str, object]:
-        """Octets; for management."""
+        """Octets, but for `waits`: how often consumers had to wait; for management."""
         pool = self._pool
         return {
             "octets": pool.paged,

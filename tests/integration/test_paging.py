@@ -13,6 +13,7 @@ import pika
 import psutil
 import pytest
 
+from benchmarks import load_generator
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
 from qpidd_py.errors import EXIT_DISK
 from tests.support.members import Members
@@ -104,6 +105,7 @@ def test_three_brokers_with_a_backlog_beyond_their_memory_lose_nothing(tmp_path:
         for broker in brokers.values():
             assert paged(broker)["octets"] > 2000 * SIZE - LIMIT and rss(broker) < LIMIT + 8 * MIB
         consume(brokers["a"], 0, 500)
+        assert "of messages are in the page file" in members.tool("status", "-v", name="a")
         members.settled("a")
         brokers["a"].kill()
         members.tool("promote", "--cluster-manager", name="b")
@@ -215,11 +217,15 @@ def path_of(link: Path) -> str:
         return ""
 
 
-def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path, "--page-folder", str(tmp_path / "missing"))
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [("64M", "cannot be used: No such file or directory"), ("0", "with memory-limit=0, expected a limit")],
+)
+def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, limit: str, text: str) -> None:
+    broker = BrokerProcess(tmp_path, "--page-folder", str(tmp_path / "missing"), "--memory-limit", limit)
     try:
         assert broker.spawn().wait() == 1
-        assert "option page-folder: " in broker.log and "cannot be used: No such file or directory" in broker.log
+        assert "option page-folder: " in broker.log and text in broker.log
     finally:
         broker.close()
 
@@ -244,3 +250,18 @@ def test_confined_brokers_take_more_than_their_address_space(tmp_path: Path, mod
         assert all(broker.running for broker in members.brokers.values())
     finally:
         members.close()
+
+
+@pytest.mark.slow
+def test_millions_of_messages_take_32_octets_each_in_memory(tmp_path: Path) -> None:
+    """3,000,000 of 1 KiB, ten times the limit; also at full speed nothing reaches it."""
+    load_generator.build()
+    number = 3_000_000
+    with BrokerProcess(tmp_path, "--memory-limit", "300M") as broker:
+        options: dict[str, str | float] = {"address": broker.address, "queue": "big", "size": 1024, "count": number}
+        load_generator.run("load", **options, window=5000, no_consume=True, transient=True)
+        index = 32 * number
+        assert rss(broker) < 300 * MIB and paged(broker)["octets"] > number * 1024 - (300 * MIB - index)
+        report = load_generator.run("load", **options, prefetch=5000, no_publish=True)
+        assert (report["delivered"], report["out_of_order"]) == (number, 0)
+        assert "publishers wait" not in broker.log and rss(broker) < 150 * MIB
