@@ -323,7 +323,8 @@ def begin_journal(store: Journal, node: Node) -> None:
         node.local.env.log("error", f"{what} {store.set_aside()}, and this broker begins without messages")
     if store.found:
         try:
-            node.restore(Content.decode(store.note).after(boot))
+            # A journal that is synced later may have lost its end with the machine's power.
+            node.restore(Content.decode(store.note).after(boot), store.mark if store.syncs_first else 0)
         except StateNotStored as error:
             raise ConfigError(f"the vote cannot be stored: {error}") from error
         except LinkError as error:
