@@ -195,8 +195,8 @@ class LocalMember:
         if noted.id != state.id:
             self._found_copy(f"its journal is that of {noted.id[:8]}, and its identity is {state.id[:8]}")
         elif noted.ballot > state.ballot or noted.in_sync.key > state.in_sync.key:
-            found = f"its vote and set are of epochs {state.epoch} and {state.in_sync.epoch}.{state.in_sync.version}"
-            self._found_copy(f"{found}, its journal knows {noted.epoch} and {noted.in_sync.epoch}.{noted.in_sync.version}")
+            had, knows = (f"{it.epoch} and {it.in_sync.epoch}.{it.in_sync.version}" for it in (state, noted))
+            self._found_copy(f"its vote and set are of epochs {had}, its journal knows {knows}")
             epoch, leader = max(noted.ballot, state.ballot)
             in_sync = max(noted.in_sync, state.in_sync, key=lambda known: known.key)
             self.persist(epoch=epoch, leader=leader, in_sync=in_sync)

@@ -59,6 +59,8 @@ class Store:
         self._path = data_dir / NAME
         self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
         self._begun = False
+        self.damaged = ""
+        """The damage of the journal that was set aside; empty if it was none."""
         self.damage = ""
         """Why the journal cannot be read; then nothing of it was."""
         self.facts: dict[str, object] = {}
@@ -116,7 +118,7 @@ class Store:
             self._folder = Folder(self._path)
         except OSError as error:
             raise self._unusable(error) from error
-        self.damage = ""
+        self.damaged, self.damage = self.damage, ""
         return aside
 
     def open(
@@ -152,11 +154,11 @@ class Store:
             return
         if self.damage:
             raise self._unusable(self.damage)
+        if self.mark > self._broker.engine.position:
+            log.error("the journal is older than %s: it is a copy, and lacks what came after", self._marker)
         continue_alone(self._broker)
         self._broker.engine.on_batch = self.journal.batch
         self.journal.start(again=self._replay.ended)
-        if self.mark > self._broker.engine.position:
-            log.error("the journal is older than %s: it was put back from a copy, and lacks what came after", self._marker)
         self._marks()
         if self.note:
             # What follows is the history of no cluster: a member must not continue it.
