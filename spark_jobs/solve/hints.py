@@ -250,9 +250,12 @@ def _journals(scene: Scene) -> Iterable[Found]:
         than = f", ahead of {', '.join(behind)}" if behind else ""
         most = whole[ahead[0]]
         yield f"{', '.join(ahead)} held the most: up to {power.position(most)}{than}", CERTAIN, (most,)
-    for event in scene.of("catchup_end"):
-        octets = attr(event, "octets") or "0"
-        yield f"{event.get('peer')} copied {octets} octets from {event.get('node')}", CERTAIN, (event,)
+    for new in scene.incident.promotions[:1]:
+        joined = [e for e in scene.of("catchup_end") if e.get("node") == new.node and e["ts_est"] >= new.at]
+        for event in joined:
+            octets = attr(event, "octets") or "0"
+            what = "nothing: it had everything" if octets == "0" else f"{octets} octets that it lacked"
+            yield f"{event.get('peer')} copied {what}, from {new.node}", CERTAIN, (event,)
     yield from _journals_left(scene, read, set(whole))
 
 

@@ -329,10 +329,11 @@ def _gone_on(outage: Mapping[str, Any]) -> Bound:
     return Bound(outage["end"], outage["end"] - error, outage["end"] + error, None, f"client {outage.get('client')}")
 
 
-def total(found: Iterable[Phase]) -> int | None:
-    """us from the first sign of death until the service was there again for new connections; None if it never was."""
+def total(found: Iterable[Phase], down: bool = False) -> int | None:
+    """us from the first sign of death until the service was there again for new connections; None if it never was.
+    `down`: all were down, so it counts from the last sign of life, and is that long at the most."""
     by_name = {phase.name: phase for phase in found}
-    death = by_name["fault"].end
+    death = (by_name["fault"].begin if down else None) or by_name["fault"].end
     ends = [by_name[name].end for name in ("promotion", "recovering", "path")]
     known = [bound.est for bound in ends if bound is not None]
     return max(known) - death.est if known and death is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from client_lib import Connection
+from client_lib.errors import Empty
 from spark_jobs.cli.main import main as failover_report
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.test_journals import kill_all, start_again
@@ -39,6 +41,12 @@ def under_load(cluster: Cluster, log: Path) -> None:
         stop.set()
         thread.join()
         sender.sync()
+        receiver = session.receiver("orders", capacity=100)
+        with contextlib.suppress(Empty):
+            while True:
+                receiver.fetch(timeout=1)
+                session.acknowledge()
+        session.sync()
 
 
 @pytest.fixture(scope="module")
@@ -71,4 +79,7 @@ def test_the_report_says_what_each_disk_brought_back(logs: Path, tmp_path: Path)
     known = {phase["phase"]: phase for phase in found["phases"] if phase["known"]}
     assert known.keys() >= {"fault", "detection", "recovering", "redundancy", "all_clients"}
     assert known["detection"]["note"] == "until the last journal was read"
+    assert (about["total_us"] or 0) > 2e5, "from the last sign of life"
+    assert any("messages" in text and "unaccounted" not in text for text in found["words"]), found["words"]
+    assert "came back with their journals" in found["words"][0]
     assert "power loss" in (tmp_path / "out" / "report.md").read_text()
