@@ -112,7 +112,8 @@ def test_words():
 
 def told(*events):
     made = tables([*BASE, *events])
-    return [row["type"] for row in made["incidents"]], [row["text"] for row in made["hints"] if row["rule"] == "journals"]
+    texts = [row["text"] for row in made["hints"] if row["rule"] == "journals"]
+    return [row["type"] for row in made["incidents"]], texts
 
 
 def test_a_power_loss_says_what_each_disk_had_and_what_no_log_says():
