@@ -59,9 +59,9 @@ class Node:
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
-    def restore(self, content: Content) -> None:
-        """Before `start`: our journal has brought back what we held.  Raises StateNotStored."""
-        self.local.restore(content)
+    def restore(self, content: Content, mark: int = 0) -> None:
+        """Before `start`: our journal has brought back what we held; it had come to `mark`.  Raises StateNotStored."""
+        self.local.restore(content, mark)
         # We may have been removed from the set while we were away.
         self.role = Backup(self.local, self.end, doubt=self.local.whole, stood=self.local.whole)
 
@@ -258,7 +258,8 @@ class Node:
             reason = f"{place(local.member)} is running and has the claimant's identity; {REMEDY}"
         else:
             reason = grant(self.view(), claim)
-        abstains = "" if reason else self._vote(claim)
+        self.local.look_for_namesake(claim.base)
+        abstains = "" if reason else (not claim.force and self.local.lost) or self._vote(claim)
         reason = reason or abstains
         if not reason:
             if isinstance(self.role, Primary):
@@ -347,7 +348,10 @@ class Node:
         disk = self.local.disk
         if disk.error:
             return f"its vote and in-sync set cannot be stored: {disk.error}"
-        if trouble := self.local.slow_disk or self.local.limited or self.role.trouble or self.local.closed():
+        local = self.local
+        if trouble := local.slow_disk or local.limited or self.role.trouble or local.closed():
             return trouble
+        if local.lost or local.copied:
+            return local.lost or local.copied
         survey = self.role.survey
         return advise(self.view(), survey, self.local.keeps) if survey is not None else ""

@@ -232,6 +232,8 @@ class HaPlugin:
         node.local.set_address(said or own_address(node.local.settings.brokers, host.addresses), ports)
         version = str(host.broker.server_properties["version"])
         env.event("start", attrs={"version": version, **started(node), **configured(host.settings)})
+        if host.store is not None:
+            env.event("journal_read", **journal_read(host.store, node))
         node.candidacy.news = lambda: host.tell(notice(node))
         node.start()
         host.tell(notice(node))
@@ -323,13 +325,26 @@ def begin_journal(store: Journal, node: Node) -> None:
         node.local.env.log("error", f"{what} {store.set_aside()}, and this broker begins without messages")
     if store.found:
         try:
-            node.restore(Content.decode(store.note).after(boot))
+            # A journal that is synced later may have lost its end with the machine's power.
+            node.restore(Content.decode(store.note).after(boot), store.mark if store.syncs_first else 0)
         except StateNotStored as error:
             raise ConfigError(f"the vote cannot be stored: {error}") from error
         except LinkError as error:
             what = f"the journal {store} was written by a broker outside a cluster"
             raise ConfigError(f"{what}: {error}; expected that of a member, or an empty folder") from error
     store.begin_as_member(node.local.content.encode(), node.durable)
+
+
+def journal_read(store: Journal, node: Node) -> dict[str, Any]:
+    """What the disk has brought back, for the event `journal_read`."""
+    local = node.local
+    found: dict[str, Any] = {"last_pos": local.engine.position or None, "attrs": store.facts}
+    if store.damaged:
+        return {"result": "damaged", "reason": store.damaged, "attrs": {}}
+    if not local.engine.position:
+        return {"result": "empty"}
+    partial = "" if local.whole else local.copied or "the in-sync set does not list what it holds"
+    return {**found, "result": "partial" if partial else "whole", "reason": partial}
 
 
 def durable_queues(broker: Broker) -> list[Queue]:

@@ -31,7 +31,15 @@ from qpidd_py.core import Route
 from qpidd_py.core.letters import hand_out
 from qpidd_py.core.queue import NO_LIMIT
 from qpidd_py.errors import AmqpError, LinkError, ReplyCode
-from qpidd_py.store.archive import ArchiveError, Message, decode_line, decode_message, decode_object
+from qpidd_py.store.archive import (
+    DECLARE_EXCHANGE,
+    DECLARE_QUEUE,
+    ArchiveError,
+    Message,
+    decode_line,
+    decode_message,
+    decode_object,
+)
 
 _SIZE: Final = slice(4, 12)
 """Where a content header has the size of the body."""
@@ -85,13 +93,13 @@ class Restoring:
 
     def _object(self, operation: dict[str, Any]) -> None:
         vhost, arguments, kind = self._vhost, operation["arguments"], operation["op"]
-        if kind == "queue.declare":
+        if kind == DECLARE_QUEUE:
             name, durable, auto_delete = (operation[key] for key in ("name", "durable", "auto_delete"))
             queue, _ = vhost.declare_queue(None, name, durable, False, auto_delete, arguments)
             self._limits[name] = queue.core.max_count, queue.core.max_bytes
             # What had been handed out counts again: the queue may be over its limit, and nothing of it is dropped.
             queue.core.max_count = queue.core.max_bytes = NO_LIMIT
-        elif kind == "exchange.declare":
+        elif kind == DECLARE_EXCHANGE:
             flags = [operation[key] for key in ("durable", "auto_delete", "internal")]
             vhost.declare_exchange(operation["name"], operation["type"], flags[0], flags[1], flags[2], arguments)
         else:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from ha.model.difference import Lineage, lineage_from_json, lineage_to_json
-from ha.model.membership import InSync
+from ha.model.membership import HaState, InSync
 from ha.model.protocol import need
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import LinkError
@@ -110,6 +110,9 @@ class Content:
     """If acknowledgements do not wait for the disk (`journal-sync`): the boot of the machine, whose end may have taken
     the last of them."""
 
+    state: HaState | None = None
+    """Vote and set that were on disk when this was noted: a state file that lacks them was put back from a copy."""
+
     def after(self, boot: str) -> Content:
         """As it is worth in this boot: what may lack something stands for no run."""
         return replace(self, instances=()) if self.boot not in ("", boot) else self
@@ -124,6 +127,7 @@ class Content:
     def encode(self) -> bytes:
         found: dict[str, object] = {"instances": self.instances, "lineage": lineage_to_json(self.lineage)}
         found |= {"boot": self.boot} if self.boot else {}
+        found |= {"state": self.state.to_json()} if self.state else {}
         return json.dumps(found).encode()
 
     @classmethod
@@ -136,4 +140,6 @@ class Content:
         if not isinstance(found, dict):
             raise LinkError(f"not a note of a member: {note!r:.80}")
         instances = need(found, "instances", list)
-        return cls(tuple(map(str, instances)), lineage_from_json(found.get("lineage")), str(found.get("boot", "")))
+        lineage, state = lineage_from_json(found.get("lineage")), found.get("state")
+        noted = HaState.from_json(state) if isinstance(state, dict) else None
+        return cls(tuple(map(str, instances)), lineage, str(found.get("boot", "")), noted)

@@ -94,6 +94,11 @@ class LocalMember:
         self.stopped = False
         self.limited = ""
         """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
+        self.copied = ""
+        """Why what our journal has brought back does not count; empty if it does, or is replaced."""
+        self.lost = ""
+        """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
+        self._fresh = not state.epoch and not state.in_sync.version
         self.closed: Callable[[], str] = lambda: ""
         """Why a primary admits no client; empty if it does."""
         self.changed: Callable[[], None] = lambda: None
@@ -163,20 +168,43 @@ class LocalMember:
 
     # ---- the content on disk --------------------------------------------------------------------------------------
 
-    def restore(self, content: Content) -> None:
-        """The engine holds what a journal has brought back (`content.py`).  Raises StateNotStored."""
+    def restore(self, content: Content, mark: int = 0) -> None:
+        """The engine holds what a journal has brought back (`content.py`).  `mark`: a position up to which the journal
+        had come once.  Raises StateNotStored."""
         position = self.engine.position
+        if mark > position:
+            self._found_copy(f"its journal ends at {text(position)} and had come to {text(mark)}")
         self.before, self.lineage = content.known_as(self.id, self.persisted.in_sync), content.lineage
         self.led = {epoch for epoch, origin in self.lineage.items() if origin.leader == self.id}
         if (epoch := epoch_of(position)) > self.epoch:
             # The vote on disk is older than the content: whoever wrote this had our vote.
             self.env.log("error", f"the stored vote is of epoch {self.epoch}, the journal of epoch {epoch}")
             self.persist(epoch=epoch, leader=self.lineage[epoch].leader)
+        if content.state is not None:
+            self._compare(content.state)
         listed = self.persisted.in_sync.member(self.id)  # at which address we are is not known yet
-        self.whole = listed is not None and self.persisted.in_sync.lists(replace(self.member, address=listed.address))
+        stands = listed is not None and self.persisted.in_sync.lists(replace(self.member, address=listed.address))
+        self.whole = stands and not self.copied
         self.acknowledged = position  # what is not sure to be whole may be the only copy all the same
         what = "all that it has acknowledged" if self.whole else "what it held, which may not be all"
         self.env.log("notice", f"the journal has brought back {what}, up to {text(position)}")
+
+    def _compare(self, noted: HaState) -> None:
+        """The journal's note of our state file: what that one lacks is known again."""
+        state = self.persisted
+        if noted.id != state.id:
+            self._found_copy(f"its journal is that of {noted.id[:8]}, and its identity is {state.id[:8]}")
+        elif noted.ballot > state.ballot or noted.in_sync.key > state.in_sync.key:
+            had, knows = (f"{it.epoch} and {it.in_sync.epoch}.{it.in_sync.version}" for it in (state, noted))
+            self._found_copy(f"its vote and set are of epochs {had}, its journal knows {knows}")
+            epoch, leader = max(noted.ballot, state.ballot)
+            in_sync = max(noted.in_sync, state.in_sync, key=lambda known: known.key)
+            self.persist(epoch=epoch, leader=leader, in_sync=in_sync)
+
+    def _found_copy(self, why: str) -> None:
+        """The parts of our data directory are not of one moment: what they hold may lack something."""
+        self.copied = f"a part of its data directory is an older copy, or another broker's: {why}"
+        self.env.log("error", f"{self.copied}; it joins as a broker that may lack something")
 
     def disown(self) -> None:
         """A primary knows that we acknowledged more than we hold: our content stands for no run any more."""
@@ -190,7 +218,7 @@ class LocalMember:
 
     @property
     def content(self) -> Content:
-        return Content((*self.before, self.instance), self.lineage, self.boot)
+        return Content((*self.before, self.instance), self.lineage, self.boot, self.persisted)
 
     # ---- vote and state -------------------------------------------------------------------------------------------
 
@@ -201,8 +229,20 @@ class LocalMember:
         if state != self.persisted:
             self._store(state)
 
+    def look_for_namesake(self, in_sync: InSync) -> None:
+        """The member at our address has another identity: ours was lost, and with it the votes that we have given."""
+        there = [each for each in in_sync.members if each.address == self.settings.address and each.id != self.id]
+        if self._fresh and there and not self.lost and self.id not in in_sync:
+            who = f"the member at {self.settings.address} was {there[0].id[:8]}, and this broker is {self.id[:8]}"
+            self.lost = f"its identity and its votes are lost, as after a replaced disk: {who}"
+            self.env.log("error", f"{self.lost}; it votes when a primary has listed it")
+            self.env.event("identity_lost", peer=there[0].id, reason=self.lost)
+
     def receive(self, in_sync: InSync) -> None:
         """Store a set from the log of a primary.  Raises StateNotStored: then the next write stores it."""
+        if (listed := in_sync.member(self.id)) is not None:
+            self._fresh, self.lost = False, ""
+            self.copied = self.copied if listed.instance != self.instance else ""
         self._received = max(self._received, in_sync, key=lambda known: known.key)
         self.persist()
 
@@ -231,6 +271,8 @@ class LocalMember:
     def _store(self, state: HaState) -> None:
         self.disk.store(state)
         self.persisted = state
+        if self.keeps:
+            self.journal.note(self.content.encode())
 
     def set_state(self, new: State, position: int) -> None:
         """Change the state; `position` is the role's.  Raises InvariantError for an illegal step."""
@@ -320,3 +362,4 @@ class LocalMember:
                 self._hearing.answered(view.address)
         sets = [self._heard, *(view.in_sync for view in survey.views)]
         self._heard = max(sets, key=lambda in_sync: in_sync.key)
+        self.look_for_namesake(self._heard)

@@ -15,6 +15,10 @@ Kinds, in addition to those named after a change of this broker (state, promoted
     state_file      result failed (reason) or ended: the vote and the in-sync set cannot be stored (`disk.py`)
     promoted        last_pos, attrs members, base: the end of the log with which the epoch began, if it is whole
     expire, drop, dead_letter, purge     messages removed without being consumed, in runs of ids (`removals.py`)
+    journal_read    at the start of a broker with a journal: result whole (all that it has acknowledged), partial (it
+                    may lack something; reason), damaged (reason) or empty; last_pos, attrs messages, queues, frames,
+                    octets, seconds, torn (yes: a write was cut off, and nothing of it had been acknowledged)
+    identity_lost   peer, reason: the member at our address had another identity, as after a replaced disk
     twin            peer, reason, attrs broker_id, address, other, count: it has the identity of another living broker
     queue_dump      the content of a durable queue (`queue_dump.py`)
 

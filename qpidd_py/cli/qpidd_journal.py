@@ -3,7 +3,7 @@
     inspect [FOLDER]            its segments, and where it begins and ends
     verify [FOLDER]             checks every octet
     dump [FOLDER]               every operation, as one JSON object a line
-    export [FOLDER] [--to FILE] what a broker with this journal would hold, as an archive (`qpid-ha restore` reads it)
+    export [FOLDER]             what a broker with this journal would hold, as an archive (`qpid-ha restore` reads it)
     repair [FOLDER] --to OTHER  writes what can be read into a new folder
 
 Exit codes: 0 done, and the journal is whole; 1 it is damaged, or the command could not be carried out; 2 wrong command
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
             verb.add_argument("--json", action="store_true", help="print JSON")
         if name == "export":
             text = "write this file, readable for its owner only; without it: to standard output"
-            verb.add_argument("--to", type=Path, metavar="FILE", help=text)
+            verb.add_argument("--output", type=Path, metavar="FILE", help=text)
         if name == "repair":
             verb.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder that does not exist")
     return parser
@@ -175,14 +175,14 @@ def _export(options: argparse.Namespace) -> int:
     found, damage = _read(disk)
     if not found.segments:
         raise ValueError(f"nothing of {options.folder} can be read: {damage or 'it is empty'}")
-    if options.to is None:
+    if options.output is None:
         waiting = export(disk, found, damage, sys.stdout.buffer)
     else:
-        with NewFile(options.to) as file:
+        with NewFile(options.output) as file:
             waiting = export(disk, found, damage, file.stream)
             file.finish()
     told = f"{waiting.messages} messages and {waiting.objects} objects of the configuration exported"
-    print(f"{told}; {damage or 'nothing is damaged'}", file=sys.stderr if options.to is None else sys.stdout)
+    print(f"{told}; {damage or 'nothing is damaged'}", file=sys.stderr if options.output is None else sys.stdout)
     return 1 if damage else 0
 
 

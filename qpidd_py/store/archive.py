@@ -23,7 +23,9 @@ from qpidd_py.amqp.fields import FieldError, decode_table
 from qpidd_py.errors import AmqpError, QpiddError
 
 FORMAT: Final = 1
-OBJECTS: Final = ("queue.declare", "exchange.declare", "bind")
+DECLARE_QUEUE: Final = "queue.declare"
+DECLARE_EXCHANGE: Final = "exchange.declare"
+OBJECTS: Final = (DECLARE_QUEUE, DECLARE_EXCHANGE, "bind")
 """Operations of a snapshot of the configuration that are part of an archive."""
 _SEQUENCE: Final = (1 << 48) - 1
 

@@ -110,18 +110,18 @@ class ArchiveFile:
             raise ArchiveError(f"{path}: {error}") from error
 
     def _check(self, progress: Callable[[int, int], None]) -> tuple[Header, End]:
-        total, last, done = hashlib.sha256(), b"", 0
+        total, last, done, lines = hashlib.sha256(), b"", 0, 0
         with self.path.open("rb") as file:
             header = decode_header(file.readline(_BLOCK))
             file.seek(0)
             for line in file:
                 total.update(last)
-                last, done = line, done + len(line)
+                last, done, lines = line, done + len(line), lines + 1
                 progress(done, self.size)
         if not last.endswith(b"\n") or not last.startswith(b'{"end":'):
             raise ArchiveError("it is cut off: the last line is missing")
         end = decode_end(decode_line(last))
-        if end is None or end.sha256 != total.hexdigest():
+        if end is None or end.sha256 != total.hexdigest() or lines != end.messages + end.objects + 2:
             raise ArchiveError("it is damaged: its checksum is another one")
         return header, end
 

@@ -17,6 +17,9 @@ from qpidd_py.options import Amount, SyncEvery
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError
+from qpidd_py.store.mark import EVERY as MARKS
+from qpidd_py.store.mark import NAME as MARK
+from qpidd_py.store.mark import read_mark, write_mark
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan, settle
 from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.space import SpaceWatch
@@ -56,15 +59,34 @@ class Store:
         self._path = data_dir / NAME
         self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
         self._begun = False
+        self.damaged = ""
+        """The damage of the journal that was set aside; empty if it was none."""
         self.damage = ""
         """Why the journal cannot be read; then nothing of it was."""
+        self.facts: dict[str, object] = {}
+        """What was read; empty if there was no journal."""
+        self._marker = data_dir / MARK
+        began = time.monotonic()
         try:
             self._folder = Folder(self._path)
             self._found = self._read()
+            self._note_facts(time.monotonic() - began)
         except (FormatError, LinkError, OSError) as error:
             raise self._unusable(error) from error
         except Damaged as error:
             self.damage, self._found = str(error), Found()
+
+    def _note_facts(self, seconds: float) -> None:
+        if self._found.segments:
+            queues = self._broker.engine.queues.values()
+            self.facts = {"messages": sum(queue.ready for queue in queues), "queues": len(queues)}
+            self.facts |= {"frames": self._replay.frames, "octets": self._found.octets}
+            self.facts |= {"seconds": f"{seconds:.3f}", "torn": "yes" if self._found.torn else "no"}
+
+    @property
+    def mark(self) -> int:
+        """The position up to which this journal had come once; it is behind it if the folder is an older copy."""
+        return read_mark(self._marker)
 
     def _unusable(self, error: object) -> ConfigError:
         how = "`qpidd-journal verify` says what can be read; nothing was changed"
@@ -96,7 +118,7 @@ class Store:
             self._folder = Folder(self._path)
         except OSError as error:
             raise self._unusable(error) from error
-        self.damage = ""
+        self.damaged, self.damage = self.damage, ""
         return aside
 
     def open(
@@ -111,6 +133,7 @@ class Store:
             loop.call_soon(guard, call)
 
         self._full = ""
+        self._loop = loop
         self._guard = guard
         self._fail = fail
         self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self._folder.space, self, self._sync)
@@ -131,9 +154,12 @@ class Store:
             return
         if self.damage:
             raise self._unusable(self.damage)
+        if self.mark > self._broker.engine.position:
+            log.error("the journal is older than %s: it is a copy, and lacks what came after", self._marker)
         continue_alone(self._broker)
         self._broker.engine.on_batch = self.journal.batch
         self.journal.start(again=self._replay.ended)
+        self._marks()
         if self.note:
             # What follows is the history of no cluster: a member must not continue it.
             self.journal.note(b"")
@@ -146,12 +172,22 @@ class Store:
         self.journal.note(note)
         self._broker.engine.on_applied = self.journal.batch
         self.journal.start(again=self._replay.ended)
+        self._marks()
+
+    def _marks(self) -> None:
+        """Write a mark, and again."""
+        if self.journal.complete:
+            self._loop.run_in_executor(None, write_mark, self._marker, self.journal.position)
+        self._loop.call_later(MARKS, self._marks)
 
     def stop(self) -> None:
         """Write what waits, and close the journal."""
+        complete = self.journal.complete
         self._broker.engine.flush()
         if not self._thread.stop(STOP_TIME):
             log.error("the journal's last commit takes longer than %g s; what it has was not confirmed", STOP_TIME)
+        elif complete:
+            write_mark(self._marker, self.journal.position)
 
     # ---- what the thread tells (`thread.Told`) --------------------------------------------------------------------
 

@@ -49,7 +49,8 @@ def _service(document: Document) -> Figure:
     if found is None:
         return Figure("Service back after", "unknown", phase(document, "fault")["note"] or "no line says it", DOUBT)
     text = with_error(*found)
-    return Figure("Service back after", text, "from the first sign of death until it took connections", NEUTRAL)
+    since = "last sign of life" if document["incident"]["type"] == "power-loss" else "first sign of death"
+    return Figure("Service back after", text, f"from the {since} until it took connections", NEUTRAL)
 
 
 def _stood(document: Document) -> Figure:

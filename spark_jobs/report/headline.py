@@ -69,6 +69,8 @@ def _reason(incident: Row) -> str:
     """The reason for the type, unless the sentence contains it."""
     text = incident["why"] or ""
     said = (f"the node of {incident['old_primary']} was lost", f"{incident['old_primary']} stood still")
+    if incident["type"] == "power-loss":
+        return ""
     for prefix in (*said, f"the process of {incident['old_primary']} died"):
         if text.startswith(prefix):
             return text.removeprefix(prefix).strip(" :").removeprefix("(").removesuffix(")")
@@ -78,6 +80,7 @@ def _reason(incident: Row) -> str:
 _HAPPENED: Final = {
     "crash": "The node of {old} was lost",
     "kill": "The process of {old} died, its node lived",
+    "power-loss": "{old} and other brokers were down at one moment, and came back with their journals",
     "hang": "{old} hung",
     "partition": "{old} was cut off from the others",
     "controller": "The cluster software on the node of {old} failed",

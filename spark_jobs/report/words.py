@@ -26,6 +26,7 @@ TYPES: Final = {
     "hang": "hang",
     "partition": "partition",
     "kill": "process died",
+    "power-loss": "power loss",
     "controller": "cluster software failed",
     "planned": "planned switch-over",
     "no-failover": "no fail-over",

@@ -5,6 +5,7 @@ partition    two rings of one sequence; the primary went on alone, and knew it
 controller   a daemon of the cluster's software ended on the primary's node, the node itself lived
 hang         the primary stood still and came back, or its machine did not schedule it
 crash        its node was lost
+power-loss   it and other brokers ended without a clean stop, all were down, and they came back with their journals
 kill         its process died, the node lived
 unknown      it was replaced, and nothing here tells these apart
 false-alarm  the token was lost, and no node left
@@ -19,9 +20,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_jobs.schema import Event
+from spark_jobs.solve import power
 from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, subject
 
-NEEDS_PRIMARY: Final = frozenset({"planned", "partition", "controller", "hang", "crash", "kill", "unknown"})
+NEEDS_PRIMARY: Final = frozenset(
+    {"planned", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
+)
 _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
 
 
@@ -251,6 +255,18 @@ def _kill(scene: Scene) -> Cause | None:
     return Cause("kill", f"the process of {scene.victim} died ({what})", None, tuple(found[:3]))
 
 
+def _power(scene: Scene) -> Cause | None:
+    """All were down: no log can say whether power, a person or a defect ended them."""
+    for loss in power.find(scene.facts):
+        here = {id(event) for event in scene.before}
+        starts = [each.start for each in loss.returns if id(each.start) in here]
+        if starts and scene.victim in loss.nodes:
+            names = ", ".join(sorted(loss.nodes))
+            why = f"{names} ended without a clean stop, were down at one moment, and came back with their journals"
+            return Cause("power-loss", why, None, (*starts, *loss.journals.values()))
+    return None
+
+
 def _total(scene: Scene) -> Cause | None:
     """The new primary reports that all brokers had died."""
     said = scene.all(lambda e: e["kind"] == "promoted" and attr(e, "total_failure").lower() == "true")
@@ -260,7 +276,7 @@ def _total(scene: Scene) -> Cause | None:
     return Cause("crash", "every member of the in-sync set had died or been restarted", None, (*starts[:2], said[0]))
 
 
-_RULES: Final = (_planned, _total, _partition, _hang, _controller, _crash, _kill)
+_RULES: Final = (_planned, _power, _total, _partition, _hang, _controller, _crash, _kill)
 
 
 # ---- unknown facts ------ -------------------------------------------------------------------------------------------

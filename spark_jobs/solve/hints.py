@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_jobs.schema import Event
+from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.signs import MANAGER, OWN, SECOND, Facts, attr, place, subject
@@ -234,6 +235,49 @@ def _manager_gone(scene: Scene) -> Iterable[Found]:
         yield "no broker was promoted, and no manager's log says why", POSSIBLE, scene.incident.seeds[:1]
 
 
+def _journals(scene: Scene) -> Iterable[Found]:
+    """After a power loss: what each disk brought back, who was ahead, who copied, and what that leaves open."""
+    if scene.incident.cause.type != "power-loss":
+        return
+    read = {str(e.get("node")): e for e in scene.incident.cause.evidence if e["kind"] == "journal_read"}
+    for node, event in sorted(read.items()):
+        yield f"{node}: {power.described(event)}", CERTAIN, (event,)
+    whole = {node: event for node, event in read.items() if event.get("result") == "whole"}
+    if whole:
+        best = max(event.get("last_pos") or 0 for event in whole.values())
+        ahead = sorted(node for node, event in whole.items() if event.get("last_pos") == best)
+        behind = sorted(read.keys() - set(ahead))
+        than = f", ahead of {', '.join(behind)}" if behind else ""
+        most = whole[ahead[0]]
+        yield f"{', '.join(ahead)} held the most: up to {power.position(most)}{than}", CERTAIN, (most,)
+    for new in scene.incident.promotions[:1]:
+        joined = [e for e in scene.of("catchup_end") if e.get("node") == new.node and e["ts_est"] >= new.at]
+        for event in joined:
+            octets = attr(event, "octets") or "0"
+            what = "nothing: it had everything" if octets == "0" else f"{octets} octets that it lacked"
+            yield f"{event.get('peer')} copied {what}, from {new.node}", CERTAIN, (event,)
+    yield from _journals_left(scene, read, set(whole))
+
+
+def _journals_left(scene: Scene, read: dict[str, Event], whole: set[str]) -> Iterable[Found]:
+    """Whether anything that was confirmed can be missing.  A disk that no log speaks of may say otherwise."""
+    silent = sorted(set(scene.facts.brokers) - read.keys())
+    forced = [promotion.done for promotion in scene.incident.promotions if attr(promotion.done, "forced")]
+    new = scene.incident.promotions[0] if scene.incident.promotions else None
+    lines = [*forced[:1], *read.values()][:3]
+    if new is None:
+        yield "no broker was promoted: what the disks hold is still there", CERTAIN, lines
+    elif forced:
+        yield f"{new.node} was promoted by force: what other disks held beyond it is not in the cluster", CERTAIN, lines
+    elif new.node in whole:
+        what = "nothing that was confirmed on its disk is missing"
+        yield f"{new.node} was promoted with all that it had acknowledged: {what}", CERTAIN, (read[new.node], new.done)
+    else:
+        yield f"no log shows that {new.node} held all that was confirmed: it may lack something", POSSIBLE, lines
+    if silent:
+        yield f"no log says what the disks of {', '.join(silent)} held", CERTAIN, lines
+
+
 RULES: Final[dict[str, Callable[[Scene], Iterable[Found]]]] = {
     "paused": _paused,
     "one-host-without-links": _one_sided,
@@ -250,4 +294,5 @@ RULES: Final[dict[str, Callable[[Scene], Iterable[Found]]]] = {
     "lines-dropped": _lines_dropped,
     "isolated": _isolated,
     "none-promoted": _manager_gone,
+    "journals": _journals,
 }

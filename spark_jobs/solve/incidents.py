@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from spark_jobs.schema import Event
-from spark_jobs.solve import causes
+from spark_jobs.solve import causes, power
 from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, SECOND, Facts, Promotion, attr, place
 
 GAP: Final = 120 * SECOND
@@ -138,7 +138,9 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
         group = groups[-1] if groups else None
         if group is not None:
             group.settled = _settled(facts, group, at)
-        if group is None or at - group.last > GAP or (fresh and group.settled is not None and group.settled < at):
+        down = group is not None and group.seeds[-1]["kind"] == "start"  # all of them: until one is promoted
+        over = group is not None and fresh and group.settled is not None and group.settled < at
+        if group is None or over or (at - group.last > GAP and not down):
             group = Incident(cluster)
             groups.append(group)
         group.seeds.append(event)
@@ -154,13 +156,19 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
 
 def _seeds(facts: Facts) -> list[tuple[Event, bool]]:
     """(fact, can a new incident begin with it although there was one just now?)"""
-    promoted = {id(promotion.done) for promotion in facts.promotions}
+    certain = {id(promotion.done) for promotion in facts.promotions}
+    certain |= {id(loss.returns[0].start) for loss in power.find(facts) if _took_primary(loss, facts)}
     found = []
     for event in facts.rows:
-        fresh = True if id(event) in promoted else _freshness(event, facts)
+        fresh = True if id(event) in certain else _freshness(event, facts)
         if fresh is not None:
             found.append((event, fresh))
     return found
+
+
+def _took_primary(loss: power.Loss, facts: Facts) -> bool:
+    primary = facts.primary_at(loss.returns[0].start["ts_est"])
+    return primary is not None and primary.node in loss.nodes
 
 
 def _freshness(event: Event, facts: Facts) -> bool | None:

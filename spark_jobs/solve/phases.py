@@ -61,6 +61,10 @@ def _row(number: int, phase: Phase, incident: Incident) -> Row:
     return row | {"duration_lo_us": low, "duration_hi_us": high, "censored": phase.at_least is not None}
 
 
+def _estimate(event: Event) -> int:
+    return int(event["ts_est"])
+
+
 class _Scene:
     """One incident's facts and what its phases share."""
 
@@ -90,6 +94,8 @@ class _Scene:
 
     def _is_death(self, event: Event) -> bool:
         kind = event["kind"]
+        if self.incident.cause.type == "power-loss":
+            return event is self.incident.cause.evidence[0]
         if self.incident.cause.type == "planned":
             return bool(event.get("planned")) or any(event is line for line in self.incident.cause.evidence[:1])
         if kind in ("token_lost", "daemon_exit"):
@@ -111,6 +117,8 @@ class _Scene:
         begin = self._last_life(end)
         if begin is None:
             return Phase("fault", None, end, f"no sign of life of {self.victim or 'the primary'} before it")
+        if self.incident.cause.type == "power-loss":
+            return Phase("fault", begin, end, "all were down between the two, until the first was back")
         return Phase("fault", begin, end, "it failed between the two")
 
     def _lives(self, event: Event) -> bool:
@@ -145,14 +153,15 @@ class _Scene:
             return [Phase("detection", note="it was asked for"), decision, self._fencing(), self._promotion()]
         known = self._known()
         decided = self._decided(known)
-        detection = self._phase("detection", self.death, known, "nothing says when it was known")
+        note = "until the last journal was read" if self.incident.cause.type == "power-loss" else ""
+        detection = self._phase("detection", self.death, known, "nothing says when it was known", note)
         decision = self._phase("decision", known, decided, "no plan and no request of a manager")
         return [detection, decision, self._fencing(), self._promotion()]
 
-    def _phase(self, name: str, begin: Event | None, end: Event | None, missing: str) -> Phase:
+    def _phase(self, name: str, begin: Event | None, end: Event | None, missing: str, note: str = "") -> Phase:
         if begin is None or end is None:
             return Phase(name, Bound.of(begin) if begin else None, Bound.of(end) if end else None, missing)
-        return Phase(name, Bound.of(begin), Bound.of(end))
+        return Phase(name, Bound.of(begin), Bound.of(end), note)
 
     def _open(self, name: str, begin: Bound | None, note: str) -> Phase:
         """It began, and nothing says that it ended."""
@@ -165,6 +174,10 @@ class _Scene:
         if self.death is None:
             return None
         since = self.death["ts_est"]
+        if self.incident.cause.type == "power-loss":
+            read = [event for event in self.incident.cause.evidence if event["kind"] == "journal_read"]
+            early = [event for event in read if self.limit is None or event["ts_est"] <= self.limit]
+            return max(early, key=_estimate, default=None)
         if self.death["kind"] == "token_lost":
             ring = self._first(lambda e: e["kind"] == "membership" and bool(attr(e, "left")), since, self.limit)
             return ring or self._first(lambda e: e["kind"] == "membership", since, self.limit)
@@ -316,10 +329,11 @@ def _gone_on(outage: Mapping[str, Any]) -> Bound:
     return Bound(outage["end"], outage["end"] - error, outage["end"] + error, None, f"client {outage.get('client')}")
 
 
-def total(found: Iterable[Phase]) -> int | None:
-    """us from the first sign of death until the service was there again for new connections; None if it never was."""
+def total(found: Iterable[Phase], down: bool = False) -> int | None:
+    """us from the first sign of death until the service was there again for new connections; None if it never was.
+    `down`: all were down, so it counts from the last sign of life, and is that long at the most."""
     by_name = {phase.name: phase for phase in found}
-    death = by_name["fault"].end
+    death = (by_name["fault"].begin if down else None) or by_name["fault"].end
     ends = [by_name[name].end for name in ("promotion", "recovering", "path")]
     known = [bound.est for bound in ends if bound is not None]
     return max(known) - death.est if known and death is not None else None

@@ -75,7 +75,7 @@ def tables(
     for incident, row, (begin, end) in zip(found, made["incidents"], cut, strict=True):
         here = timeline[incident.id]
         mine = [miss for miss in near if miss["incident"] == incident.id]
-        row |= {"total_us": phases.total(here), "ts_begin": begin, "ts_end": end}
+        row |= {"total_us": phases.total(here, incident.cause.type == "power-loss"), "ts_begin": begin, "ts_end": end}
         row["dual"] = primaries.worst(pair for pair in dual if pair["incident"] == incident.id)
         made["phases"] += phases.rows(here, incident)
         made["budget"] += budget.rows(here, incident, facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -264,3 +265,56 @@ def test_a_backup_whose_disk_hangs_ends_and_the_others_go_on(hanging: Cluster) -
     start_again(hanging)
     found = hanging.primary.peek("orders")
     assert set(found) >= set(bodies(range(10))) | {f"{number:06d}" for number in publisher.confirmed}
+
+
+# ---- copies put back, disks replaced -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [["journal"], ["ha-state.json"], ["journal", "ha-state.json"]], ids="+".join)
+def test_a_part_that_was_put_back_from_a_copy_is_found(tmp_path: Path, parts: list[str]) -> None:
+    """The copy is of the same run, taken while it ran.  With both parts the other members are ahead."""
+    with Cluster(tmp_path, journal="yes", ha_safety="quorum").start() as cluster:
+        publish(cluster, "orders", range(20))
+        backup, copy = cluster.members[2], tmp_path / "copy"
+        shutil.copytree(backup.data_dir, copy)
+        if parts == ["ha-state.json"]:
+            cluster.restart(cluster.members[1])  # the sets of its return are newer than the copy
+        publish(cluster, "orders", range(20, 40))
+        assert backup.stop() == 0
+        kill_all(cluster)
+        for part in parts:
+            put_back(copy / part, backup.data_dir / part)
+        cluster.spawn()
+        if len(parts) == 1:
+            assert "is an older copy, or another broker's" in backup.log
+            assert "older copy" in str(backup.ask("ha.status")["advice"])
+        with pytest.raises(RequestRefused):
+            backup.promote_once()
+        first_promotable(cluster.members)
+        cluster.settle()
+        assert [member.peek("orders") for member in cluster.members] == [bodies(range(40))] * 3
+        assert not backup.ask("ha.status")["advice"]
+
+
+def put_back(copy: Path, place: Path) -> None:
+    if copy.is_dir():
+        shutil.rmtree(place)
+        shutil.copytree(copy, place)
+    else:
+        shutil.copy(copy, place)
+
+
+def test_a_replaced_disk_says_that_the_identity_is_lost(tmp_path: Path) -> None:
+    with Cluster(tmp_path, journal="yes", ha_safety="quorum").start() as cluster:
+        publish(cluster, "orders", range(20))
+        old = cluster.members[2]
+        kill_all(cluster)
+        shutil.rmtree(old.data_dir)
+        cluster.spawn()
+        wait_for(lambda: "its identity and its votes are lost" in old.log, 20, lambda: old.log)
+        assert "identity" in str(old.ask("ha.status")["advice"])
+        first_promotable(cluster.members[:2])
+        cluster.settle()
+        assert [member.peek("orders") for member in cluster.members] == [bodies(range(20))] * 3
+        assert not old.ask("ha.status")["advice"], "a primary has listed it"
+        assert [event["kind"] for event in events(old, "identity_lost")] == ["identity_lost"]

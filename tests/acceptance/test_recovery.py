@@ -139,7 +139,7 @@ def test_42_stalled_backup(cluster: Cluster) -> None:
 
 
 def test_43_no_store_but_survivors(cluster: Cluster) -> None:
-    """There is no journal yet: what stands for the store is the broker that lives.  One after the other is restarted
+    """Without a journal what stands for the store is the broker that lives.  One after the other is restarted
     with kill -9, and queue, exchange, binding and undelivered messages are all there."""
     cluster.ready()
     with cluster.channel() as channel:
@@ -156,7 +156,7 @@ def test_43_no_store_but_survivors(cluster: Cluster) -> None:
 
 
 def test_43_a_cluster_of_one_starts_empty(make_cluster) -> None:
-    """The other half of it: durable objects do not outlive the last broker, and promotion does not hide that."""
+    """Without a journal durable objects do not outlive the last broker, and promotion does not hide that."""
     cluster = make_cluster(1).start()
     (member,) = cluster.members
     with member.channel() as channel:
@@ -167,6 +167,61 @@ def test_43_a_cluster_of_one_starts_empty(make_cluster) -> None:
     assert member.queues() == {}
     member.promote()
     member.wait_status("active")
+
+
+def test_43_store_recovery(make_cluster) -> None:
+    """A cluster of one comes back from its journal; a second broker joins, takes over, and comes back alone, too."""
+    cluster = make_cluster(2, journal="yes", ha_safety="availability")
+    first, second = cluster.members
+    first.start().promote()
+    with first.channel() as channel:
+        channel.exchange_declare("r43", "direct", durable=True)
+        channel.queue_declare("r43", durable=True)
+        channel.queue_bind("r43", "r43", "key")
+        publish(channel, "key", range(3), exchange="r43")
+    first.kill()
+    first.start().promote()
+    first.wait_status("active")
+    assert_browse_backup(first, "r43", [0, 1, 2])
+    second.start().wait_status("ready")
+    first.kill()
+    second.promote()
+    with second.channel() as channel:
+        publish(channel, "key", [3], exchange="r43")
+    second.kill()
+    second.start().promote()
+    second.wait_status("active")
+    with second.channel() as channel:
+        publish(channel, "key", [4], exchange="r43")
+        assert take(channel, "r43", 5) == ["0", "1", "2", "3", "4"]
+
+
+def test_44_catchup_store(make_cluster) -> None:
+    """A backup whose journal is stale throws that away and equals the primary: unbound, bound and consumed in its
+    absence."""
+    cluster = make_cluster(2, journal="yes", ha_safety="availability").start()
+    primary, backup = cluster.ready()
+    with primary.channel() as channel:
+        for name in ("r44.old", "r44.new"):
+            channel.exchange_declare(name, "direct", durable=True)
+        channel.queue_declare("r44", durable=True)
+        channel.queue_bind("r44", "r44.old", "key")
+        publish(channel, "r44", range(4))
+        backup.kill()
+        channel.queue_unbind("r44", "r44.old", "key")
+        channel.queue_bind("r44", "r44.new", "key")
+        assert take(channel, "r44", 2) == ["0", "1"]
+        publish(channel, "r44", [4])
+    backup.start().wait_status("ready")
+    assert "the journal has brought back" in backup.log
+    assert_browse_backup(backup, "r44", [2, 3, 4])
+    primary.kill()
+    backup.promote()
+    with backup.channel() as channel:
+        publish(channel, "key", ["bound"], exchange="r44.new")
+        with pytest.raises(pika.exceptions.UnroutableError):
+            publish(channel, "key", ["lost"], exchange="r44.old")
+    assert_browse_backup(backup, "r44", [2, 3, 4, "bound"])
 
 
 def test_44_stale_backup(cluster: Cluster) -> None:

@@ -254,6 +254,25 @@ def test_20_replicate_binding(cluster: Cluster) -> None:
         assert take(channel, "r20", 2) == ["here", "there"]
 
 
+def test_20_a_local_binding_ends_with_the_process(make_cluster) -> None:
+    """With a journal as well: it is in no log, so a restart does not bring it back."""
+    cluster = make_cluster(1, journal="yes").start()
+    (member,) = cluster.members
+    with member.channel() as channel:
+        channel.exchange_declare("r20", "direct", durable=True)
+        channel.queue_declare("r20", durable=True)
+        channel.queue_bind("r20", "r20", "kept")
+        channel.queue_bind("r20", "r20", "local", arguments={"qpid.replicate": "none"})
+        publish(channel, "local", ["here"], exchange="r20")
+    member.kill()
+    member.start().promote()
+    with member.channel() as channel:
+        publish(channel, "kept", ["there"], exchange="r20")
+        with pytest.raises(pika.exceptions.UnroutableError):
+            publish(channel, "local", ["lost"], exchange="r20")
+        assert take(channel, "r20", 2) == ["here", "there"]
+
+
 def test_21_invalid_replication(cluster: Cluster) -> None:
     primary, *_ = cluster.ready()
     for declare in ("queue_declare", "exchange_declare"):

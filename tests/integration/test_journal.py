@@ -196,7 +196,7 @@ def test_the_tool_exports_what_waits(broker: BrokerProcess, capsys: Capture, tmp
     assert qpidd_journal(["export", folder]) == 0
     shown = capsys.readouterr()
     assert "4 messages and 3 objects" in shown.err
-    assert qpidd_journal(["export", folder, "--to", str(file)]) == 0
+    assert qpidd_journal(["export", folder, "--output", str(file)]) == 0
     assert file.read_text().splitlines()[1:-1] == shown.out.splitlines()[1:-1]
     assert file.stat().st_mode & 0o777 == 0o600
     archive = ArchiveFile(file)
@@ -214,7 +214,7 @@ def test_the_tool_exports_what_waits(broker: BrokerProcess, capsys: Capture, tmp
     assert [(record.id, record.body) for record in records] == [(each.id, each.body) for each in found]
     capsys.readouterr()
     (tmp_path / "notes").write_text("mine")
-    assert qpidd_journal(["export", folder, "--to", str(tmp_path / "notes")]) == 1
+    assert qpidd_journal(["export", folder, "--output", str(tmp_path / "notes")]) == 1
     assert "exists and is not an archive" in capsys.readouterr().out and (tmp_path / "notes").read_text() == "mine"
 
 

@@ -33,6 +33,20 @@ def found(*events):
 
 TOKEN = ring("b", 100.0, "token_lost", attrs={"token": "1000", "consensus": "1200"})
 CUT = [fact("a", 100.2, "isolated", result="begun", reason="no majority")]
+BACK = {"messages": "7", "queues": "1", "seconds": "0.010", "torn": "no"}
+
+
+def outage(*journals, brokers="abc"):
+    """All were down at 100; `journals`: (node, result, last_pos) of those that say what they read.  a is promoted."""
+    rows = [fact(node, 50.0, "state", proc=f"{node}.1", old="catchup", new="ready") for node in brokers]
+    rows += [fact(node, 100.0, "start", proc=f"{node}.2") for node in brokers]
+    for node, result, last in journals:
+        rows.append(
+            fact(node, 100.1, "journal_read", proc=f"{node}.2", result=result, last_pos=last, attrs=BACK, reason="why")
+        )
+    return [*rows, promoted("a", 101.0, 2, proc="a.2"), fact("a", 101.1, "state", proc="a.2", new="active", term=2)]
+
+
 CASES = {
     "paused": ([TOKEN, ring("a", 99.0, "sched_pause", attrs={"ms": "1500.0"})], [TOKEN]),
     "one-host-without-links": (
@@ -74,6 +88,7 @@ CASES = {
     "lines-dropped": ([*KILLED, fact("b", 100.2, "lines_dropped", source="syslog", attrs={"count": "77"})], KILLED),
     "isolated": ([*CUT, *KILLED], KILLED),
     "none-promoted": (KILLED[:1], KILLED),
+    "journals": (outage(("a", "whole", 9), ("b", "whole", 8)), outage()),
 }
 
 
@@ -93,3 +108,32 @@ def test_words():
         found(*CASES["clock-step"][0])["clock-step"]["text"] == "the clock of b was set by +3.999 s between two lines"
     )
     assert found(*CASES["promotion-failed"][0])["promotion-failed"]["text"] == "a promotion was refused: behind"
+
+
+def told(*events):
+    made = tables([*BASE, *events])
+    texts = [row["text"] for row in made["hints"] if row["rule"] == "journals"]
+    return [row["type"] for row in made["incidents"]], texts
+
+
+def test_a_power_loss_says_what_each_disk_had_and_what_no_log_says():
+    types, texts = told(*outage(("a", "whole", (1 << 48) + 9), ("b", "partial", 8)))
+    assert types == ["power-loss"]
+    assert "a: 7 messages in 1 queues, up to 1.9: all that it had acknowledged, read in 0.010 s" in texts
+    assert any(text.startswith("b: ") and "it may lack something (why)" in text for text in texts)
+    assert "a held the most: up to 1.9, ahead of b" in texts
+    assert "no log says what the disks of c held" in texts
+    assert any("nothing that was confirmed on its disk is missing" in text for text in texts)
+
+
+def test_a_power_loss_whose_disks_are_not_whole_says_that_something_may_be_missing():
+    types, texts = told(*outage(("a", "damaged", None), ("b", "whole", 8), ("c", "whole", 8)))
+    assert types == ["power-loss"] and "a: its journal is damaged, and nothing of it counts: why" in texts
+    assert "no log shows that a held all that was confirmed: it may lack something" in texts
+    assert not any("is missing" in text for text in texts)
+
+
+def test_brokers_that_ended_in_order_or_one_by_one_lost_no_power():
+    stopped = [fact(node, 60.0, "stop", proc=f"{node}.1", reason="SIGTERM") for node in "abc"]
+    assert "power-loss" not in told(*stopped, *outage(("a", "whole", 9)))[0]
+    assert "power-loss" not in told(*outage(("a", "whole", 9), brokers="a"))[0]

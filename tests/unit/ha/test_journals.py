@@ -19,7 +19,7 @@ from ha.model.position import make
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
-from ha.promotion.claims import Claim
+from ha.promotion.claims import Claim, ClaimRequest
 from ha.promotion.promotion import Record, Refuse, decide
 from ha.settings import NodeSettings
 from qpidd_py.errors import EXIT_DISK, LinkError
@@ -194,11 +194,13 @@ def test_what_may_lack_something_stands_for_no_run() -> None:
 
 
 def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
-    env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None, event=None)
-    settings = NodeSettings(name="b", address="", brokers=BROKERS)
+    env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None)
+    env.event = lambda *kind, **fields: None
+    journal: Any = SimpleNamespace(note=lambda note: None)
+    settings = NodeSettings(name="b", address="b:1", brokers=BROKERS)
     state = HaState("id-b", epoch, "id-a", in_sync)
     engine: Any = SimpleNamespace(position=position)
-    return LocalMember(settings, engine, SimpleNamespace(), env, state, "b.2", journal=SimpleNamespace())
+    return LocalMember(settings, engine, SimpleNamespace(), env, state, "b.2", journal=journal)
 
 
 def test_a_restart_is_whole_if_the_set_on_its_disk_lists_its_content() -> None:
@@ -216,6 +218,49 @@ def test_a_vote_that_is_older_than_the_journal_is_raised() -> None:
     local = member(SET, make(3, 9))
     local.restore(Content(("b.1",), {1: Origin("id-a"), 3: Origin("id-c", make(1, 4))}))
     assert local.persisted.ballot == (3, "id-c")
+
+
+def test_a_journal_that_was_put_back_from_a_copy_does_not_count() -> None:
+    """Also if the same run had written it: it had come further once."""
+    local = member(SET, make(1, 9))
+    local.restore(Content(("b.1",), {1: Origin("id-a")}), mark=make(1, 10))
+    assert not local.whole and "ends at 1.9 and had come to 1.10" in local.copied
+    local.receive(replace(SET, version=4))
+    assert local.copied, "listed is an earlier run"
+    local.receive(replace(SET, version=5, members=(A, replace(B, instance="b.2"), C)))
+    assert not local.copied
+
+
+@pytest.mark.parametrize("newer", [{"epoch": 2, "leader": "id-c"}, {"in_sync": InSync(1, "id-a", 4, (A, C))}])
+def test_a_state_file_that_was_put_back_from_a_copy_is_found(newer: dict[str, Any]) -> None:
+    noted = HaState("id-b", 1, "id-a", SET).advance(**newer)
+    content = Content(("b.1",), {1: Origin("id-a")}, state=noted)
+    assert Content.decode(content.encode()) == content
+    local = member(SET, make(1, 9))
+    local.restore(content)
+    assert not local.whole and "its journal knows" in local.copied
+    assert (local.persisted.ballot, local.persisted.in_sync) == (noted.ballot, noted.in_sync), "what was forgotten"
+
+
+def test_the_journal_of_another_broker_does_not_count() -> None:
+    local = member(SET, make(1, 9))
+    local.restore(Content(("b.1",), {1: Origin("id-a")}, state=HaState("id-c", 1, "id-a", SET)))
+    assert not local.whole and "its journal is that of id-c" in local.copied
+
+
+def test_a_broker_that_has_lost_its_identity_says_so_and_does_not_vote() -> None:
+    world = World()
+    world.cluster()
+    world["c"].kill()
+    world["c"].disk = HaState("id-new")
+    world["c"].boot()
+    claim = {"epoch": 2, "claimant": world["b"].node.local.member.to_json(), "position": 0}
+    claim |= {"base": world["b"].disk.in_sync.to_json(), "whole": True}
+    c = world["c"].node
+    answer = c.claimed(ClaimRequest.from_json(claim))
+    assert answer["abstains"] and "its identity and its votes are lost" in answer["reason"]
+    world.run(3)
+    assert c.local.state is State.READY and not c.local.lost, "a primary has listed it"
 
 
 # ---- a disk that hangs -------------------------------------------------------------------------------------------
