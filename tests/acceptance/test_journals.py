@@ -62,6 +62,24 @@ def test_a_total_failure_loses_nothing(tmp_path: Path, safety: str) -> None:
         assert cluster.primary.peek("orders") == bodies(range(310))
 
 
+def test_a_running_cluster_is_switched_over_member_by_member(tmp_path: Path) -> None:
+    with Cluster(tmp_path).start() as cluster:
+        publish(cluster, "orders", range(100))
+        for member in [*cluster.members[1:], cluster.members[0]]:
+            if member is cluster.members[0]:
+                cluster.primary.ask("ha.relocate", timeout=20)
+                cluster.settle()
+            member.kill()
+            member.options = (*member.options, "--journal", "yes")
+            member.spawn()
+            cluster.settle()
+        publish(cluster, "orders", range(100, 120))
+        assert any("keeps a journal and" in member.log for member in cluster.members)
+        kill_all(cluster)
+        start_again(cluster)
+        assert cluster.primary.peek("orders") == bodies(range(120))
+
+
 MOST = 300
 """Messages of a publisher: all that wait fit into one answer (`cluster.PEEK`)."""
 

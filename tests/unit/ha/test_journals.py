@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from ha.backup.advice import advise
+from ha.backup.joining import Joining
 from ha.environment import Answer, Outcome
 from ha.model.content import KEPT, Content, NoJournal
-from ha.model.difference import Origin
+from ha.model.difference import Origin, lineage_to_json
 from ha.model.journal_watch import JournalWatch
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
+from ha.model.protocol import VERSION
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
@@ -216,6 +218,26 @@ def test_a_vote_that_is_older_than_the_journal_is_raised() -> None:
     local = member(SET, make(3, 9))
     local.restore(Content(("b.1",), {1: Origin("id-a"), 3: Origin("id-c", make(1, 4))}))
     assert local.persisted.ballot == (3, "id-c")
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_primary_tells_a_broker_that_it_holds_an_old_copy(told: bool) -> None:
+    local: Any = member(SET, make(1, 9))
+    notes: list[bytes] = []
+    local.journal = SimpleNamespace(note=notes.append, leave=lambda: None)
+    local.configuration = SimpleNamespace(replicated=list)
+    local.engine = SimpleNamespace(position=make(1, 9), safe=0)
+    local.restore(Content(("b.1",), {1: Origin("id-a")}))
+    link: Any = SimpleNamespace(send_frame=lambda *frame: None, hold_batches=lambda hold: None)
+    unlisted: list[bool] = []
+    joiner: Any = SimpleNamespace(welcomed=lambda leader: None, salvaged=lambda: None, not_salvaged=None)
+    joiner.not_listed = lambda: unlisted.append(True)
+    joining = Joining(local, link, joiner, make(1, 9), {})
+    more = {"whole": False} if told else {}
+    lineage = lineage_to_json({1: Origin("id-a")})
+    joining.on_control("welcome", {**A.to_json(), "epoch": 1, "version": VERSION, "lineage": lineage, **more})
+    assert bool(unlisted) == told and (local.before == ()) == told
+    assert [Content.decode(note).instances for note in notes] == [("b.2",)] * told, "also after the next restart"
 
 
 # ---- a disk that hangs -------------------------------------------------------------------------------------------
