@@ -195,6 +195,16 @@ def test_what_may_lack_something_stands_for_no_run() -> None:
     assert not local.whole and local.acknowledged == make(1, 9), "it may be the only copy: it is put aside, not dropped"
 
 
+@pytest.mark.parametrize("mode", ["manager", "quorum"])
+def test_the_best_copy_is_promoted_when_the_power_of_all_has_taken_something(mode: str) -> None:
+    """Acknowledgements did not wait for the disk: none is whole.  One that is missing may have more."""
+    lost: dict[str, Any] = {"whole": False, "before": ()}
+    me, others = restored(**lost), (restored(A, 90, **lost), restored(C, 100, **lost))
+    assert refusal(me, survey(*others), mode) == ""
+    assert "holds more" in refusal(me, survey(others[0], restored(C, 101, **lost)), mode)
+    assert "its journal is on its disk" in refusal(me, survey(others[0], c=REFUSED), mode)
+
+
 def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
     env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None, event=None)
     settings = NodeSettings(name="b", address="", brokers=BROKERS)
