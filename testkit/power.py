@@ -114,7 +114,8 @@ def _changes(log: Path) -> Iterator[Change]:
         kind, octets, *fields = _RECORD.unpack_from(data, at)
         at += _RECORD.size + octets
         if at <= len(data):
-            yield Change(Kind(kind), *fields, data[at - octets : at])
+            inode, offset, length, size = fields
+            yield Change(Kind(kind), inode, offset, length, size, data[at - octets : at])
 
 
 def _unsynced(changes: Iterator[Change]) -> tuple[dict[int, list[Change]], list[Change]]:

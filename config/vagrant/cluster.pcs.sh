@@ -25,7 +25,8 @@ run() { pcs -f "$file" "$@"; }
 # stonith-enabled: No fencing. For a moment two brokers may be promoted. ha-safety=quorum: a broker without a
 # majority of its peers confirms nothing.
 # no-quorum-policy: The side without a majority demotes its broker and takes the address away, but lets the brokers
-# run: messages live in memory, and with `stop` (the default) a switch that fails would empty all brokers at once.
+# run: with `stop` (the default) a switch that fails would end all brokers at once, and each would have to read its
+# journal again; without journals all messages would be gone.
 # dc-deadtime: How long the first node waits for the others after a start of the whole cluster; the default is 20 s.
 # With fencing a node that has not come up by then is switched off and on once more.
 # load-threshold: No throttling. By default Pacemaker runs fewer actions at a time on a node that is busy, down to a

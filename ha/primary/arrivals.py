@@ -153,6 +153,7 @@ class Arrivals:
         local = self._local
         self._check_hello(peer, fields)
         peer.whole, peer.state = need(fields, "whole", bool), str(fields.get("state", ""))
+        self._compare_journals(peer, "durable" in fields)
         self._primary.take_place(peer, need(fields, "position", int))
         peer.phase = Phase.HELD
         lineage = lineage_to_json(local.lineage)
@@ -163,6 +164,13 @@ class Arrivals:
         if peer.link is not None:
             self._primary.heartbeat(peer.link, peer)
         self._env.event("backup_connected", peer=str(peer.member), old=peer.state, attrs={"whole": peer.whole})
+
+    def _compare_journals(self, peer: Peer, keeps: bool) -> None:
+        """A switch from one to the other goes broker by broker, so this is no reason to refuse it."""
+        if keeps != self._local.keeps:
+            one, other = (str(peer.member), "this broker") if keeps else ("this broker", str(peer.member))
+            what = "a power cut may lose what was confirmed, until all members keep one or none does"
+            self._env.log("warning", f"{one} keeps a journal and {other} does not: {what}")
 
     def _check_hello(self, peer: Peer, fields: Json) -> None:
         """Raises LinkError, after telling the backup why, when it does not belong to this cluster."""

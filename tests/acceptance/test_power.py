@@ -16,8 +16,6 @@ from tests.acceptance.cluster import Cluster, Member, first_promotable
 from tests.acceptance.load import LibraryPair, assert_nothing_lost, progress
 from tests.support.slow import mostly_slow
 
-JOURNAL = {"journal": "yes", "journal_segment_size": "1M"}
-
 
 class OnForgetfulDisk(Member):
     power: PowerCut
@@ -32,7 +30,7 @@ class OnForgetfulDisk(Member):
 
 
 def forgetful(directory: Path, size: int, **options: str) -> Cluster:
-    cluster = Cluster(directory, size, **JOURNAL, **options)
+    cluster = Cluster(directory, size, journal="yes", journal_segment_size="1M", **options)
     for member in cluster.members:
         member.__class__ = OnForgetfulDisk
         assert isinstance(member, OnForgetfulDisk)
@@ -77,7 +75,7 @@ def test_brokers_that_are_killed_again_and_again(tmp_path: Path, case: str) -> N
     """One, some or all of them; the others, and those that come back, go on."""
     safety, restarts = case.split()[0], int(case.split()[1])
     rng, done = Random(restarts), 0
-    with Cluster(tmp_path, **JOURNAL, ha_safety=safety).start() as cluster:
+    with Cluster(tmp_path, journal="yes", journal_segment_size="1M", ha_safety=safety).start() as cluster:
         pair = LibraryPair(cluster.url, "orders", rate=400)
         while done < restarts:
             victims = rng.sample(cluster.members, rng.choice((1, 1, 2, 3)))

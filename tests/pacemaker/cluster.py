@@ -66,7 +66,7 @@ class Setup:
         nodes = "".join(
             f"  - {{name: {name}, host: {node_address(name)}, port: {PORT}}}\n" for name in node_names(self.nodes)
         )
-        options = "".join(f"  {name}: {value}\n" for name, value in self.options.items())
+        options = "".join(f"  {name}: {value}\n" for name, value in {"journal": "no", **self.options}.items())
         fencing = "  fencing: {agent: fence_lab, action: reboot}\n" if self.fencing else ""
         return f"""\
 cluster: lab

@@ -13,7 +13,10 @@ LOG = "/var/log/qpidd/qpidd.log"
 _WHY = {
     "broker-name": "Its name in logs and in what a backup tells clients that it refuses.",
     "port": "All addresses: the virtual one comes and goes.",
-    "data-dir": "Lock, vote and in-sync set (ha-state.json), events/, salvage/. Never shared, never copied elsewhere.",
+    "data-dir": "Lock, vote and in-sync set (ha-state.json), journal/, events/, salvage/. Never shared, never copied\n"
+    "elsewhere.",
+    "journal": "A confirm means on the disk of every member in sync: a power cut of all nodes loses nothing that was\n"
+    "confirmed. `no`: in their memory. All members or none.",
     "log-to-file": "qpid-ha and the cluster manager's logs tell the rest of the story.",
     "ha-cluster": "A member starts as backup and waits to be promoted.",
     "ha-cluster-name": "In event logs, and in the name of the attribute that is the registry in Pacemaker.",
@@ -51,6 +54,7 @@ def config(spec: ClusterSpec, node: NodeSpec, manager: str, decided: Mapping[str
     """For `qpidd`, and for `qpid-ha --config`."""
     registry = {name: value for name, value in decided.items() if name.startswith("ha-registry")}
     values = {**_own(spec, node), **registry, **node.options, **decided}
+    values.setdefault("journal", "yes")
     values.setdefault("ha-replicate", "all")
     if spec.safety == "manager":
         values.setdefault("ha-registry", "none")

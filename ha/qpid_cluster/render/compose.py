@@ -58,7 +58,7 @@ _SERVICE = Template("""\
     environment:
       <<: *options
 $own    ports: ["$published:$port"]
-    # Vote and in-sync set: they must outlive the container. Messages do not, they are in memory.
+    # Vote, in-sync set and journal: they must outlive the container.
     volumes: ["$name-data:$data"]
 """)
 _ONE = Template("""\
@@ -146,6 +146,7 @@ def _common(spec: ClusterSpec) -> dict[str, str]:
     for node in spec.nodes:
         common = {name: value for name, value in common.items() if node.options.get(name) == value}
     common.setdefault("ha-replicate", "all")
+    common.setdefault("journal", "yes")
     return common
 
 

@@ -96,8 +96,8 @@ def _properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
             "no-quorum-policy",
             "demote",
             "The side without a majority demotes its broker and takes the address away, but lets the brokers run:"
-            " messages live in memory, and with `stop` (the default) a switch that fails would empty all brokers "
-            "at once.",
+            " with `stop` (the default) a switch that fails would end all brokers at once, and each would have to read "
+            "its journal again; without journals all messages would be gone.",
         ),
         Value(
             "dc-deadtime",

@@ -161,6 +161,30 @@ def test_a_backup_is_welcomed() -> None:
     assert primary.events == [("backup_connected", {"peer": "b", "old": "joining", "attrs": {"whole": True}})]
 
 
+def test_a_run_that_came_back_with_less_than_it_acknowledged_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it is whole in its own eyes until it is complete, and might be promoted."""
+    primary = Primary()
+    peer, link = primary.peer(member=Member(""))
+    monkeypatch.setattr(primary, "take_place", lambda peer, position: setattr(peer, "whole", False))
+    primary.control(peer, "hello", **{**HELLO, "instance": "second", "before": ["first"], "durable": 55})
+    ((op, said),) = link.said()
+    assert op == "welcome" and said["whole"] is False
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_members_with_and_without_a_journal_are_a_warning(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    primary = Primary()
+    lines: list[str] = []
+    monkeypatch.setattr(primary.local.env, "log", lambda level, text: lines.append(f"{level} {text}"))
+    primary.local.keeps = keeps
+    for fields in (HELLO, {**HELLO, "durable": 55}):
+        peer, _ = primary.peer(member=Member(""))
+        primary.control(peer, "hello", **fields)
+    (line,) = [line for line in lines if "keeps a journal" in line]
+    one, other = ("this broker", "b") if keeps else ("b", "this broker")
+    assert line.startswith(f"warning {one} keeps a journal and {other} does not")
+
+
 @pytest.mark.parametrize("missing", ["epoch", "leader", "whole", "position"])
 def test_a_hello_must_be_whole(missing: str) -> None:
     primary = Primary()

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from ha.backup.advice import advise
+from ha.backup.joining import Joining
 from ha.environment import Answer, Outcome
 from ha.model.content import KEPT, Content, NoJournal
-from ha.model.difference import Origin
+from ha.model.difference import Origin, lineage_to_json
 from ha.model.journal_watch import JournalWatch
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
+from ha.model.protocol import VERSION
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
@@ -193,6 +195,16 @@ def test_what_may_lack_something_stands_for_no_run() -> None:
     assert not local.whole and local.acknowledged == make(1, 9), "it may be the only copy: it is put aside, not dropped"
 
 
+@pytest.mark.parametrize("mode", ["manager", "quorum"])
+def test_the_best_copy_is_promoted_when_the_power_of_all_has_taken_something(mode: str) -> None:
+    """Acknowledgements did not wait for the disk: none is whole.  One that is missing may have more."""
+    lost: dict[str, Any] = {"whole": False, "before": ()}
+    me, others = restored(**lost), (restored(A, 90, **lost), restored(C, 100, **lost))
+    assert refusal(me, survey(*others), mode) == ""
+    assert "holds more" in refusal(me, survey(others[0], restored(C, 101, **lost)), mode)
+    assert "its journal is on its disk" in refusal(me, survey(others[0], c=REFUSED), mode)
+
+
 def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
     env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None)
     env.event = lambda *kind, **fields: None
@@ -261,6 +273,26 @@ def test_a_broker_that_has_lost_its_identity_says_so_and_does_not_vote() -> None
     assert answer["abstains"] and "its identity and its votes are lost" in answer["reason"]
     world.run(3)
     assert c.local.state is State.READY and not c.local.lost, "a primary has listed it"
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_primary_tells_a_broker_that_it_holds_an_old_copy(told: bool) -> None:
+    local: Any = member(SET, make(1, 9))
+    notes: list[bytes] = []
+    local.journal = SimpleNamespace(note=notes.append, leave=lambda: None)
+    local.configuration = SimpleNamespace(replicated=list)
+    local.engine = SimpleNamespace(position=make(1, 9), safe=0)
+    local.restore(Content(("b.1",), {1: Origin("id-a")}))
+    link: Any = SimpleNamespace(send_frame=lambda *frame: None, hold_batches=lambda hold: None)
+    unlisted: list[bool] = []
+    joiner: Any = SimpleNamespace(welcomed=lambda leader: None, salvaged=lambda: None, not_salvaged=None)
+    joiner.not_listed = lambda: unlisted.append(True)
+    joining = Joining(local, link, joiner, make(1, 9), {})
+    more = {"whole": False} if told else {}
+    lineage = lineage_to_json({1: Origin("id-a")})
+    joining.on_control("welcome", {**A.to_json(), "epoch": 1, "version": VERSION, "lineage": lineage, **more})
+    assert bool(unlisted) == told and (local.before == ()) == told
+    assert [Content.decode(note).instances for note in notes] == [("b.2",)] * told, "also after the next restart"
 
 
 # ---- a disk that hangs -------------------------------------------------------------------------------------------
