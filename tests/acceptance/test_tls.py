@@ -199,3 +199,44 @@ def tool(*words: str) -> list[str]:
     done = programs.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout
     return str(done.stdout).splitlines()
+
+
+class BothMember(TlsMember):
+    """It takes plain connections, too, by which the test asks it."""
+
+    ask = Member.ask
+    parameters = Member.parameters
+
+
+class BothCluster(TlsCluster):
+    def _make(self, number: int) -> Member:
+        return BothMember(self.directory, f"node{number}", self.authority)
+
+    @property
+    def plain(self) -> str:
+        return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def _tell_addresses(self) -> None:
+        super()._tell_addresses()
+        for member in self.members:
+            changed(member, ha_brokers_url=self.plain)
+
+
+@pytest.mark.slow
+def test_a_cluster_moves_from_plain_addresses_to_tls(tmp_path: Path, authority: Authority) -> None:
+    """One member after the other leaves with its plain address and comes with the other one; docs/how-to/tls.md."""
+    with BothCluster(tmp_path, authority, require_encryption="no", ha_safety="quorum") as cluster:
+        cluster.start()
+        publish(cluster.primary, b"kept")
+        for member in (*cluster.backups, cluster.primary):
+            if member is cluster.primary:
+                cluster.primary.ask("ha.relocate", timeout=20.0)
+            cluster.primary.ask("ha.member", action="remove", address=f"127.0.0.1:{member.port}")
+            member.kill()
+            changed(member, ha_brokers_url=cluster.url)
+            member.start()
+            cluster.primary.ask("ha.member", action="add", address=member.address)
+            member.wait_status("ready")
+        brokers = cluster.primary.ask("ha.member", action="list")["brokers"]
+        assert sorted(brokers) == sorted(member.address for member in cluster.members)
+        assert all(member.peek("q") == ["kept"] for member in cluster.members)
