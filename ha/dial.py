@@ -49,11 +49,16 @@ def tls_of(options: HaSettings, security: SecuritySettings) -> ssl.SSLContext | 
     authorities = options.ha_ssl_ca or security.ssl_ca
     if authorities is None:
         return None
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
     certificate, key = options.ha_ssl_cert, options.ha_ssl_key
     if certificate is None:
         certificate, key = security.ssl_cert, security.ssl_key
+    return client_tls(authorities, certificate, key)
+
+
+def client_tls(authorities: Path, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    """Raises ConfigError for files that cannot be used."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(made, authorities, certificate, key)
     return made
 

@@ -69,11 +69,11 @@ class Service:
         network, security = settings[NetworkSettings], settings[SecuritySettings]
         self._tls_context = context(security)
         self._users = read_users(security.user_file)
-        self._sockets = _bind(network, network.port)
+        self._sockets = _bind(network, network.port) if not security.require_encryption else []
         self._tls_sockets = _bind(network, security.ssl_port) if self._tls_context is not None else []
         plain, encrypted = bound_addresses(self._sockets), bound_addresses(self._tls_sockets, tls=True)
-        self._addresses = encrypted if security.require_encryption else plain + encrypted
-        self.port = plain[0].port
+        self._addresses = plain + encrypted
+        self.port = self._addresses[0].port
         self._broker = _make_broker(settings, str(self._addresses[0]), version)
         self._reactor = Reactor(self._broker.engine)
         files = settings[DataSettings]
@@ -156,11 +156,7 @@ class Service:
         network, limits = self._settings[NetworkSettings], self._settings[BrokerSettings]
         listener = Listener(self._loop, self._broker, self._reactor, network, limits, self._guard)
         self._loop.add_reader(self._reactor.fileno(), self._guard, self._reactor.poll)
-        if self._settings[SecuritySettings].require_encryption:
-            for sock in self._sockets:
-                sock.close()
-        else:
-            listener.open(self._sockets)
+        listener.open(self._sockets)
         if self._tls_context is not None:
             listener.open(self._tls_sockets, self._tls_context)
             log_notice(log, "TLS on %s", ", ".join(str(each)[4:] for each in self._addresses if each.tls))

@@ -59,8 +59,14 @@ class NodeSpec:
     """Parameters of this node's own fence device."""
 
     @property
+    def encrypted(self) -> bool:
+        """The broker takes only TLS, and `port` is its TLS port."""
+        return self.options.get("require-encryption", "no").lower() in ("yes", "true", "on", "1")
+
+    @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        """For other brokers, and for people."""
+        return f"{'ssl:' if self.encrypted else ''}{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def config_text(spec: ClusterSpec, node: NodeSpec) -> str:
     """A configuration file for `qpidd`, and for `qpid-ha --config`."""
     decided = {
         "broker-name": node.name,
-        "port": str(node.port),
+        "ssl-port" if node.encrypted else "port": str(node.port),
         "interface": node.host,
         "data-dir": str(spec.directory / node.name),
         "ha-cluster": "yes",

@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections import deque
@@ -25,7 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from ha.qpid_cluster.cluster_file import ClusterSpec
+from ha.dial import Dial, client_tls, why
+from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 from ha.qpid_cluster.events import SupervisorEvents
 from ha.qpid_cluster.processes import Processes, broker_command, resident_octets, write_config
 from ha.qpid_cluster.supervision import (
@@ -69,6 +71,7 @@ class ClusterShell:
         self._log: TextIO
         self._events: SupervisorEvents
         self._stopped = asyncio.Event()
+        self._dials = {node.name: dial(spec, node) for node in spec.nodes}
         self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
 
     async def run(self) -> None:
@@ -199,11 +202,12 @@ class ClusterShell:
         link = self._new_link(name, opened)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                await loop.create_connection(lambda: link, node.host, node.port)
+                options = self._dials[name].options(node.address, CONNECT_TIMEOUT)
+                await loop.create_connection(lambda: link, node.host, node.port, **options)
                 return await opened or None
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError) as error:
             link.close()
-            return ""
+            return why(error) if isinstance(error, ssl.SSLError) else ""
 
     def _new_link(self, name: str, opened: "asyncio.Future[str]") -> ManagementLink:
         pid = self.core.nodes[name].pid
@@ -227,7 +231,7 @@ class ClusterShell:
                     self._do(self.core.disconnected(name, time.monotonic()))
                     self._reconnect(name)
 
-        link = ManagementLink(Login(self.spec.username, self.spec.password), on_close, on_open)
+        link = ManagementLink(self._dials[name].login, on_close, on_open)
         return link
 
     # ---- control -----------------------------------------------------------------------------------------------
@@ -363,3 +367,19 @@ def supervise(spec: ClusterSpec, quiet: bool = False) -> None:
         await ClusterShell(spec, None if quiet else sys.stdout).run()
 
     asyncio.run(main())
+
+
+def dial(spec: ClusterSpec, node: NodeSpec) -> Dial:
+    """How the supervisor reaches a broker, with the broker's own certificate if it takes only TLS.  Raises
+    ConfigError."""
+    login = Login(spec.username, spec.password, node.options.get("ha-mechanism", ""))
+    if not node.encrypted:
+        return Dial(login)
+    own = "ha-ssl" if "ha-ssl-cert" in node.options else "ssl"
+    authorities = node.options.get("ha-ssl-ca") or node.options.get("ssl-ca")
+    if not authorities:
+        raise ConfigError(f"node {node.name}: require-encryption: expected ha-ssl-ca or ssl-ca, to know the brokers by")
+    certificate, key = (node.options.get(f"{own}-{what}") for what in ("cert", "key"))
+    return Dial(
+        login, client_tls(Path(authorities), Path(certificate) if certificate else None, Path(key) if key else None)
+    )

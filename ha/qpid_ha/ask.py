@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.cli.client_socket import (
+    DEFAULT_PORT,
+    TLS_PORT,
+    BrokerError,
+    Deadline,
+    ManagementSocket,
+    Target,
+    shown,
+    split_host_port,
+    uses_tls,
+)
 from qpidd_py.cli.output import describe
 
 Answer = dict[str, Any] | Exception
@@ -69,7 +79,13 @@ def ask_all(target: Target, deadline: Deadline, method: str, arguments: Mapping[
 def brokers_of(url: Any) -> list[str]:
     """`ha-brokers-url` as text or as a list; each address as `host:port`."""
     parts = url.removeprefix("amqp:").split(",") if isinstance(url, str) else [str(part) for part in url or ()]
-    return [Target("").at(part.strip()).address for part in parts if part.strip() and part.strip() != "none"]
+    return [_normal(part.strip()) for part in parts if part.strip() and part.strip() != "none"]
+
+
+def _normal(address: str) -> str:
+    host, port = split_host_port(address)
+    tls = uses_tls(address)
+    return shown(host, port or (TLS_PORT if tls else DEFAULT_PORT), tls)
 
 
 def as_object(address: str, answer: Answer) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Commands that need the primary find it from any member.
 """
 
 from ha.qpid_ha.ask import ask, primary_of
-from qpidd_py.cli.client_socket import Deadline, Target, split_host_port
+from qpidd_py.cli.client_socket import Deadline, Target, shown, split_host_port, uses_tls
 from qpidd_py.cli.output import print_json
 from qpidd_py.cli.target import Options, Parser, UsageError
 
@@ -62,11 +62,11 @@ def member(options: Options, target: Target, deadline: Deadline) -> int:
 
 
 def _address(text: str) -> str:
-    """Check HOST:PORT; the port is required, because all members must use the same address."""
+    """Check [ssl:]HOST:PORT; the port is required, because all members must use the same address."""
     try:
         host, port = split_host_port(text)
     except ValueError as error:
         raise UsageError(f"argument HOST:PORT: {error}") from None
     if port is None:
         raise UsageError(f"argument HOST:PORT: found {text!r}, wanted host:port")
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return shown(host, port, uses_tls(text))

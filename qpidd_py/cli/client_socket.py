@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
 DEFAULT_PORT = 5672
+TLS_PORT = 5671
 _CHUNK = 65536
 
 
@@ -42,6 +43,23 @@ class RequestRefused(BrokerError):
     """The broker refused the request; the text is the broker's."""
 
 
+class Trust(NamedTuple):
+    """Files for TLS: the authorities to trust (empty: those of the system), our certificate and its key, if any."""
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+
+    def context(self) -> "ssl.SSLContext":
+        """Raises OSError for files that cannot be used."""
+        import ssl
+
+        made = ssl.create_default_context(cafile=self.ca or None)
+        if self.certificate:
+            made.load_cert_chain(self.certificate, self.key or None)
+        return made
+
+
 class Target(NamedTuple):
     """One broker and how to log in there."""
 
@@ -49,15 +67,19 @@ class Target(NamedTuple):
     port: int = DEFAULT_PORT
     login: Login = Login()
     tls: "ssl.SSLContext | None" = None
+    trust: Trust = Trust()
+    """For other brokers that are reached over TLS."""
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return shown(self.host, self.port, self.tls is not None)
 
     def at(self, address: str) -> "Target":
-        """The same login at another `host[:port]`."""
+        """The same login at another `[ssl:]host[:port]`.  What uses TLS goes on to use it."""
         host, port = split_host_port(address)
-        return self._replace(host=host, port=port or DEFAULT_PORT)
+        encrypted = self.tls is not None or uses_tls(address)
+        tls = self.trust.context() if encrypted else None
+        return self._replace(host=host, port=port or (TLS_PORT if encrypted else DEFAULT_PORT), tls=tls)
 
 
 class Deadline:
@@ -217,9 +239,20 @@ class ManagementSocket(ClientSocket):
         return answer.result
 
 
+def shown(host: str, port: int, tls: bool) -> str:
+    """`[ssl:]host:port`."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"ssl:{place}" if tls else place
+
+
+def uses_tls(text: str) -> bool:
+    return text.removeprefix("amqp:").startswith(("ssl:", "amqps:"))
+
+
 def split_host_port(text: str) -> tuple[str, int | None]:
-    """`host`, `host:port`, `[v6]` or `[v6]:port`, an `amqp:` or `tcp:` in front is ignored; raises `ValueError`."""
-    for prefix in ("amqp://", "amqp:", "tcp:"):
+    """`host`, `host:port`, `[v6]` or `[v6]:port`; what stands in front (`amqp:`, `tcp:`, `ssl:`) is ignored.  Raises
+    `ValueError`."""
+    for prefix in ("amqps://", "amqp://", "amqps:", "amqp:", "tcp:", "ssl:"):
         text = text.removeprefix(prefix)
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")

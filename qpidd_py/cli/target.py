@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qpidd_py.amqp.client import Login
-from qpidd_py.cli.client_socket import Target, split_host_port
+from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Target, Trust, split_host_port, uses_tls
 
 if TYPE_CHECKING:
     from qpidd_py.cli.tool_config import ToolConfig
@@ -30,9 +30,9 @@ class Parser(argparse.ArgumentParser):
 
 def add_address_options(add: Callable[..., Any]) -> None:
     """`add` is `add_argument` of a parser or a group."""
-    add("-b", "--broker", metavar="ADDRESS", help="[user/password@]host[:port] (default: the local broker)")
+    add("-b", "--broker", metavar="ADDRESS", help="[user/password@][ssl:]host[:port] (default: the local broker)")
     add("--timeout", metavar="SECONDS", help=f"limit for the whole command, 0 = none (default {DEFAULT_TIMEOUT:g})")
-    add("--config", metavar="FILE", help="take credentials, port and timeout from this qpidd.conf")
+    add("--config", metavar="FILE", help="take credentials, port, TLS and timeout from this qpidd.conf")
 
 
 def add_login_options(add: Callable[..., Any]) -> None:
@@ -49,19 +49,27 @@ def target_of(options: Options, config: "ToolConfig | None") -> Target:
     """The command line first, then the configuration (file and `QPID_*`), then the defaults."""
     user = password = host = ""
     port: int | None = None
+    encrypted = False
     if options.broker:
         credentials, _, address = options.broker.rpartition("@")
         user, _, password = credentials.partition("/")
         host, port = split_host_port(address)
+        encrypted = uses_tls(address)
     mechanism = options.sasl_mechanism or ""
     if config is not None:
         if not user:
             user, password = config.user, config.password
         mechanism = mechanism or config.mechanism
-        host, port = host or config.host, port or config.port
-    tls = tls_context(options)
+        encrypted = encrypted or (config.tls and port is None)
+        port = port or (config.tls_port if encrypted else config.port)
+        host = host or config.host
+    trust = trust_of(options, config)
+    encrypted = encrypted or bool(options.ssl or options.ssl_certificate or options.ssl_ca)
+    tls = trust.context() if encrypted else None
+    if tls is not None and not options.broker:
+        tls.check_hostname = False  # our own broker, whose certificate has the name for others
     login = Login(user or "guest", password if user else "guest", mechanism)
-    return Target(host or DEFAULT_HOST, port or (5671 if tls else 5672), login, tls)
+    return Target(host or DEFAULT_HOST, port or (TLS_PORT if tls else DEFAULT_PORT), login, tls, trust)
 
 
 def timeout_of(options: Options, config: "ToolConfig | None", patience: float = 0.0) -> float:
@@ -90,14 +98,13 @@ def config_of(options: Options) -> "ToolConfig | None":
     return read_tool_config(file, os.environ)
 
 
-def tls_context(options: Options) -> Any:
+def trust_of(options: Options, config: "ToolConfig | None") -> Trust:
+    """The command line first, then the broker's own files."""
     if options.ssl_key and not options.ssl_certificate:
         raise UsageError("argument --ssl-key: needs --ssl-certificate")
-    if not (options.ssl or options.ssl_certificate or options.ssl_ca):
-        return None
-    import ssl
-
-    context = ssl.create_default_context(cafile=options.ssl_ca)
+    trust = config.trust if config is not None else Trust()
+    if options.ssl_ca:
+        trust = trust._replace(ca=options.ssl_ca)
     if options.ssl_certificate:
-        context.load_cert_chain(options.ssl_certificate, options.ssl_key)
-    return context
+        trust = trust._replace(certificate=options.ssl_certificate, key=options.ssl_key or "")
+    return trust

@@ -6,8 +6,10 @@ The environment (`QPID_HA_USERNAME` ...) overrides the file, as it does for the 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from qpidd_py.cli.client_socket import Trust
 from qpidd_py.errors import ConfigError
 
+_TLS = ("require-encryption", "ssl-port", "ssl-ca", "ssl-cert", "ssl-key", "ha-ssl-ca", "ha-ssl-cert", "ha-ssl-key")
 LEAST_TIMEOUT = 2.0
 """Seconds.  Link heartbeats may be much shorter than the time a tool needs to start, log in and promote."""
 
@@ -23,6 +25,10 @@ class ToolConfig(NamedTuple):
     host: str = ""
     port: int | None = None
     timeout: float | None = None
+    tls: bool = False
+    """The broker takes nothing else."""
+    tls_port: int | None = None
+    trust: Trust = Trust()
 
 
 def read_tool_config(file: str | None, environment: Mapping[str, str]) -> ToolConfig:
@@ -37,7 +43,7 @@ def read_tool_config(file: str | None, environment: Mapping[str, str]) -> ToolCo
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     login = ("ha-username", "ha-password", "ha-password-file", "ha-mechanism")
-    wanted = (*login, "port", "interface", "link-heartbeat-interval")
+    wanted = (*login, "port", "interface", "link-heartbeat-interval", *_TLS)
     variables = {name: "QPID_" + name.upper().replace("-", "_") for name in wanted}
     return {name: environment[variable] for name, variable in variables.items() if variable in environment}
 
@@ -51,6 +57,9 @@ def interpret(values: Mapping[str, str]) -> ToolConfig:
         "" if host in WILDCARDS else host.strip("[]"),
         _port(values.get("port", "")),
         _timeout(values.get("link-heartbeat-interval", "")),
+        values.get("require-encryption", "").lower() in ("yes", "true", "on", "1"),
+        _port(values.get("ssl-port", "")),
+        _trust(values),
     )
 
 
@@ -62,6 +71,13 @@ def _password(file: str) -> str:
             return lines.readline().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"option ha-password-file: cannot read {file}: {error}") from None
+
+
+def _trust(values: Mapping[str, str]) -> Trust:
+    """As the broker's own towards the other brokers (`ha/dial.py`)."""
+    own = "ha-ssl" if values.get("ha-ssl-cert") else "ssl"
+    ca = values.get("ha-ssl-ca") or values.get("ssl-ca", "")
+    return Trust(ca, values.get(f"{own}-cert", ""), values.get(f"{own}-key", ""))
 
 
 def _port(text: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from qpidd_py.amqp.client import Login
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.acceptance.cluster import ANSWER_TIME, TIMEOUT, Cluster, Member
+from tests.support import programs
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.process import HeldPort
 from tests.support.wait import wait_for
@@ -173,3 +175,68 @@ def test_a_certificate_of_another_name_is_no_broker(tmp_path: Path, authority: A
         cluster.spawn()
         wait_for(lambda: "ha-username" in stranger.log or "EXTERNAL" in stranger.log, TIMEOUT, lambda: stranger.log)
         assert f"{first.address} closes our admin connection" in stranger.log
+
+
+def test_the_tool_asks_all_brokers_over_tls(tmp_path: Path, authority: Authority) -> None:
+    """With an address, and with the broker's own configuration only."""
+    external = {"ha_username": USER, "ha_password": "", "ha_mechanism": "EXTERNAL", "ha_safety": "quorum"}
+    with TlsCluster(tmp_path, authority, **external) as cluster:
+        first = cluster.start().members[0]
+        places = [member.address for member in cluster.members]
+        wanted = [f"{places[0]} active", *(f"{place} ready" for place in places[1:])]
+        mine = ("--ssl-ca", str(authority.file), "--ssl-certificate", str(certificate(authority)))
+        login = ("--sasl-mechanism", "EXTERNAL", "-b", f"{USER}@{first.address}")
+        assert sorted(tool("status", "--all", *mine, *login)) == sorted(wanted)
+        config = tmp_path / "qpidd.conf"
+        files = f"ssl-ca={authority.file}\nssl-cert={certificate(authority)}\nssl-port={first.address.split(':')[-1]}\n"
+        config.write_text(f"require-encryption=yes\nha-username={USER}\nha-mechanism=EXTERNAL\n{files}")
+        assert sorted(tool("status", "--all", "--config", str(config))) == sorted(wanted)
+        assert tool("member", "--config", str(config)) == places
+
+
+def tool(*words: str) -> list[str]:
+    command = [sys.executable, "-m", "ha.qpid_ha.main", *words]
+    done = programs.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout
+    return str(done.stdout).splitlines()
+
+
+class BothMember(TlsMember):
+    """It takes plain connections, too, by which the test asks it."""
+
+    ask = Member.ask
+    parameters = Member.parameters
+
+
+class BothCluster(TlsCluster):
+    def _make(self, number: int) -> Member:
+        return BothMember(self.directory, f"node{number}", self.authority)
+
+    @property
+    def plain(self) -> str:
+        return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def _tell_addresses(self) -> None:
+        super()._tell_addresses()
+        for member in self.members:
+            changed(member, ha_brokers_url=self.plain)
+
+
+@pytest.mark.slow
+def test_a_cluster_moves_from_plain_addresses_to_tls(tmp_path: Path, authority: Authority) -> None:
+    """One member after the other leaves with its plain address and comes with the other one; docs/how-to/tls.md."""
+    with BothCluster(tmp_path, authority, require_encryption="no", ha_safety="quorum") as cluster:
+        cluster.start()
+        publish(cluster.primary, b"kept")
+        for member in (*cluster.backups, cluster.primary):
+            if member is cluster.primary:
+                cluster.primary.ask("ha.relocate", timeout=20.0)
+            cluster.primary.ask("ha.member", action="remove", address=f"127.0.0.1:{member.port}")
+            member.kill()
+            changed(member, ha_brokers_url=cluster.url)
+            member.start()
+            cluster.primary.ask("ha.member", action="add", address=member.address)
+            member.wait_status("ready")
+        brokers = cluster.primary.ask("ha.member", action="list")["brokers"]
+        assert sorted(brokers) == sorted(member.address for member in cluster.members)
+        assert all(member.peek("q") == ["kept"] for member in cluster.members)

@@ -13,6 +13,7 @@ import pytest
 
 from demo.cluster import Cluster, wait_for
 from ha.qpid_cluster.main import settled
+from tests.support.certificates import Authority, needs_openssl
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +85,23 @@ def test_clients_are_served_by_the_primary_and_told_by_a_backup_where_it_is(clus
         pika.BlockingConnection(parameters(nodes["node2"]))
     assert "(320)" in str(caught.value)
     assert f"the primary is {nodes['node1']['address']}" in str(caught.value)
+
+
+@needs_openssl
+def test_brokers_that_take_only_tls(tmp_path):
+    """Their ports are TLS ports; the supervisor has their certificate."""
+    authority = Authority(tmp_path / "authority")
+    files = f"ssl-ca: {authority.file}", f"ssl-cert: {authority.certificate('broker')}"
+    found = Cluster(tmp_path, ("require-encryption: yes", *files))
+    found.up()
+    try:
+        all_settled(found)
+        assert all(node["address"].startswith("ssl:127.0.0.1:") for node in found.status()["nodes"])
+        ok(found, "kill", "node1")
+        wait_for("another primary", lambda: found.primary not in ("", "node1"), 10)
+        all_settled(found)
+    finally:
+        found.down()
 
 
 def test_kill_promotes_another_and_restarts_the_dead(cluster):

@@ -17,7 +17,7 @@ import pytest
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.support import programs
 from tests.support.certificates import needs_openssl
-from tests.support.process import HeldPort
+from tests.support.process import HeldPort, explicit
 
 TIMEOUT = 20.0  # seconds; far beyond what anything here takes, on a busy machine too
 
@@ -39,7 +39,7 @@ class Broker:
         self.port = port
         self.log = folder / f"{port}.log"
         command = [sys.executable, "-m", "qpidd_py", "--interface", "127.0.0.1", "--port", str(port)]
-        command += ["--data-dir", str(folder / str(port)), *options]
+        command += ["--data-dir", str(folder / str(port)), *explicit(options)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("QPID_")}
         with self.log.open("w") as log:
             self.process = programs.start(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
@@ -230,7 +230,7 @@ def test_tls(tmp_path: Path) -> None:
         assert qpid_ha("status", "--ssl-ca", str(certificate), *own, "-b", address) == (0, "standalone\n")
         code, out = qpid_ha("status", "--ssl", "-b", address)
         assert code == 1
-        assert out.startswith(f"SSLCertVerificationError: {address}: ")
+        assert out.startswith(f"SSLCertVerificationError: ssl:{address}: ")
     finally:
         broker.end()
         secure.release()

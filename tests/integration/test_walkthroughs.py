@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import needs_openssl
 from tests.support.documents import ROOT, Command, blocks, commands
 from tests.support.wait import wait_for
 
@@ -121,6 +122,14 @@ def test_tutorial(reader: Reader) -> None:
     for command in lines:
         reader.types(command)
     assert (reader.folder / "qpidd-tutorial/out/report.html").exists()
+
+
+@needs_openssl
+def test_tls_for_a_cluster(reader: Reader) -> None:
+    lines = walk("docs/how-to/tls.md", "A cluster on one machine")
+    assert len(lines) == 18
+    for command in lines:
+        reader.types(command)
 
 
 def test_commands_of_qpid_config(reader: Reader) -> None:

@@ -48,9 +48,13 @@ def our_commands() -> list[tuple[str, list[str]]]:
     return list({(page, *words): (page, words) for page, words in found}.values())
 
 
+OPTIONS = ("$HA", "$FILES", "$ME")
+"""Variables of the pages that hold several options."""
+
+
 def take(words: list[str]) -> None:
     """Raises SystemExit or an error of the program, when its parser does not take the words."""
-    name, arguments = words[0], [word for word in words[1:] if word != "$HA"]
+    name, arguments = words[0], [word for word in words[1:] if word not in OPTIONS]
     if name == "qpidd":
         load([*GROUPS, *(group for plugin in load_plugins() for group in plugin.option_groups)], arguments, {}, "/none")
     elif name == "qpid-ha":

@@ -14,6 +14,8 @@ ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
 def check(spec: ClusterSpec, kind: str) -> None:
     _check_login(spec)
     _refuse_different(spec, "journal", [node.options.get("journal", "yes") for node in spec.nodes])
+    if any(node.encrypted for node in spec.nodes):
+        raise ConfigError("options: require-encryption: render knows no TLS yet; add it to what is rendered")
     if spec.safety == "quorum" and len(spec.nodes) < USEFUL_VOTERS:
         raise ConfigError(f"safety: found quorum with {len(spec.nodes)} nodes, wanted {USEFUL_VOTERS} or more")
     if kind in ON_MACHINES:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = 1
 """First octet of connection.start."""
+HANDSHAKE_RECORD = 22
+"""First octet of what a TLS server says."""
 
 
 class Ear:
@@ -59,28 +61,41 @@ def _sender(ancillary: "list[tuple[int, int, bytes]]") -> int:
 
 
 class Question:
-    """Asks the port for an AMQP greeting, without waiting: a second sign of life when the beats are late."""
+    """Asks the port for an AMQP greeting, or for the first record of TLS, without waiting: a second sign of life when
+    the beats are late."""
 
     def __init__(self, parameters: Parameters) -> None:
         family = socket.AF_INET6 if ":" in parameters.host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         self.descriptor = self._socket.fileno()
         self._asked = False
+        self._words, self._wanted = (HEADER, METHOD_FRAME) if parameters.tls is None else (_hello(), HANDSHAKE_RECORD)
         with contextlib.suppress(OSError):  # in progress; an error shows in `look`
-            self._socket.connect((parameters.host, int(parameters.port)))
+            self._socket.connect((parameters.host, int(parameters.door)))
 
     def look(self) -> "bool | None":
         """Call when the descriptor is ready.  True: an answer; None: not yet; False: there will be none."""
         try:
             if not self._asked:
-                self._socket.send(HEADER)
+                self._socket.send(self._words)
                 self._asked = True
             answer = self._socket.recv(1)
         except BlockingIOError:
             return None
         except OSError:
             return False
-        return answer[:1] == bytes([METHOD_FRAME])
+        return answer[:1] == bytes([self._wanted])
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _hello() -> bytes:
+    """The first words of a TLS client."""
+    import ssl
+
+    told, heard = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(heard, told, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return told.read()

@@ -19,7 +19,8 @@ DEFAULTS = {
 }
 """Defaults; empty: taken from the configuration file, else from `FALLBACKS`."""
 
-FALLBACKS = {"port": "5672", "data-dir": "/var/lib/qpidd"}
+FALLBACKS = {"port": "5672", "ssl-port": "5671", "data-dir": "/var/lib/qpidd"}
+YES = ("yes", "true", "on", "1")
 WILDCARDS = ("", "0.0.0.0", "::", "*", "all")
 UNITS = (("ms", 0.001), ("us", 0.000001), ("sec", 1.0), ("s", 1.0), ("min", 60.0), ("m", 60.0))
 
@@ -45,14 +46,19 @@ class Parameters:
         self.options = values["options"]
         self.heartbeat = values["heartbeat"]
         file = _read(self.config)
+        self.tls = _tls(file) if file.get("require-encryption", "").lower() in YES else None
+        """Files for TLS, if the broker takes nothing else: authorities, certificate, its key."""
         self.port = values["port"] or file.get("port", "") or FALLBACKS["port"]
+        self.door = self.port if self.tls is None else file.get("ssl-port", "") or FALLBACKS["ssl-port"]
+        """The port that the agent asks."""
         self.data_dir = values["data_dir"] or file.get("data-dir", "") or FALLBACKS["data-dir"]
         interface = file.get("interface", "")
         self.host = "127.0.0.1" if interface in WILDCARDS else interface.strip("[]")
         user = file.get("ha-username", "")
         password = file.get("ha-password", "") or _first_line(file.get("ha-password-file", ""))
         self.login = (user, password) if user else ("guest", "guest")
-        """User and password for the agent's requests to the broker (SASL PLAIN)."""
+        """User and password for the agent's requests to the broker."""
+        self.mechanism = file.get("ha-mechanism", "").upper() or "PLAIN"
 
     @property
     def lock(self) -> str:
@@ -67,6 +73,12 @@ class Parameters:
     def config_file(self) -> str:
         """The configuration file; empty if there is none and none was given."""
         return self.config if self.given["config"] or os.path.exists(self.config) else ""
+
+
+def _tls(file: "Mapping[str, str]") -> "tuple[str, str, str]":
+    """As the broker's own towards other brokers."""
+    own = "ha-ssl" if file.get("ha-ssl-cert") else "ssl"
+    return file.get("ha-ssl-ca") or file.get("ssl-ca", ""), file.get(f"{own}-cert", ""), file.get(f"{own}-key", "")
 
 
 def _read(file: str) -> "dict[str, str]":

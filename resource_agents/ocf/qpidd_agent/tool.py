@@ -47,13 +47,14 @@ def _ask(parameters: Parameters, operation: Operation, method: str, arguments: s
     """Send one request; the timeout is half of Pacemaker's, so that there is time to report a missing answer."""
     import qpidd_agent.request as amqp
 
-    user, password = parameters.login
+    place = parameters.host, int(parameters.door), parameters.tls
+    login = (parameters.mechanism, *parameters.login)
     try:
-        return amqp.ask(parameters.host, int(parameters.port), user, password, method, arguments, operation.half)
+        return amqp.ask(place, login, method, arguments, operation.half)
     except amqp.Refused as refusal:
         raise Failure(OCF_ERR_GENERIC, f"the broker hangs up: {refusal}") from None
     except OSError as error:
-        address = f"{parameters.host}:{parameters.port}"
+        address = f"{parameters.host}:{parameters.door}"
         raise Failure(OCF_ERR_GENERIC, f"the broker does not answer: {amqp.describe(error, address)}") from None
 
 
