@@ -145,7 +145,7 @@ class Service:
             name=self._broker.name,
             data_dir=self._data_dir,
             fail=self._fail,
-            add_user=self._users.add,
+            add_user=self._add_user,
             addresses=self._addresses,
             tls=self._tls_context,
             tell=self._notifier.tell,
@@ -157,6 +157,10 @@ class Service:
                 raise ConfigError(f"plug-in {plugin.name}: only one plug-in may watch the broker")
             if hooks is not None:
                 self._broker.hooks = hooks
+
+    def _add_user(self, name: str, password: str) -> None:
+        self._users.add(name, password)
+        self._broker.couriers.add(name)
 
     async def _open(self) -> Listener:
         network, limits = self._settings[NetworkSettings], self._settings[BrokerSettings]
