@@ -41,7 +41,7 @@ from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
-from qpidd_py.config import Address, LinkSettings, NetworkSettings, SecuritySettings, Settings
+from qpidd_py.config import Address, LinkSettings, NetworkSettings, SecuritySettings, Settings, is_loopback
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
 from qpidd_py.hooks import Refusal
@@ -149,6 +149,11 @@ class HaPlugin:
         if not options.ha_cluster:
             return []
         needed_directory(data_dir)
+        security = settings[SecuritySettings]
+        elsewhere = [each for each in options.ha_brokers_url if not is_loopback(each.host)]
+        if security.auth and security.user_file is None and not options.ha_username and elsewhere:
+            expected = "expected a name, since guest may log in from its own machine only"
+            raise ConfigError(f"option ha-username: not given, with {elsewhere[0]} in ha-brokers-url, {expected}")
         ports = {settings[NetworkSettings].port, settings[SecuritySettings].ssl_port}
         listed = {split_address(str(address))[1] for address in options.ha_brokers_url}
         if options.ha_address or 0 in ports or ports & listed:

@@ -54,6 +54,7 @@ __all__ = [
     "data_directory",
     "duration",
     "integer",
+    "is_loopback",
     "load",
     "milliseconds",
     "one_of",
@@ -163,7 +164,7 @@ class SecuritySettings:
     """Security."""
 
     auth: bool = option(boolean, True, "check names and passwords")
-    user_file: Path | None = option(path, None, "YAML file of `name: hash`; default one user, guest/guest")
+    user_file: Path | None = option(path, None, "YAML file of `name: hash`; default guest/guest, on this machine only")
     require_encryption: bool = option(boolean, False, "take clients on the TLS port only")
     ssl_port: int = option(port_number, 5671, "TLS port; used when a certificate is given")
     ssl_cert: Path | None = option(path, None, "PEM file with our certificate and what leads up to its root")
@@ -223,6 +224,11 @@ GROUPS: tuple[type, ...] = (
     LinkSettings,
     LogSettings,
 )
+
+
+def is_loopback(host: str) -> bool:
+    """As written; names other than localhost are not looked up."""
+    return host.startswith("127.") or host in ("::1", "localhost")
 
 
 def data_directory(settings: DataSettings, environment: Mapping[str, str] = os.environ) -> Path | None:

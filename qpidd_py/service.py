@@ -16,6 +16,7 @@ from typing import Any, Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.broker.pager import Pager
+from qpidd_py.broker.state_dump import state_dump
 from qpidd_py.config import (
     SMALLEST_MEMORY,
     BrokerSettings,
@@ -24,6 +25,7 @@ from qpidd_py.config import (
     NetworkSettings,
     SecuritySettings,
     Settings,
+    is_loopback,
 )
 from qpidd_py.core import Engine, Paging, Reactor
 from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, ReplyCode
@@ -31,7 +33,7 @@ from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Amount
 from qpidd_py.plugins import Plugin, PluginHost
-from qpidd_py.security.users import read_users
+from qpidd_py.security.users import read_user_file, read_users
 from qpidd_py.security.verifier import Verifier
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
@@ -69,6 +71,8 @@ class Service:
         network, security = settings[NetworkSettings], settings[SecuritySettings]
         self._tls_context = context(security)
         self._users = read_users(security.user_file)
+        if security.auth and security.user_file is None and _reachable(network.interface):
+            log.warning("there is no user-file: guest/guest may log in from this machine, and no client from elsewhere")
         self._sockets = _bind(network, network.port) if not security.require_encryption else []
         self._tls_sockets = _bind(network, security.ssl_port) if self._tls_context is not None else []
         plain, encrypted = bound_addresses(self._sockets), bound_addresses(self._tls_sockets, tls=True)
@@ -99,8 +103,10 @@ class Service:
         self._end = loop.create_future()
         self._turn_scheduled = False
         loop.set_exception_handler(self._loop_failed)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
+        loop.add_signal_handler(signal.SIGHUP, self._guard, self._reload)
+        loop.add_signal_handler(signal.SIGUSR1, self._guard, self._dump)
         self._broker.engine.schedule = self._schedule_turn
         amqp_door.install(self._broker, self._version, self._defer)
         self._verifier = Verifier(self._users, loop, self._guard)
@@ -139,7 +145,7 @@ class Service:
             name=self._broker.name,
             data_dir=self._data_dir,
             fail=self._fail,
-            add_user=self._users.add,
+            add_user=self._add_user,
             addresses=self._addresses,
             tls=self._tls_context,
             tell=self._notifier.tell,
@@ -151,6 +157,10 @@ class Service:
                 raise ConfigError(f"plug-in {plugin.name}: only one plug-in may watch the broker")
             if hooks is not None:
                 self._broker.hooks = hooks
+
+    def _add_user(self, name: str, password: str) -> None:
+        self._users.add(name, password)
+        self._broker.couriers.add(name)
 
     async def _open(self) -> Listener:
         network, limits = self._settings[NetworkSettings], self._settings[BrokerSettings]
@@ -250,7 +260,8 @@ class Service:
     # ---- stopping
 
     def _signalled(self, name: str) -> None:
-        """SIGTERM or SIGINT.  A plug-in may refuse once; a second signal within INSIST_TIME is not refused."""
+        """SIGTERM, SIGINT, SIGQUIT or SIGUSR2.  A plug-in may refuse once; a second signal within INSIST_TIME is not
+        refused."""
         now = self._loop.time()
         insists = now <= self._insist_until
         refusal = "" if insists else next(filter(None, (plugin.may_stop() for plugin in self._plugins)), "")
@@ -261,6 +272,26 @@ class Service:
         text = f"{refusal}; a second signal within {INSIST_TIME:g} s stops the broker"
         log.error("%s is refused: %s", name, text)
         self.on_refused(text)
+
+    def _reload(self) -> None:
+        """SIGHUP: reads the user file and the certificates again; what cannot be used changes nothing."""
+        security = self._settings[SecuritySettings]
+        try:
+            if security.user_file is not None:
+                self._users.replace(read_user_file(security.user_file))
+                self._verifier.users_changed()
+            if self._tls_context is not None:
+                context(security)  # the running one must not be left with half of a pair
+                self._tls_context.load_cert_chain(str(security.ssl_cert), security.ssl_key)
+        except (ConfigError, OSError) as error:
+            log.error("SIGHUP: nothing is changed: %s", error)
+        else:
+            log_notice(log, "SIGHUP: user file and certificates are read")
+
+    def _dump(self) -> None:
+        """SIGUSR1: the state, for the log."""
+        for line in state_dump(self._broker):
+            log_notice(log, "%s", line)
 
     def _stop(self, reason: str) -> None:
         if not self._end.done():
@@ -297,6 +328,11 @@ class Service:
     async def _until(self, deadline: float, done: Callable[[], bool]) -> None:
         while not done() and self._loop.time() < deadline:  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.01)
+
+
+def _reachable(interfaces: Sequence[str]) -> bool:
+    """From other machines."""
+    return not all(map(is_loopback, interfaces)) or not interfaces
 
 
 def _bind(network: NetworkSettings, port: int) -> list[Any]:

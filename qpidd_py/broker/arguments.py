@@ -1,15 +1,15 @@
 """Arguments of declarations: which are known, of what type, and which this broker cannot honour yet.
 
 Unknown arguments are kept: they come back in listings and reach the backups.  A known one of the wrong type is
-`precondition-failed` (406), as RabbitMQ has it.  One that would change what happens to messages and that is not
-implemented is refused (540): ignoring it could lose messages unexpectedly.
+`precondition-failed` (406), as RabbitMQ has it.  So is one that is not implemented here and that an application relies
+on (`_REFUSED`): to accept it and do nothing could lose messages or change their order.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import SHORTSTR_MAX
-from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
+from qpidd_py.errors import ChannelException, ReplyCode
 
 REPLICATE: Final = "qpid.replicate"
 LEVELS: Final = ("none", "configuration", "all")
@@ -77,21 +77,48 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     REPLICATE: _one_of(*LEVELS),
 }
 
+QUEUE_TYPE: Final = "x-queue-type"
+
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     "x-single-active-consumer": bool,
-    "x-queue-type": lambda value: bool(value == "stream"),
+    QUEUE_TYPE: lambda value: bool(value == "stream"),
+    "x-delivery-limit": lambda value: value != -1,  # -1: RabbitMQ's "no limit"
+    "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),
+    **dict.fromkeys(
+        (
+            "qpid.max_count",
+            "qpid.max_size",
+            "qpid.policy_type",
+            "qpid.last_value_queue",
+            "qpid.last_value_queue_key",
+            "qpid.LVQ_key",
+            "qpid.priorities",
+        ),
+        lambda value: True,
+    ),
 }
+_INSTEAD: Final = {"qpid.max_count": MAX_LENGTH, "qpid.max_size": MAX_BYTES, "qpid.priorities": MAX_PRIORITY}
+"""What does the same here."""
 
 
 def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
-    """Raises 406 for a wrong type, 540 for what is not implemented.  `what` names the queue in the text."""
+    """Raises 406 for a wrong type and for what is not implemented.  `what` names the queue in the text."""
     _check(arguments, what, *(name for name in arguments if name in _KNOWN))
     if DEAD_LETTER_KEY in arguments and DEAD_LETTER_EXCHANGE not in arguments:
         text = f"invalid arg '{DEAD_LETTER_KEY}' for {what}: there is no '{DEAD_LETTER_EXCHANGE}'"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name, value in arguments.items():
         if name in _REFUSED and _REFUSED[name](value):
-            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"arg '{name}' for {what} is not implemented")
+            instead = f"; use '{_INSTEAD[name]}'" if name in _INSTEAD else ""
+            text = f"arg '{name}' for {what} is not implemented{instead}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def check_quorum(arguments: Mapping[str, Any], level: str, what: str) -> None:
+    """Raises 406 for a quorum queue that would be on this broker only."""
+    if arguments.get(QUEUE_TYPE) == "quorum" and level != "all":
+        text = f"invalid arg '{QUEUE_TYPE}' for {what}: 'quorum' needs '{REPLICATE}' all, found {level}"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:

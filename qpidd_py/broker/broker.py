@@ -57,6 +57,8 @@ class Broker:
         self.connections: set[ClientConnection] = set()
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
+        self.couriers: set[str] = set()
+        """Users who may publish messages of others: brokers restore what was put aside."""
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self.paging: Callable[[], dict[str, object]] | None = None
         """What is in the page file, for management; None without one."""

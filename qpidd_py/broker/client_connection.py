@@ -257,6 +257,8 @@ class ClientConnection:
         self._send(0, commands.Connection.OpenOk())
         self.state = State.OPENED
         self.was_opened = True
+        if self.user not in self.broker.couriers:
+            self.core.user = self.user.encode()
         log.info("%r: user %s, %s", self, self.user, self.client_properties.get("product", "no product named"))
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK

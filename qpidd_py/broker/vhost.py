@@ -19,6 +19,7 @@ from qpidd_py.broker.arguments import (
     check_exchange_arguments,
     check_level,
     check_queue_arguments,
+    check_quorum,
     first_difference,
     queue_level,
 )
@@ -90,6 +91,8 @@ class VHost:
         if arguments:
             check_queue_arguments(arguments, f"queue '{name}' in vhost '/'")
         level = queue_level(arguments, exclusive and auto_delete, self.default_replicate)
+        if arguments:
+            check_quorum(arguments, level, f"queue '{name}' in vhost '/'")
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level})
         queue = self._new_queue(operation, level)
         if exclusive:

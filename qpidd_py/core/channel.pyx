@@ -9,7 +9,7 @@ from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport admitting, refuses, send_letters
-from qpidd_py.core.properties cimport bad_expiration, bad_header
+from qpidd_py.core.properties cimport bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport next_message
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
 from qpidd_py.core.wire cimport (
@@ -233,6 +233,10 @@ cdef class Channel:
         if be16(header + 12) & 0x0100 and bad_expiration(header, header_size):
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - expiration is not a number of "
                                         "milliseconds", 60, 40)
+        if be16(header + 12) & 0x0010 and self.connection.user is not None and other_user(
+                header, header_size, self.connection.user):
+            return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - user-id is not the user of the login",
+                                        60, 40)
         if self.transactional and not self.committing:
             self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
                                    PyBytes_FromStringAndSize(<const char*>body, body_size)))

@@ -25,6 +25,7 @@ cdef class Connection:
     cdef readonly Engine engine
     cdef public object owner
     cdef public uint32_t frame_max
+    cdef public bytes user                  # what a message's user-id has to be; None: anything
     cdef readonly uint64_t received
     cdef readonly uint64_t sent
     cdef readonly bint publisher

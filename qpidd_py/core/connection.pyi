@@ -22,6 +22,7 @@ class Connection:
     engine: Engine
     owner: Any
     frame_max: int
+    user: bytes | None
     received: int
     sent: int
     publisher: bool

@@ -9,6 +9,7 @@ cdef struct Peeked:
 
 cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept
 cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept
+cdef bint other_user(const uint8_t* p, size_t n, bytes user) noexcept
 
 cdef inline bint bad_header(const uint8_t* p, size_t n) noexcept:
     """A content header is class 60, weight, body size u64 and property flags (specification 4.2.6.1)."""

@@ -54,6 +54,13 @@ def origin(peer: str) -> str:
     return str(address.ipv4_mapped or IPv6Address(int(address) >> 64 << 64))
 
 
+def is_loopback(peer: str) -> bool:
+    try:
+        return ip_address(origin(peer)).is_loopback or peer.startswith("[::1]:")
+    except ValueError:
+        return False
+
+
 @dataclass(eq=False, slots=True)
 class Login:
     """One that waits."""
@@ -144,7 +151,10 @@ class Logins:
     def submit(
         self, peer: str, name: str, password: str, decided: Decided, wanted: Callable[[], bool], now: float
     ) -> bool:
-        """True if the login waits for `run`; otherwise it is accepted already."""
+        """True if the login waits for `run`; otherwise it is decided already."""
+        if name in self._users.loopback and not is_loopback(peer):
+            decided(None)
+            return False
         digest = self._users.digest(name, password)
         if self._users.verified(name, digest):
             decided(name)

@@ -56,6 +56,8 @@ class Users:
         self._right: dict[str, bytes] = {}
         self._hashes: dict[str, str] = {}
         self._decoys: list[str] = []
+        self.loopback: frozenset[str] = frozenset()
+        """Users that may log in from this machine only."""
         self.replace(hashes or {})
 
     def __contains__(self, name: str) -> bool:
@@ -94,11 +96,12 @@ class Users:
 
 
 def read_users(file: Path | None) -> Users:
-    """Without a file there is one user, guest/guest.  Raises `ConfigError`."""
+    """Without a file there is one user, guest/guest, for clients on this machine.  Raises `ConfigError`."""
     if file is not None:
         return Users(read_user_file(file))
     users = Users()
     users.add(*DEFAULT_USER)
+    users.loopback = frozenset(DEFAULT_USER[:1])
     return users
 
 

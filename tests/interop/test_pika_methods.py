@@ -325,10 +325,6 @@ def test_bad_arguments(connection):
     ):
         with closed_with(406):
             connection.channel().queue_declare("q", arguments=arguments)
-    with pytest.raises(ConnectionClosedByBroker) as info:
-        connection.channel().queue_declare("q", arguments={"x-single-active-consumer": True})
-    assert info.value.reply_code == 540
-    assert "x-single-active-consumer" in info.value.reply_text
 
 
 def test_server_named_queue(channel):

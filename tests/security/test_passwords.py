@@ -11,8 +11,12 @@ import pytest
 
 from qpidd_py.amqp.codec import encode_method
 from qpidd_py.amqp.constants import PROTOCOL_HEADER
+from qpidd_py.config import GROUPS, load
+from qpidd_py.security.logins import Logins
 from qpidd_py.security.refusals import ADDRESSES, LINES, PERIOD, Refusals, shown
-from qpidd_py.security.users import hash_password
+from qpidd_py.security.users import Users, hash_password, read_users
+from qpidd_py.server.listener import listening_sockets
+from qpidd_py.service import Service
 from tests.security.peers import Raw, guessing, longest_wait, start_ok
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
@@ -155,3 +159,24 @@ def test_lines_about_refusals_are_bounded() -> None:
     assert len(lines) == ADDRESSES * LINES
     summed = refusals.period(1.0 + PERIOD)
     assert len(summed) == ADDRESSES + 1 and sum(int(re.findall(r"(\d+) more", line)[0]) for line in summed) == 4500
+
+
+def test_guest_comes_from_this_machine_only() -> None:
+    users = read_users(None)
+    for peer, allowed in (("127.0.0.1:1", True), ("127.8.8.8:1", True), ("[::1]:1", True), ("192.0.2.7:1", False)):
+        answers: list[str | None] = []
+        Logins(users).submit(peer, "guest", "guest", answers.append, lambda: True, 0.0)
+        assert answers == ["guest" if allowed else None], peer
+    made: list[str | None] = []
+    Logins(Users({})).submit("192.0.2.7:1", "guest", "guest", made.append, lambda: True, 0.0)
+    assert made == [], "a guest of a user file would be verified like others"
+
+
+def test_a_broker_without_users_that_others_reach_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qpidd_py.service._bind", lambda network, port: listening_sockets(("127.0.0.1",), 0, 1))
+    for words, said in ((["--interface", "127.0.0.1"], 0), (["--interface", "0.0.0.0"], 1), ([], 1)):
+        caplog.clear()
+        Service(load(GROUPS, [*words, "--no-data-dir"], {}, "/none"), [], None, "1", 70)
+        assert caplog.text.count("there is no user-file: guest/guest may log in from this machine") == said

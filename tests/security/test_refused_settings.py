@@ -8,7 +8,8 @@ import pytest
 from qpidd_py.__main__ import main
 
 THREE = "127.0.0.1:5672,10.0.0.2:5672,10.0.0.3:5672"
-CLUSTER = ["--ha-cluster", "yes", "--ha-brokers-url", THREE, "--ha-safety", "quorum"]
+LOGIN = ["--ha-username", "ha", "--ha-password", "secret"]
+CLUSTER = [*LOGIN, "--ha-cluster", "yes", "--ha-brokers-url", THREE, "--ha-safety", "quorum"]
 REFUSED = {
     "a user without a password": (["--ha-username", "ha"], "ha-username: found ha without a password"),
     "a password without a user": (["--ha-password", "x"], "ha-password: found without ha-username"),
@@ -21,6 +22,7 @@ REFUSED = {
     "an address not in the list": ([*CLUSTER, "--ha-address", "10.0.0.9:5672"], "expected one of ha-brokers-url"),
     "no user file": (["--user-file", "/x/users"], "cannot read the user file /x/users"),
     "no certificate": (["--ssl-cert", "/x/cert"], "cannot use the certificate /x/cert"),
+    "guest between machines": (CLUSTER[len(LOGIN) :], "ha-username: not given, with"),
     "a log rule": (["--log-enable", "loud+"], "log rule: found 'loud+'"),
     "an unknown option": (["--ha-usrname", "x"], "unrecognized arguments: --ha-usrname"),
 }
@@ -68,6 +70,6 @@ def test_a_password_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_the_page_lists_them() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/refused-settings.md").read_text()
     named = set(re.findall(r"`([a-z-]+)`", page))
-    assert {words[0].removeprefix("--") for words, _ in REFUSED.values() if words is not CLUSTER} <= named | {
+    assert {words[0].removeprefix("--") for words, _ in REFUSED.values() } <= named | {
         "ha-usrname"
     }

@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
-
 from pathlib import Path
 
 import pytest

@@ -1,0 +1,58 @@
+"""Arguments that an application relies on and that this broker does not honour are refused by name, on the channel."""
+
+import pamqp.commands as commands
+import pytest
+
+from qpidd_py.broker.broker import Broker
+from tests.unit.broker.peer import Peer
+
+Queue = commands.Queue
+REFUSED = {
+    "x-single-active-consumer": True,
+    "x-queue-type": "stream",
+    "x-delivery-limit": 3,
+    "x-dead-letter-strategy": "at-least-once",
+    "qpid.max_count": 10,
+    "qpid.max_size": 10,
+    "qpid.policy_type": "ring",
+    "qpid.last_value_queue_key": "key",
+    "qpid.last_value_queue": 1,
+    "qpid.LVQ_key": "key",
+    "qpid.priorities": 10,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_each_is_named_in_a_channel_error(name: str) -> None:
+    peer = Peer(Broker())
+    peer.open_channel(1)
+    peer.open_channel(2)
+    close = peer.call(1, Queue.Declare(queue="q", arguments={name: REFUSED[name]}))
+    assert isinstance(close, commands.Channel.Close) and close.reply_code == 406 and f"'{name}'" in close.reply_text
+    assert "q" not in peer.broker.vhost.queues
+    assert isinstance(peer.call(2, Queue.Declare(queue="q")), Queue.DeclareOk), "the connection lives"
+
+
+def test_a_quorum_queue_is_one_that_is_replicated() -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+    quorum = {"x-queue-type": "quorum", "qpid.replicate": "all"}
+    assert isinstance(peer.call(1, Queue.Declare(queue="safe", durable=True, arguments=quorum)), Queue.DeclareOk)
+    close = peer.call(1, Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": "quorum"}))
+    assert close.reply_code == 406 and "'quorum' needs 'qpid.replicate' all, found none" in close.reply_text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-single-active-consumer": False},
+        {"x-queue-type": "classic", "x-queue-mode": "lazy"},
+        {"x-dead-letter-strategy": "at-most-once"},
+        {"x-delivery-limit": -1},
+        {"x-queue-leader-locator": "balanced", "x-of-another-product": 1},
+    ],
+)
+def test_what_asks_for_nothing_is_taken(arguments: dict) -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+    assert isinstance(peer.call(1, Queue.Declare(queue="q", arguments=arguments)), Queue.DeclareOk)
