@@ -69,10 +69,10 @@ build_once() {
     build_venv 9>&-
 }
 
-# Three grounds to build anew: another compiler's work, other packages to bring along, other Python files.
+# Three grounds to build anew: another compiler's work (of tests, without optimization), other packages to bring along, other Python files.
 build_venv() {
     local core ground code
-    core=$(fingerprint_of setup.py pyproject.toml; "$python" -VV)
+    core=$(fingerprint_of setup.py pyproject.toml; "$python" -VV; echo "${QPIDD_OPTIMIZE:-}")
     ground=$core$(fingerprint_of setup.cfg packaging/install.sh; echo "$python $prefix $extras")
     code=$ground$(fingerprint_of qpidd_py ha client_lib spark_jobs README.md)
     if ! is core "$core"; then
