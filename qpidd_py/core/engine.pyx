@@ -70,6 +70,7 @@ cdef class Engine:
         self.throttles = set()
         self.room = UNLIMITED
         self.generation = 1
+        self.publications = Publications()
 
     @property
     def epoch(self):
