@@ -283,7 +283,7 @@ cdef class Connection:
         return 0
 
     cdef size_t parse(self, const uint8_t* p, size_t n) except? 0:
-        """Acts on all complete frames; the octets used.  A callback may change what comes next, hence the loop."""
+        """Acts on all complete frames; the octets used.  A callback may change what comes next, so it loops."""
         cdef size_t at = 0, used
         cdef int state
         while at < n:
