@@ -12,7 +12,7 @@ from typing import Any, Final
 from spark_jobs.messages.evidence import EARLY, Brokers, Evidence, Process
 from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import EXPLAINED_BY, Event
-from spark_jobs.solve.runs import span
+from spark_jobs.solve.runs import expand, span
 
 Clock = Callable[[Event], int]
 _TAKES: Final = frozenset({"deliver", "ack", "reject", "release"})
@@ -318,3 +318,9 @@ def _mark(counts: Counts) -> str:
 def as_dict(summary: Summary) -> dict[str, Any]:
     """For JSON."""
     return {**summary.__dict__, "causes": dict(summary.causes), "valid": summary.valid}
+
+
+def expanded(events: Iterable[Event]) -> Iterator[Event]:
+    """All of them, one row a message."""
+    for event in events:
+        yield from expand(event)

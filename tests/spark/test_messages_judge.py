@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import testkit.judge
 from spark_jobs.report.sums import COUNTED
 from spark_jobs.schema import EXPLAINED_BY
-from spark_jobs.solve.runs import expand, expanded
+from spark_jobs.solve.runs import expand
 from testkit.library_events import LibraryHistory
-from tests.spark.messages_judge import Judge, Summary, as_dict, judge
+from tests.spark.messages_judge import Judge, Summary, as_dict, expanded, judge
 
 Row = dict[str, Any]
 

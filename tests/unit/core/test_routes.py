@@ -24,8 +24,11 @@ class Asked:
         return count
 
 
+TEMPLATE = publish_octets(b"m", "k000000")
+
+
 def publish(client: MemoryClient, keys: range) -> None:
-    client.connection.feed(b"".join(publish_octets(b"m", f"k{number}") for number in keys))
+    client.connection.feed(b"".join(TEMPLATE.replace(b"k000000", b"k%06d" % number) for number in keys))
     client.turn()
 
 
@@ -62,7 +65,7 @@ def test_short_lived_queues_leave_nothing_behind() -> None:
     client = MemoryClient(engine)
     for number in range(1, 500):
         queue: Queue = engine.create_queue(number, f"reply{number}", False)
-        client.owner.routes[b"k0"] = [queue]
+        client.owner.routes[b"k000000"] = [queue]
         publish(client, range(1))
         assert queue.ready == 1
         engine.delete_queue(queue)
@@ -73,8 +76,8 @@ def test_what_is_kept_is_bounded_and_has_what_is_in_use() -> None:
     engine = Engine()
     client = MemoryClient(engine)
     asked = Asked(client)
-    for start in range(0, 4 * KEPT, 16384):
+    for start in range(0, 3 * KEPT, 16384):
         publish(client, range(start + 100, start + 16484))
         publish(client, range(100))
-    assert len(engine.publications) <= 3 * KEPT
-    assert asked.since() == 4 * KEPT + 100
+    assert 2 * KEPT - 1000 <= len(engine.publications) <= 3 * KEPT
+    assert asked.since() == 3 * KEPT + 100
