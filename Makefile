@@ -37,7 +37,7 @@ build: $(BUILT)
 demo: $(BUILT)
 	@$(PY) -m demo $(DEMO_OPTIONS)
 
-# The checks of lint run beside the tests and print when these have ended: one core would be idle for a minute.
+# The checks of lint run at the same time as the tests and print when these have ended: one core would be idle for a minute.
 test: $(BUILT)
 	@bash tools/side_by_side.sh "$(MAKE) unit" "nice $(MAKE) lint"
 
@@ -68,7 +68,7 @@ docs: $(BUILT)
 bench: $(BUILT)
 	@$(PY) -m benchmarks $(BENCH_OPTIONS)
 
-# client_lib beside bare pika, and what its user sees of a fail-over.
+# client_lib next to bare pika, and what its user sees of a fail-over.
 bench-client: $(BUILT)
 	@$(PY) -m benchmarks.client $(BENCH_OPTIONS)
 
@@ -134,7 +134,7 @@ completion: $(BUILT)
 man: $(BUILT)
 	$(PY) -m tools.docs packaging/man
 
-# The core once more with AddressSanitizer, beside the ordinary one, fed with garbage for FUZZ_SECONDS.
+# The core once more with AddressSanitizer, next to the ordinary one, fed with garbage for FUZZ_SECONDS.
 fuzz: $(BUILT)
 	@mkdir -p build/asan
 	@cp -r qpidd_py build/asan/ && find build/asan -name '*.so' -delete

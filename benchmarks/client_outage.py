@@ -23,6 +23,7 @@ from itertools import pairwise
 from benchmarks.cluster import Cluster
 from benchmarks.processes import BenchmarkError
 from client_lib import Connection, Message, MessagingError
+from testkit.pace import Pace
 
 CAPACITY, PREFETCH, SIZE = 1000, 100, 1024
 STEADY = 200
@@ -64,10 +65,9 @@ class Application:
             sender = session.queue_sender(self.queue, capacity=CAPACITY, on_settled=self.settled)
             receiver = threading.Thread(target=self.receive, args=(incoming,), daemon=True)
             receiver.start()
-            deadline, due, steady = time.monotonic() + seconds, time.monotonic(), False
-            while (now := time.monotonic()) < deadline:
-                due = max(due + 1 / self.rate, now - 0.1)  # time lost in an outage is not made up for
-                time.sleep(max(0.0, due - now))
+            deadline, pace, steady = time.monotonic() + seconds, Pace(self.rate), False
+            while time.monotonic() < deadline:
+                pace.wait()
                 sender.send(Message(b"x" * SIZE), sync=False)
                 if not steady and len(self.confirms) >= STEADY:
                     steady = True

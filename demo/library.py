@@ -6,6 +6,7 @@ from client_lib import Connection, Empty, Message, Receiver, Session
 from client_lib.errors import MessagingError
 from demo.plain import DRAIN_LIMIT, QUIET, Addresses, waiting
 from demo.progress import Slot
+from testkit.pace import Pace
 
 CAPACITY = 500
 
@@ -36,7 +37,7 @@ class Producer(Client):
         self, name: str, queue: str, addresses: Addresses, directory: str, slot: Slot, rate: float, size: int
     ) -> None:
         super().__init__(name, queue, addresses, directory, slot)
-        self._interval = 1.0 / rate
+        self._rate = rate
         self._body = b"x" * size
 
     def run(self) -> None:
@@ -45,10 +46,9 @@ class Producer(Client):
             session = connection.session()
             session.declare_queue(self.queue, durable=True)
             sender = session.sender(self.queue, capacity=CAPACITY, on_settled=self._settled)
-            number, due = 0, time.monotonic()
+            number, pace = 0, Pace(self._rate)
             while not self.stopping:
-                due = max(due + self._interval, time.monotonic() - 0.1)  # time lost in an outage is not made up for
-                time.sleep(max(0.0, due - time.monotonic()))
+                pace.wait()
                 number += 1
                 sender.send(Message(self._body, id=f"{self.name}:{number}"), sync=False)
             sender.close()

@@ -15,6 +15,7 @@ from pika.exceptions import AMQPError, NackError, UnroutableError
 
 from client_lib.events import RUN_SECONDS, EventLog
 from demo.progress import Slot
+from testkit.pace import Pace
 
 Addresses = Sequence[tuple[str, int]]
 RETRY = 0.02  # seconds between two attempts at the next address
@@ -111,7 +112,7 @@ class Producer(Client):
         self, name: str, queue: str, addresses: Addresses, directory: str, slot: Slot, rate: float, size: int
     ) -> None:
         super().__init__(name, queue, addresses, directory, slot)
-        self._interval = 1.0 / rate
+        self._rate = rate
         self._body = b"x" * size
         self._number = 0
         self._in_doubt = False
@@ -125,10 +126,9 @@ class Producer(Client):
         self.log.close()
 
     def _publish_on(self, channel: BlockingChannel) -> None:
-        due = time.monotonic()
+        pace = Pace(self._rate)
         while self._in_doubt or not self.stopping:
-            due = max(due + self._interval, time.monotonic() - 0.1)  # time lost in an outage is not made up for
-            time.sleep(max(0.0, due - time.monotonic()))
+            pace.wait()
             self._publish(channel)
 
     def _publish(self, channel: BlockingChannel) -> None:

@@ -69,10 +69,10 @@ build_once() {
     build_venv 9>&-
 }
 
-# Three grounds to build anew: another compiler's work, other packages to bring along, other Python files.
+# Three grounds to build anew: another compiler's work (of tests, without optimization), other packages to bring along, other Python files.
 build_venv() {
     local core ground code
-    core=$(fingerprint_of setup.py pyproject.toml; "$python" -VV)
+    core=$(fingerprint_of setup.py pyproject.toml; "$python" -VV; echo "${QPIDD_OPTIMIZE:-}")
     ground=$core$(fingerprint_of setup.cfg packaging/install.sh; echo "$python $prefix $extras")
     code=$ground$(fingerprint_of qpidd_py ha client_lib spark_jobs README.md)
     if ! is core "$core"; then
@@ -128,7 +128,7 @@ install_python() {
     compiled "$venv/bin/python" "$work/tree" "$venv"
 }
 
-# Whoever runs the programs may not write here, and compiling at each start would cost half a second.  Unchecked: the times
+# The users that run the programs may not write here, and compiling at each start would cost half a second.  Unchecked: the times
 # of files do not survive everything that carries them (images, overlays), and would make the work void.
 compiled() { # PYTHON ROOT DIRECTORY
     "$1" -m compileall -q -j 0 -s "$2" -p / --invalidation-mode unchecked-hash "$3"
@@ -161,7 +161,7 @@ install_all() {
     fi
 }
 
-# A broker that runs from the old tree keeps its open files; nobody sees half a tree.
+# A broker that runs from the old tree keeps its open files; no process sees half a tree.
 swap_in() {
     local place=$1
     rm -rf "$place.new" "$place.old"

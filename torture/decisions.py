@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from testkit.pace import Pace
 from testkit.record import body_of
-from torture.plain import RETRY, Pace, PlainClient, Producer
+from torture.plain import PlainClient, Producer
 
 if TYPE_CHECKING:
     from torture.load import Context
@@ -49,18 +52,17 @@ class Reader(PlainClient):
         self._random = random.Random(queue)
         self._finished = False
 
-    def run(self) -> None:
-        while not self._finished:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                channel.confirm_delivery()
-                self._read_out(channel)  # a purge in doubt is followed by this, never by the next purge
-                while not self._over:
-                    self._come_again(channel)
-                self._read_out(channel)
-                self._finished = True
+    @property
+    def _going(self) -> bool:
+        return not self._finished
+
+    def _serve(self, channel: BlockingChannel) -> None:
+        channel.confirm_delivery()
+        self._read_out(channel)  # a purge in doubt is followed by this, never by the next purge
+        while not self._over:
+            self._come_again(channel)
+        self._read_out(channel)
+        self._finished = True
 
     def _come_again(self, channel: BlockingChannel) -> None:
         self._context.stopping.wait(self._random.uniform(*(SHORT_PAUSE if self._purges else PAUSE)))
@@ -111,16 +113,14 @@ class WindowProducer(PlainClient):
         if self._exchange:
             channel.exchange_declare(self._exchange, "direct", durable=True)
 
-    def run(self) -> None:
-        while not self._over:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                self._serve(channel)
-            for id in self._window.values():
-                self._context.record.message("unknown", id)
-            self._window.clear()
+    @contextmanager
+    def _channel(self) -> Iterator[BlockingChannel | None]:
+        """What has no answer when the connection ends is in doubt."""
+        with super()._channel() as channel:
+            yield channel
+        for id in self._window.values():
+            self._context.record.message("unknown", id)
+        self._window.clear()
 
     def _serve(self, channel: BlockingChannel) -> None:
         inner: Any = channel._impl  # the blocking interface waits for each confirm
@@ -163,19 +163,14 @@ class Binder(Producer):
         super()._declare(channel)
         channel.exchange_declare(self._exchange, "direct", durable=True)
 
-    def run(self) -> None:
+    def _serve(self, channel: BlockingChannel) -> None:
+        channel.confirm_delivery()
+        bound = self._publish(channel)
+        self._context.record.event("bound" if bound else "unbound")
         while not self._over:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                channel.confirm_delivery()
-                bound = self._publish(channel)
-                self._context.record.event("bound" if bound else "unbound")
-                while not self._over:
-                    self._context.stopping.wait(self._random.uniform(0.05, 0.8))
-                    bound = not bound
-                    self._change(channel, bound)
+            self._context.stopping.wait(self._random.uniform(0.05, 0.8))
+            bound = not bound
+            self._change(channel, bound)
 
     def _change(self, channel: BlockingChannel, bind: bool) -> None:
         record, ask = self._context.record, channel.queue_bind if bind else channel.queue_unbind
@@ -195,15 +190,7 @@ class Staller(PlainClient):
     heartbeat = 60
     """Long, so that its own silence does not end the connection; the kernel detects a dead broker (`PATIENCE`)."""
 
-    def run(self) -> None:
-        while not self._over:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                self._consume(channel)
-
-    def _consume(self, channel: BlockingChannel) -> None:
+    def _serve(self, channel: BlockingChannel) -> None:
         until = random.choice((0.0, self._next_stall()))  # at once: with all that has gathered in the queue
         for method, properties, body in channel.consume(self._queue, auto_ack=True, inactivity_timeout=SILENT):
             if method is not None:

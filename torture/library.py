@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from client_lib import Connection, Empty, InDoubt, Message, MessagingError, Session, Timeout
+from testkit.pace import Pace
 from testkit.record import body_of
 
 if TYPE_CHECKING:
@@ -39,10 +39,9 @@ class Producer:
             session = connection.session()
             session.declare_queue(self._queue, durable=True)
             sender = session.sender(self._queue, capacity=CAPACITY, on_settled=self._settled)
-            number, due = 0, time.monotonic()
+            number, pace = 0, Pace(context.rate)
             while not context.stopping.is_set():
-                due = max(due + 1 / context.rate, time.monotonic() - 0.1)  # an outage is not made up for
-                time.sleep(max(0.0, due - time.monotonic()))
+                pace.wait()
                 if not sender.available():
                     continue
                 number += 1

@@ -13,6 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
+from testkit.pace import Pace
 from testkit.queues import declare, rule_of
 from testkit.record import body_of
 
@@ -75,6 +76,18 @@ class PlainClient:
                 with suppress(*TROUBLE):
                     connection.close()
 
+    def run(self) -> None:
+        while self._going:
+            with self._channel() as channel:
+                if channel is None:
+                    time.sleep(RETRY)
+                else:
+                    self._serve(channel)
+
+    def _serve(self, channel: BlockingChannel) -> None:
+        """Works with one connection until it breaks or nothing is left to do."""
+        raise NotImplementedError
+
     def _declare(self, channel: BlockingChannel) -> None:
         declare(channel, self._queue)
 
@@ -99,17 +112,9 @@ class PlainClient:
     def _over(self) -> bool:
         return self._context.stopping.is_set()
 
-
-class Pace:
-    """Limits the rate; time lost in an outage is not made up for."""
-
-    def __init__(self, rate: float) -> None:
-        self._interval = 1.0 / rate
-        self._due = time.monotonic()
-
-    def wait(self) -> None:
-        self._due = max(self._due + self._interval, time.monotonic() - 0.1)
-        time.sleep(max(0.0, self._due - time.monotonic()))
+    @property
+    def _going(self) -> bool:
+        return not self._over
 
 
 class Producer(PlainClient):
@@ -124,17 +129,16 @@ class Producer(PlainClient):
         self._number = 0
         self._doubtful = ""
 
-    def run(self) -> None:
-        while not self._over or self._doubtful:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                channel.confirm_delivery()
-                pace = Pace(self._context.rate)
-                while not self._over or self._doubtful:
-                    pace.wait()
-                    self._publish(channel)
+    @property
+    def _going(self) -> bool:
+        return bool(self._doubtful) or not self._over
+
+    def _serve(self, channel: BlockingChannel) -> None:
+        channel.confirm_delivery()
+        pace = Pace(self._context.rate)
+        while self._going:
+            pace.wait()
+            self._publish(channel)
 
     def _publish(self, channel: BlockingChannel) -> bool:
         """True if the broker confirmed it.  Raises the error of a lost connection."""
@@ -173,17 +177,12 @@ class TransactedProducer(PlainClient):
         for queue in self._queues:
             declare(channel, queue)
 
-    def run(self) -> None:
-        while not self._over:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                channel.tx_select()
-                pace = Pace(self._context.rate / BATCH)
-                while not self._over:
-                    pace.wait()
-                    self._transaction(channel)
+    def _serve(self, channel: BlockingChannel) -> None:
+        channel.tx_select()
+        pace = Pace(self._context.rate / BATCH)
+        while self._going:
+            pace.wait()
+            self._transaction(channel)
 
     def _transaction(self, channel: BlockingChannel) -> None:
         self._number += 1
@@ -213,18 +212,10 @@ class Consumer(PlainClient):
 
     transacted = False
 
-    def run(self) -> None:
-        while not self._over:
-            with self._channel() as channel:
-                if channel is None:
-                    time.sleep(RETRY)
-                    continue
-                if self.transacted:
-                    channel.tx_select()
-                channel.basic_qos(prefetch_count=PREFETCH)
-                self._consume(channel)
-
-    def _consume(self, channel: BlockingChannel) -> None:
+    def _serve(self, channel: BlockingChannel) -> None:
+        if self.transacted:
+            channel.tx_select()
+        channel.basic_qos(prefetch_count=PREFETCH)
         unacked: list[str] = []
         tag = 0
         for method, properties, body in channel.consume(self._queue, inactivity_timeout=0.1):

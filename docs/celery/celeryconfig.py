@@ -28,7 +28,7 @@ broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_heartbeat = 2
 
-# A task counts as sent when the broker has confirmed it; else it is sent again, to whoever is primary then.
+# A task counts as sent when the broker has confirmed it; else it is sent again, to the broker that is primary then.
 broker_transport_options = {"confirm_publish": True, "read_timeout": 2.0}
 task_publish_retry = True
 task_publish_retry_policy = {"max_retries": None, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.5}

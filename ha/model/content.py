@@ -6,7 +6,7 @@ before: a member whose link is lost.  It is *whole* if the newest in-sync set th
 since it may have been removed while it was away.  The rules of promotion do not ask whether a process has restarted.
 
 A set lists one *instance*: a run of a process.  The journal keeps the names of the runs that have written it, so a
-later run *stands for* the listed one.  So does a copy of the data directory that runs beside the original.  Therefore
+later run *stands for* the listed one.  So does a copy of the data directory that runs next to the original.  Therefore
 what it acknowledges counts from when a set lists its own instance: from then on the other one stands for no member.
 
 What is on disk is replaced as a whole or not at all (`qpidd_py/store/journal.py`): while a difference is applied, the

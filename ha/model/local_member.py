@@ -177,7 +177,7 @@ class LocalMember:
         self.before, self.lineage = content.known_as(self.id, self.persisted.in_sync), content.lineage
         self.led = {epoch for epoch, origin in self.lineage.items() if origin.leader == self.id}
         if (epoch := epoch_of(position)) > self.epoch:
-            # The vote on disk is older than the content: whoever wrote this had our vote.
+            # The vote on disk is older than the content: the primary that wrote it had our vote.
             self.env.log("error", f"the stored vote is of epoch {self.epoch}, the journal of epoch {epoch}")
             self.persist(epoch=epoch, leader=self.lineage[epoch].leader)
         if content.state is not None:
@@ -291,7 +291,7 @@ class LocalMember:
 
     def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
         """True if `address` is on the list of this set, or of the newest set that we know (ha-brokers-url until the
-        list is changed at run time).  An empty address is on no list: nobody could ask that broker."""
+        list is changed at run time).  An empty address is on no list: no broker could ask that one."""
         brokers = self.safety.voters(in_sync or self.persisted.in_sync)
         return not brokers or address in brokers
 
@@ -334,7 +334,7 @@ class LocalMember:
         return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.refusals.judge)
 
     def _ages(self) -> dict[str, float]:
-        """Whom we have heard.  A broker that cannot store a vote helps nobody to be promoted, so it says nothing."""
+        """The brokers that we have heard.  One that cannot store a vote helps no promotion, so it says nothing."""
         return {} if self.disk.error else self._hearing.ages()
 
     def asked(self, asker: Member, heard: Mapping[str, float]) -> None:

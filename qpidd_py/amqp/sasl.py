@@ -1,7 +1,6 @@
 """The two mechanisms: PLAIN (RFC 4616) and AMQPLAIN (user and password in a field table).  Pure; both sides."""
 
-import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from qpidd_py.amqp.fields import FieldError, decode_pairs, encode_table
@@ -55,22 +54,6 @@ def refused(mechanism: str) -> ConnectionException:
     return ConnectionException(
         ReplyCode.ACCESS_REFUSED, f"login was refused using authentication mechanism {mechanism}"
     )
-
-
-def password_check(users: Mapping[str, str]) -> Authenticate:
-    """An `Authenticate` over a table of passwords; the table may change later."""
-
-    def authenticate(attempt: Attempt, decided: Decided) -> None:
-        try:
-            user, password = credentials(attempt.mechanism, attempt.response)
-        except ValueError:
-            decided(None)
-            return
-        expected = users.get(user)
-        matches = hmac.compare_digest((expected or "").encode(), password.encode())
-        decided(user if expected is not None and matches else None)
-
-    return authenticate
 
 
 def accept_all(attempt: Attempt, decided: Decided) -> None:

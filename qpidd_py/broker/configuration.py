@@ -51,6 +51,7 @@ class Configuration:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, DeclaredQueue] = {}
         self.next_number = 1
+        self.links = 0  # counts changes of exchanges and of bindings between them
         self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = make_exchange(kind, name, True, False, False, {})
@@ -99,6 +100,7 @@ class Configuration:
         )
         exchange.position, exchange.payload = position, payload
         self.exchanges[exchange.name] = exchange
+        self.links += 1
         self._engine.forget_routes()  # it may be the alternate of another
         return exchange
 
@@ -108,15 +110,18 @@ class Configuration:
             if binding.key in binding.source.bindings:
                 binding.source.remove(binding)
         del self.exchanges[exchange.name]
+        self.links += 1
         self._engine.forget_routes()
 
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position, binding.payload = position, payload
         binding.source.add(binding)
+        self.links += isinstance(binding.destination, Exchange)
         self._engine.forget_routes()
 
     def drop_binding(self, binding: Binding) -> None:
         binding.source.remove(binding)
+        self.links += isinstance(binding.destination, Exchange)
         self._engine.forget_routes()
 
     def bindings(self) -> Iterable[Binding]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.arguments import ALTERNATE, REPLICATE
+from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.topic import TopicTrie
 
@@ -67,6 +68,7 @@ class Exchange:
         self.arguments = dict(arguments)
         self.bindings: dict[BindingKey, Binding] = {}  # from this exchange
         self.incoming: dict[BindingKey, Binding] = {}  # to this exchange
+        self.onward: dict[Exchange, int] = {}  # the exchanges that bindings lead to, and how many to each
         self.position = 0  # of its declaration; 0 if it is not replicated
         self.payload = b""
 
@@ -101,11 +103,17 @@ class Exchange:
     def add(self, binding: Binding) -> None:
         self.bindings[binding.key] = binding
         binding.destination.incoming[binding.key] = binding
+        if isinstance(binding.destination, Exchange):
+            self.onward[binding.destination] = self.onward.get(binding.destination, 0) + 1
         self._added(binding)
 
     def remove(self, binding: Binding) -> None:
         del self.bindings[binding.key]
         del binding.destination.incoming[binding.key]
+        if isinstance(binding.destination, Exchange):
+            self.onward[binding.destination] -= 1
+            if not self.onward[binding.destination]:
+                del self.onward[binding.destination]
         self._removed(binding)
 
     def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
@@ -180,36 +188,24 @@ class TopicExchange(Exchange):
         self._trie.remove(binding.routing_key, binding.key)
 
 
-class HeadersExchange(FanoutExchange):
+class HeadersExchange(Exchange):
     """Binding arguments against the message's headers."""
 
     type = "headers"
     by_header = True
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._index: HeadersIndex[BindingKey] = HeadersIndex()
+
     def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
-        return [binding for binding in self.bindings.values() if headers_match(binding.arguments, headers)]
+        return [self.bindings[key] for key in self._index.match(headers)]
 
+    def _added(self, binding: Binding) -> None:
+        self._index.add(binding.key, binding.arguments)
 
-def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
-    """Whether a message with `headers` takes a binding with `arguments`.
-
-    `x-match` is all (the default) or any; other names that begin with "x-" only count with all-with-x and
-    any-with-x, and `qpid.replicate` never.  A name without a value asks for presence only.
-    """
-    mode = arguments.get("x-match", "all")
-    with_x = isinstance(mode, str) and mode.endswith("-with-x")
-    wanted = (
-        (name, value)
-        for name, value in arguments.items()
-        if name not in ("x-match", REPLICATE) and (with_x or not name.startswith("x-"))
-    )
-    results = (name in headers and (value is None or _equal(value, headers[name])) for name, value in wanted)
-    return any(results) if mode in ("any", "any-with-x") else all(results)
-
-
-def _equal(wanted: Any, found: Any) -> bool:
-    """A flag is not a number, although Python thinks so."""
-    return isinstance(wanted, bool) == isinstance(found, bool) and bool(wanted == found)
+    def _removed(self, binding: Binding) -> None:
+        self._index.remove(binding.key)
 
 
 _CLASSES: Final[dict[str, type[Exchange]]] = {

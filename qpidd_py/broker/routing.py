@@ -38,8 +38,11 @@ class RoutingTable:
     def __init__(self, engine: Engine, configuration: Configuration) -> None:
         self.internal_exchanges: dict[str, Handler] = {}
         self._engine = engine
+        self._configuration = configuration
         self._exchanges = configuration.exchanges
         self._queues = configuration.queues
+        self._needing: dict[Exchange, bool] = {}  # answers of `_needs_headers`
+        self._links = configuration.links  # when they were given
         self._missed = False  # a route without destination is cached: a new queue has to forget it
 
     def queue_created(self, queue: DeclaredQueue) -> None:
@@ -89,16 +92,20 @@ class RoutingTable:
 
     def _needs_headers(self, start: Exchange) -> bool:
         """Whether a message to `start` can meet a headers exchange."""
-        return any(exchange.by_header for exchange in self._reachable(start))
+        if self._links != self._configuration.links:
+            self._links = self._configuration.links
+            self._needing.clear()
+        if start not in self._needing:
+            self._needing[start] = any(exchange.by_header for exchange in self._reachable(start))
+        return self._needing[start]
 
     def _reachable(self, start: Exchange) -> Iterator[Exchange]:
         seen, waiting = {start.name}, [start]
         while waiting:
             exchange = waiting.pop()
             yield exchange
-            following = [b.destination for b in exchange.bindings.values() if isinstance(b.destination, Exchange)]
             alternate = self._exchanges.get(exchange.alternate) if exchange.alternate is not None else None
-            for item in (*following, *([alternate] if alternate else [])):
+            for item in (*exchange.onward, *([alternate] if alternate else [])):
                 if item.name not in seen:
                     seen.add(item.name)
                     waiting.append(item)

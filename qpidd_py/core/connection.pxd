@@ -36,7 +36,6 @@ cdef class Connection:
     cdef size_t stashed
     cdef list auto_channels                 # channels with deliveries that settle themselves
     cdef list channels
-    cdef dict publications
     cdef uint8_t* input
     cdef size_t input_used, input_capacity
     cdef uint8_t* output

@@ -45,7 +45,6 @@ cdef class Connection:
         self.frame_max = 131072
         self.state = EXPECT_FRAMES if client else EXPECT_HEADER
         self.channels = [None]
-        self.publications = {}
         self.auto_channels = []
         self.fd = -1
 
@@ -284,7 +283,7 @@ cdef class Connection:
         return 0
 
     cdef size_t parse(self, const uint8_t* p, size_t n) except? 0:
-        """Acts on all complete frames; the octets used.  A callback may change what comes next, hence the loop."""
+        """Acts on all complete frames; the octets used.  A callback may change what comes next, so it loops."""
         cdef size_t at = 0, used
         cdef int state
         while at < n:
@@ -450,12 +449,16 @@ cdef class Connection:
         return size + FRAME_OVERHEAD
 
     cdef Publication publication(self, Channel channel, const uint8_t* p, uint32_t size):
-        """The (cached) meaning of a basic.publish method; None when it failed the channel or the connection."""
+        """The (cached) meaning of a basic.publish method; None when it failed the channel or the connection.
+
+        The owner is asked for the first one in any case: it may have to say that publishers are to wait."""
         cdef bytes method = PyBytes_FromStringAndSize(<const char*>p, size)
-        cdef Publication found = self.publications.get(method)
+        cdef Publication found = None
         cdef uint32_t exchange, key
-        if found is not None and found.generation == self.engine.generation:
-            return found
+        if self.publisher:
+            found = self.engine.publications.find(method, self.engine.generation)
+            if found is not None:
+                return found
         exchange = p[6] if size > 6 else 255
         key = p[7 + exchange] if size > 7 + exchange else 255
         if size != 9 + exchange + key:
@@ -477,9 +480,7 @@ cdef class Connection:
         found.start = 6
         found.length = 2 + exchange + key
         found.generation = self.engine.generation
-        if len(self.publications) >= 1024:
-            self.publications.clear()
-        self.publications[method] = found
+        self.engine.publications.keep(found)
         if not self.publisher and found.route.handler is None:      # requests to the broker itself are always read
             self.publisher = True
             self.engine.publishers.add(self)

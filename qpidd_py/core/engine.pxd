@@ -5,7 +5,7 @@ from qpidd_py.core.confirms cimport Confirms, Sender
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.removals cimport Removals
 from qpidd_py.core.ring cimport Entry
-from qpidd_py.core.routes cimport Route
+from qpidd_py.core.routes cimport Publications, Route
 
 cdef class Engine:
     cdef readonly Pool pool
@@ -34,6 +34,7 @@ cdef class Engine:
     cdef public object schedule
     cdef readonly dict queues
     cdef uint64_t generation                # of routes
+    cdef readonly Publications publications
     cdef Queue last_queue
     cdef list dirty_queues, touched_queues, delivered_queues
     cdef list dirty_connections, dirty_links

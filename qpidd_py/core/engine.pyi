@@ -3,7 +3,7 @@ from typing import Any
 
 from qpidd_py.core.batch import Batch, Pool
 from qpidd_py.core.queue import Queue
-from qpidd_py.core.routes import Route
+from qpidd_py.core.routes import Publications, Route
 from qpidd_py.core.runs import IdRuns
 
 class Engine:
@@ -24,6 +24,7 @@ class Engine:
     on_removed: Callable[[], None] | None
     schedule: Callable[[], None] | None
     queues: dict[int, Queue]
+    publications: Publications
     throttled: bool
     room: int
     on_full: Callable[[], None]

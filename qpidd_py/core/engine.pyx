@@ -70,6 +70,7 @@ cdef class Engine:
         self.throttles = set()
         self.room = UNLIMITED
         self.generation = 1
+        self.publications = Publications()
 
     @property
     def epoch(self):
@@ -459,7 +460,7 @@ cdef class Engine:
                 self.schedule()
 
     def end_turn(self):
-        """Ends the turn; see the head of this module.  Replies that were held may bring new work, hence the rounds."""
+        """Ends the turn; see the head of this module.  Held replies may bring new work, so there are several rounds."""
         cdef int rounds = 0
         if self.in_turn:
             return

@@ -16,3 +16,12 @@ cdef class Publication:         # what a basic.publish method frame asks for, ke
     cdef uint32_t start         # exchange and routing key as they stand in the payload
     cdef uint32_t length
     cdef uint64_t generation
+
+cdef class Publications:
+    cdef dict young, old
+    cdef list stale             # of dictionaries
+    cdef uint64_t generation
+    cdef Publication find(self, bytes method, uint64_t generation)
+    cdef int keep(self, Publication publication) except -1
+    cdef int forget(self, uint64_t generation) except -1
+    cdef int free_some(self) except -1

@@ -12,3 +12,6 @@ class Route:
         by_header: Callable[[bytes], list[Queue]] | None = None,
         handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None = None,
     ) -> None: ...
+
+class Publications:
+    def __len__(self) -> int: ...

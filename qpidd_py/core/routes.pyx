@@ -2,6 +2,8 @@
 """Where published messages go: asked of the owner once, kept for each (exchange, routing key) and method frame."""
 from qpidd_py.core.queue cimport UNLIMITED, Queue
 
+cdef size_t KEPT = 65536
+
 
 cdef class Route:
     """Where the messages of one (exchange, routing key) go.
@@ -22,3 +24,57 @@ cdef class Route:
 
 cdef class Publication:
     """See routes.pxd."""
+
+
+cdef class Publications:
+    """The publications of all connections by the octets of their methods: those asked for last, `KEPT` to twice as many.
+    All are of one generation of routes; what is given up goes in pieces, since freeing all at once would take long."""
+
+    def __cinit__(self):
+        self.young = {}
+        self.old = {}
+        self.stale = []
+
+    def __len__(self):
+        """With what has yet to be freed."""
+        return len(self.young) + len(self.old) + sum(map(len, self.stale))
+
+    cdef Publication find(self, bytes method, uint64_t generation):
+        if self.generation != generation:
+            self.forget(generation)
+        found = self.young.get(method)
+        if found is None:
+            found = self.old.get(method)
+            if found is not None:
+                self.keep(found)
+        return found
+
+    cdef int keep(self, Publication publication) except -1:
+        if self.generation != publication.generation:
+            self.forget(publication.generation)
+        if len(self.young) >= KEPT:
+            self.stale.append(self.old)
+            self.old = self.young
+            self.young = {}
+        self.young[publication.method] = publication
+        self.free_some()
+        return 0
+
+    cdef int forget(self, uint64_t generation) except -1:
+        self.stale += [publications for publications in (self.young, self.old) if publications]
+        self.young = {}
+        self.old = {}
+        self.generation = generation
+        return 0
+
+    cdef int free_some(self) except -1:
+        """More than a call of `keep` brings."""
+        cdef int left
+        for left in range(2):
+            if self.stale:
+                publications = self.stale[len(self.stale) - 1]
+                if publications:
+                    publications.popitem()
+                else:
+                    self.stale.pop()
+        return 0

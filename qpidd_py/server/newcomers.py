@@ -1,7 +1,7 @@
 """Connections that are not logged in yet: how many there may be, and for how long.                              Pure.
 
 At the limit the address that has most of them pays: a further one from there is refused; one from elsewhere is taken
-and the oldest from there is closed.  So nobody keeps others out by opening connections and saying nothing.
+and the oldest from there is closed.  So no host keeps others out by opening connections and saying nothing.
 """
 
 from collections import deque

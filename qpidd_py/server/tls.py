@@ -1,6 +1,6 @@
 """TLS connections of clients and of other brokers: asyncio decrypts, `TlsPump` moves the octets to and from the core.
 
-A handshake runs in asyncio, beside everything else.  One that fails is logged with the peer's address and the reason,
+A handshake runs in asyncio, and delays nothing else.  One that fails is logged with the peer's address and the reason,
 as `TlsFailures` has it: once in a while for each host, since anybody can cause them.
 """
 

@@ -6,7 +6,7 @@
     end       {"end": messages, "objects": number, "sha256": of all lines before}
 
 Objects come in the order in which they were made, messages of one queue in the order of their ids.  `operation` and
-`header` are what counts when the archive is restored; what stands beside them is for people.  A message has the fields
+`header` are what counts when the archive is restored; what stands next to them is for people.  A message has the fields
 of a line in a salvage file, so tools for those read it.
 """
 

@@ -41,7 +41,7 @@ def among(clusters: Iterable[str]) -> str:
 def merge(engine: Engine, part: Part, tables: Iterable[str]) -> None:
     """The part's tables in place of what the whole had of its clusters.
 
-    Whoever is interrupted here must compute everything anew: of the table that is being replaced only a part may be
+    A job that is interrupted here must compute everything anew: of the table that is being replaced only a part may be
     there."""
     for table in tables:
         engine.load("made", part.path(table))

@@ -1,16 +1,13 @@
 """Completeness of the logs as evidence of a loss: whether a missing log could show that a message was taken (pure).
 
-`messages.reference` has the rule; `messages.job` asks the same of counts that SQL made.
+`messages.query` has the rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from spark_jobs.messages.reference import Counts
+from typing import Any, Final
 
 EARLY: Final = "confirmed before the log of a broker begins"
 FOREVER: Final = 2**62
@@ -63,7 +60,7 @@ class Evidence:
 
     def __init__(self, processes: Mapping[str, Process], drained: bool | None, brokers: Brokers | None = None) -> None:
         self._processes = processes
-        self._drained = drained
+        self.drained = drained
         self.brokers = brokers or Brokers()
         self._takers = sorted(name for name, process in processes.items() if process.takes or process.drained)
         self._strangers = sorted(
@@ -73,32 +70,10 @@ class Evidence:
         )
         self._known: dict[str, tuple[str, int]] = {}
 
-    def against(self, counts: Counts) -> str:
-        """Why it may not be lost; empty if it is."""
-        whys = []
-        for queue in counts.queues or ("",):
-            why, drained_at = self.of_queue(queue)
-            if not why and counts.confirmed_at is not None and counts.confirmed_at > drained_at:
-                why = "confirmed after its queue was drained"
-            if not why and self._is_early(counts):
-                why = EARLY
-            whys += [why] if why else []
-        return min(whys, default="")
-
-    def _is_early(self, counts: Counts) -> bool:
-        if self._drained is not None or self.brokers.since is None or counts.confirmed_at is None:
-            return False
-        return counts.confirmed_at < self.brokers.since
-
-    def emptied(self, counts: Counts) -> bool:
-        """True if one of its queues was drained after it was last seen there."""
-        found = [self.of_queue(queue) for queue in counts.queues or ("",)]
-        return any(not why and drained_at >= counts.dumped_at for why, drained_at in found)
-
     def of_queue(self, queue: str) -> tuple[str, int]:
         """Why its logs are not complete, and when it was drained; µs."""
-        if self._drained is not None:
-            return "" if self._drained else "its queue was not drained", FOREVER
+        if self.drained is not None:
+            return "" if self.drained else "its queue was not drained", FOREVER
         if queue not in self._known:
             self._known[queue] = self._look(queue)
         return self._known[queue]

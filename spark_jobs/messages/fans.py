@@ -1,6 +1,6 @@
 """Messages that an exchange put into several queues, as SQL (pure text).
 
-Each queue has its own dequeues (`messages.reference`).  `message_lives` has those of all queues in one counter, so
+Each queue has its own dequeues (`messages.query`).  `message_lives` has those of all queues in one counter, so
 that it is one grouping of all rows; which messages came from several queues it says, too, and only those are counted
 again, by queue.
 """

@@ -1,8 +1,44 @@
-"""The outcome of every message, as SQL; `messages.reference` is the reference and has the definitions (pure text).
+"""The outcome of every message, as SQL (pure text).
+
+Jepsen's `total-queue` (checker.clj), per message id, with a attempts, e confirms and d dequeues:
+
+    ok         = D intersect A            min(d, a)
+    unexpected = D without any key of A   d                if a = 0
+    duplicated = (D minus A) - unexpected max(0, d - a)    if a > 0
+    lost       = E minus D                max(0, e - d)
+    recovered  = ok minus E               max(0, min(d, a) - e)
+
+Our rows in these terms:
+
+* attempt: the first send of an id (`publish` without `resend`).  A re-send is the client's own and would hide a
+  duplicate.
+* confirm: an id that was sent again may be confirmed again, which is the same fact: e = min(confirms, max(a, 1)).
+* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  A message that was
+  delivered without an attempt is unexpected, acknowledged or not.
+* several queues: an exchange may put a message into many (it was delivered from several), and each has its own
+  dequeues.  d is that of the queue with the most; duplicates are those of all queues, max(0, d - a) each.
+
+Jepsen has one complete history; logs are not.  What is missing (e > d) is
+
+* explained    a row says why: returned, rejected, expired, dropped, dead-lettered, purged, still in the queue (unless
+               that was drained later: then it was there, and is not).  What a primary removed and no later one has
+               heard of has not been removed (`survivors`)
+* lost         all logs that could say otherwise are complete (below), and its queue was drained after the confirm
+* unaccounted  otherwise: the outcome is unknown
+
+The logs of a queue are complete when each process that took from it has written `drain_end` with result `ok` for it,
+`log_end`, and all numbers (`seq`) from 1 on.  A client that wrote nothing about messages counts as one that may have
+taken from any queue.  Brokers' logs say what was removed: of those that are there no number may be missing, and what
+was confirmed before one of them begins is unaccounted.  So a row that is missing turns nothing into `lost`, unless all
+of a broker's log, or its end, is missing.  In the same way a delivery without an attempt is a finding only when the log
+of its producer is complete (a killed client's last 100 ms are missing).
+
+A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again, as its own
+log or a delivery says (both are allowed by at-least-once), else *unmarked*: a finding.
 
 Three steps: `lives` (one row a message, by one grouping of all rows; its counters are packed, 20 bits each, because a
-grouping costs by the column), `verdicts` (of the few that are not simply ok), `summary`.  The reference's own code
-(`messages.job`) decides from `takings`, which is small, how complete the logs are as evidence.
+grouping costs by the column), `verdicts` (of the few that are not simply ok), `summary`.  `messages.job` decides from
+`takings`, which is small, how complete the logs are as evidence.
 
 Sent to two queues, a message needs the evidence of both; if its producer names more than two, those that sort first
 and last are asked.  From how many queues it was taken does not matter (`messages.fans`).

@@ -1,4 +1,24 @@
-"""The outages of clients, as SQL; `outages.reference` is the reference and has the definitions (pure text).
+"""The outages of clients, as SQL (pure text).
+
+A client is down while it waits and nothing comes.  All times are integers in µs of one clock (`clock` gives a row's);
+intervals are half-open.
+
+* A **producer** waits while something that it sent is not answered (confirm, nack or return); each answer ends a
+  standstill.  What is never answered is waited for until something that was sent after it is answered.
+* A **consumer** waits while a message of a queue that it takes from is long (`shortest`) on its way: from the first
+  send until it was delivered to anybody and, if it ever was, confirmed.  (What others get at once is no outage of it.)
+  Each delivery to it ends a standstill; so does the next one if it comes less than `shortest` after the wait.  Its own
+  acknowledgements long after a delivery mean that the application was busy, not that nothing came: it waits from the
+  last of them.  What is never delivered is waited for until something that was sent after it is delivered; if the
+  consumer has drained the queue to its end, not at all.
+* A client that is **not connected** and did not ask for that is down until it is connected again; one that begins with
+  connecting is down from its first attempt.  A client that publishes is down while the broker asks it to pause.
+
+Down times of a client that touch are one.  Those shorter than `shortest` are what every client has all the time and are
+left out; the times inside a run are known to 1 ms.  A client that never comes back is
+down until `end` (censored), at the earliest its last row.
+
+The sweep over all of them: any client down, all down (of those that exist at the time), client-seconds.
 
 Each function is one view or table, which names those before it.  Only waits that may matter are looked at one by one:
 

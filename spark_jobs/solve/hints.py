@@ -225,7 +225,7 @@ def _isolated(scene: Scene) -> Iterable[Found]:
 
 
 def _manager_gone(scene: Scene) -> Iterable[Found]:
-    """Nobody was promoted."""
+    """No broker was promoted."""
     if scene.incident.promotions or scene.incident.cause.type in ("no-failover", "false-alarm"):
         return
     waiting = [e for e in scene.rows if e.get("source") == MANAGER and e["kind"] == "no_primary"]

@@ -7,7 +7,7 @@ messages are taken to be equally far apart; a writer goes on with a run only whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from spark_jobs.schema import Event
@@ -38,9 +38,3 @@ def expand(event: Event) -> Iterator[Event]:
             if row.get(clock) is not None:
                 row[clock] += later
         yield row
-
-
-def expanded(events: Iterable[Event]) -> Iterator[Event]:
-    """All of them, one row a message."""
-    for event in events:
-        yield from expand(event)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pika
 
 from client_lib import TransactionAborted, TransactionUnknown
+from testkit.pace import Pace
 from testkit.record import body_of
 from tests.faults.judge import Copy, Evidence, Report, judge
 from tests.faults.styles import Place, Received, Style, Threaded
@@ -98,9 +99,8 @@ class SendingClient(Client):
         self.publisher = load.style.publisher(place, CAPACITY, self._settled, **load.options(name))
 
     def work(self) -> None:
-        due = time.monotonic()
-        while not self.stopping.wait(max(0.0, due - time.monotonic())):
-            due = max(due + 1 / self.load.rate, time.monotonic() - 0.1)
+        pace = Pace(self.load.rate)
+        while not self.stopping.wait(pace.left()):
             self.sent += 1
             id = f"{self.name}:{self.sent}"
             self.note("invoke", id, tx=self.publisher.transaction)

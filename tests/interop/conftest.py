@@ -9,10 +9,10 @@ import time
 import pika
 import pytest
 
-from qpidd_py.amqp.sasl import password_check
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core.reactor import Reactor
+from tests.support.logins import password_check
 
 
 class _Socket:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pacemaker.lab.package import interpreter
+from tests.pacemaker.lab.package import QUICKLY, interpreter
 from tests.packaging.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ def make(*words: str) -> str:
     """What `make` prints; with the settings of a person who calls it, not of the make that runs the tests."""
     done = subprocess.run(
         [*CLEAN, "make", "-C", str(ROOT), "--no-print-directory", *words, f"INSTALL_PYTHON={interpreter()}"],
-        capture_output=True, text=True, timeout=BUILD_TIME, check=False,
+        capture_output=True, text=True, env=QUICKLY, timeout=BUILD_TIME, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"make {' '.join(words)}\n{done.stdout}\n{done.stderr}"
     return done.stdout

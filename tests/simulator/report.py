@@ -26,7 +26,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from spark_jobs.messages.evidence import Brokers
-from spark_jobs.messages.reference import Judge, Summary
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from spark_jobs.schema import Event
@@ -37,6 +36,7 @@ from tests.simulator.scheduler import Violation
 from tests.simulator.simulation import Simulation
 from tests.simulator.tap import Recorder, Row
 from tests.simulator.topology import QUEUES
+from tests.spark.messages_judge import Judge, Summary
 
 GAMBLING: Final = ("gamble", "availability")
 """Modes in which something confirmed may be lost to the cluster."""

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.messages.reference import Summary
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.report import document
 from spark_jobs.schema import COLUMNS, Event
 from spark_jobs.solve import order, reconstruct
 from spark_jobs.workspace import Workspace
+from tests.spark.messages_judge import Summary
 from tests.spark.parse_lab import lab_events
 from tests.spark.truth import reading
 from tests.spark.truth.story import Story

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_jobs.messages.reference import Judge
+from tests.spark.messages_judge import Judge
 from tests.spark.truth import files as made
 from tests.spark.truth.messages import LEDGERS
 from tests.spark.truth.reading import events, tables

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.messages import job as messages
-from spark_jobs.messages.reference import Judge
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.jepsen import VECTORS, Op, rows, total_queue
+from tests.spark.messages_judge import Judge
 from tests.spark.sql_histories import write
 
 Said = dict[str, Any]

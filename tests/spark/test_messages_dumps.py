@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.messages.reference import Summary, judge
-from tests.spark.test_messages_reference import client, producer
+from tests.spark.messages_judge import Summary, judge
+from tests.spark.test_messages_judge import client, producer
 
 LOST = ("publish", "x", 1), ("confirm", "x", 1, {"ts_wall": 5})
 DRAINED = 99

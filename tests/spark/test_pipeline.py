@@ -15,11 +15,11 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.jobs import incidents
-from spark_jobs.messages.reference import Judge
 from spark_jobs.pipeline import Settings
 from spark_jobs.schema import Event
 from spark_jobs.solve import reconstruct
 from spark_jobs.workspace import Workspace
+from tests.spark.messages_judge import Judge
 from tests.spark.parse_lab import DATA
 from tests.spark.sql_histories import write
 from tests.spark.truth import messages, nodes, processes, scenes, watches

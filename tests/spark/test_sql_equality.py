@@ -14,13 +14,12 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.messages import job as messages
-from spark_jobs.messages.reference import Judge, as_dict
 from spark_jobs.messages.survivors import undone
 from spark_jobs.options import Options
 from spark_jobs.outages import job as windows
-from spark_jobs.outages.reference import Windows
-from spark_jobs.solve.runs import expanded
 from spark_jobs.workspace import Workspace
+from tests.spark.messages_judge import Judge, as_dict, expanded
+from tests.spark.outages_judge import Windows
 from tests.spark.sql_histories import T0, TICK, Row, as_runs, histories, write
 from tests.support.slow import few
 

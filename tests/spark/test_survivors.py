@@ -12,10 +12,10 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.messages import job as messages
-from spark_jobs.messages.reference import Judge
 from spark_jobs.messages.survivors import Undone, undone
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
+from tests.spark.messages_judge import Judge
 from tests.spark.sql_histories import T0, Row, write
 
 

@@ -23,11 +23,10 @@ from spark_jobs import schema
 from spark_jobs.bundle import Bundle
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
-from spark_jobs.messages.reference import judge
 from spark_jobs.parse import broker_text
 from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.detect import detect, parser
-from spark_jobs.solve.runs import expanded
+from tests.spark.messages_judge import expanded, judge
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.wait import wait_for

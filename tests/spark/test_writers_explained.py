@@ -12,8 +12,8 @@ import pytest
 from client_lib import Connection, Message
 from spark_jobs import pipeline
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.messages.reference import Summary, judge
 from spark_jobs.workspace import Workspace
+from tests.spark.messages_judge import Summary, judge
 from tests.spark.test_writers_contract import ROOT, check, promote, segments
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort

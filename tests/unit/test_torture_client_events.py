@@ -6,12 +6,12 @@ import random
 import pytest
 
 from spark_jobs import schema
-from spark_jobs.messages.reference import judge
 from spark_jobs.parse import client_json
 from spark_jobs.parse.context import Context
 from testkit import record
 from testkit.judge import History
 from testkit.record import Recorder
+from tests.spark.messages_judge import judge
 from torture import client_events
 
 

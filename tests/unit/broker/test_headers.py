@@ -2,7 +2,7 @@
 
 import pytest
 
-from qpidd_py.broker.exchange import headers_match
+from qpidd_py.broker.headers import headers_match
 
 
 @pytest.mark.parametrize(

@@ -92,3 +92,13 @@ def test_a_flow_that_the_client_stopped_itself_stays_stopped(broker):
     Pause(broker, "moving").end()
     publish(producer)
     assert Basic.Deliver not in names(consumer)
+
+
+def test_a_publisher_that_comes_while_others_wait_is_told_although_its_route_is_known(broker):
+    first = client(broker)
+    publish(first)
+    Pause(broker, "moving")
+    second = client(broker)
+    assert Connection.Blocked not in names(second)
+    publish(second)
+    assert names(second) == [Connection.Blocked]

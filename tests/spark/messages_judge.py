@@ -1,40 +1,5 @@
-"""The outcome of every message: the reference for the SQL of the `messages` job (pure).
-
-Jepsen's `total-queue` (checker.clj), per message id, with a attempts, e confirms and d dequeues:
-
-    ok         = D intersect A            min(d, a)
-    unexpected = D without any key of A   d                if a = 0
-    duplicated = (D minus A) - unexpected max(0, d - a)    if a > 0
-    lost       = E minus D                max(0, e - d)
-    recovered  = ok minus E               max(0, min(d, a) - e)
-
-Our rows in these terms:
-
-* attempt: the first send of an id (`publish` without `resend`).  A re-send is the client's own and would hide a
-  duplicate.
-* confirm: an id that was sent again may be confirmed again, which is the same fact: e = min(confirms, max(a, 1)).
-* dequeue: an `ack`.  What was delivered, not acknowledged and delivered again is one dequeue.  A message that was
-  delivered without an attempt is unexpected, acknowledged or not.
-* several queues: an exchange may put a message into many (it was delivered from several), and each has its own
-  dequeues.  d is that of the queue with the most; duplicates are those of all queues, max(0, d - a) each.
-
-Jepsen has one complete history; logs are not.  What is missing (e > d) is
-
-* explained    a row says why: returned, rejected, expired, dropped, dead-lettered, purged, still in the queue (unless
-               that was drained later: then it was there, and is not).  What a primary removed and no later one has
-               heard of has not been removed (`survivors`)
-* lost         all logs that could say otherwise are complete (below), and its queue was drained after the confirm
-* unaccounted  otherwise: the outcome is unknown
-
-The logs of a queue are complete when each process that took from it has written `drain_end` with result `ok` for it,
-`log_end`, and all numbers (`seq`) from 1 on.  A client that wrote nothing about messages counts as one that may have
-taken from any queue.  Brokers' logs say what was removed: of those that are there no number may be missing, and what
-was confirmed before one of them begins is unaccounted.  So a row that is missing turns nothing into `lost`, unless all
-of a broker's log, or its end, is missing.  In the same way a delivery without an attempt is a finding only when the log
-of its producer is complete (a killed client's last 100 ms are missing).
-
-A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again, as its own
-log or a delivery says (both are allowed by at-least-once), else *unmarked*: a finding.
+"""The outcome of every message in plain Python: the judge of the SQL in `spark_jobs.messages.query`, which has the
+definitions (pure).
 """
 
 from __future__ import annotations
@@ -44,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs.messages.evidence import Brokers, Evidence, Process
+from spark_jobs.messages.evidence import EARLY, Brokers, Evidence, Process
 from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import EXPLAINED_BY, Event
-from spark_jobs.solve.runs import span
+from spark_jobs.solve.runs import expand, span
 
 Clock = Callable[[Event], int]
 _TAKES: Final = frozenset({"deliver", "ack", "reject", "release"})
@@ -149,6 +114,32 @@ class Summary:
         return not self.lost and self.unexpected == self.unlogged
 
 
+class MessageEvidence(Evidence):
+    """What the logs say of one message."""
+
+    def against(self, counts: Counts) -> str:
+        """Why it may not be lost; empty if it is."""
+        whys = []
+        for queue in counts.queues or ("",):
+            why, drained_at = self.of_queue(queue)
+            if not why and counts.confirmed_at is not None and counts.confirmed_at > drained_at:
+                why = "confirmed after its queue was drained"
+            if not why and self._is_early(counts):
+                why = EARLY
+            whys += [why] if why else []
+        return min(whys, default="")
+
+    def _is_early(self, counts: Counts) -> bool:
+        if self.drained is not None or self.brokers.since is None or counts.confirmed_at is None:
+            return False
+        return counts.confirmed_at < self.brokers.since
+
+    def emptied(self, counts: Counts) -> bool:
+        """True if one of its queues was drained after it was last seen there."""
+        found = [self.of_queue(queue) for queue in counts.queues or ("",)]
+        return any(not why and drained_at >= counts.dumped_at for why, drained_at in found)
+
+
 class Judge:
     """Takes rows in any order, each once: all rows of the clients (those about messages alone have holes), and of the
     brokers those of the kinds in EXPLAINED_BY.
@@ -240,13 +231,13 @@ class Judge:
 
     def verdicts(self) -> Iterator[Verdict]:
         """Of all messages, in the order of producers and numbers."""
-        whole = Evidence(self._processes, self._drained, self._brokers)
+        whole = MessageEvidence(self._processes, self._drained, self._brokers)
         for key in sorted(self.messages):
             counts = self.messages[key]
             if counts.attempts or counts.confirms or counts.delivers or counts.acks or counts.refusals:
                 yield self._verdict(key, counts, whole)
 
-    def _verdict(self, key: tuple[str, int], counts: Counts, evidence: Evidence) -> Verdict:
+    def _verdict(self, key: tuple[str, int], counts: Counts, evidence: MessageEvidence) -> Verdict:
         a, e, d = counts.attempts, counts.confirmed, counts.dequeues
         seen = sum(counts.acks.values()) or min(counts.delivers, 1)
         if e > d:
@@ -266,7 +257,7 @@ class Judge:
         senders = self._senders.get(producer, ())
         return "" if all(self._processes[name].whole for name in senders) else "its producer's log is incomplete"
 
-    def _missing(self, counts: Counts, evidence: Evidence) -> tuple[str, str]:
+    def _missing(self, counts: Counts, evidence: MessageEvidence) -> tuple[str, str]:
         for cause in EXPLAINED_BY:
             if cause in counts.causes and not (cause == "queue_dump" and evidence.emptied(counts)):
                 return "explained", cause
@@ -327,3 +318,9 @@ def _mark(counts: Counts) -> str:
 def as_dict(summary: Summary) -> dict[str, Any]:
     """For JSON."""
     return {**summary.__dict__, "causes": dict(summary.causes), "valid": summary.valid}
+
+
+def expanded(events: Iterable[Event]) -> Iterator[Event]:
+    """All of them, one row a message."""
+    for event in events:
+        yield from expand(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 import testkit.judge
-from spark_jobs.messages.reference import Judge, Summary, as_dict, judge
+from spark_jobs.report.sums import COUNTED
 from spark_jobs.schema import EXPLAINED_BY
-from spark_jobs.solve.runs import expand, expanded
+from spark_jobs.solve.runs import expand
 from testkit.library_events import LibraryHistory
+from tests.spark.messages_judge import Judge, Summary, as_dict, expanded, judge
 
 Row = dict[str, Any]
 
@@ -394,3 +396,7 @@ def test_expanding_spreads_the_times_evenly() -> None:
     ]  # fmt: skip
     assert rows[0]["attrs"] == {"note": "n"} and run["attrs"] == attrs
     assert list(expand(row("connected", "p"))) == [row("connected", "p")]
+
+
+def test_the_report_counts_what_the_judge_counts() -> None:
+    assert {"messages", *(field.name for field in fields(Summary))} == {*COUNTED, "causes"}

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import client_lib.events
-from spark_jobs.outages.reference import Outage, Union, Windows, merged, sweep
 from spark_jobs.parse import client_json
 from spark_jobs.parse.context import Context
 from testkit.library_events import outage as longest_pause
+from tests.spark.outages_judge import Outage, Union, Windows, merged, sweep
 
 Row = dict[str, Any]
 MS = 1000
