@@ -118,6 +118,8 @@ class Socket:
 
     @property
     def ready(self) -> bool:
+        if not (self._unread or self._ended or self._waits):
+            return False  # most of them, each time that somebody looks
         readable = not self._core.input_paused and bool(self._unread or self._ended)
         return readable or self._ended == "reset" or (self._waits and self._room)
 
@@ -216,11 +218,16 @@ class Reactor:
 
     def look(self) -> None:
         """After everything that the process does: is there anything to do for us?"""
-        if self.used and not self._due and not self.in_turn and any(socket.ready for socket in self.sockets):
+        if not self.used or self._due or self.in_turn:
+            return
+        for socket in self.sockets:
+            if not socket.ready:
+                continue
             self._due = True
             longest: float = self._process.simulation.scenario.option("turn", 0.0003)
             delay = self._rng.choice((0.0, 0.0, longest))
             self._process.scheduler.at(delay, lambda: self._process._run(self, self._life, self._begin))
+            return
 
     def _begin(self) -> None:
         self._due = False
