@@ -23,7 +23,7 @@ from qpidd_py.store.archive import Header, Message, position_text
 from qpidd_py.store.archive_file import ArchiveFile, ArchiveWriter, NewFile
 
 TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-TEXT: Final = 500_000
+TEXT: Final = 120_000
 """Characters of lines in one request."""
 REPORT: Final = 2.0
 """Seconds between two lines on the progress."""
