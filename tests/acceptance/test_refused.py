@@ -22,7 +22,7 @@ def test_no_backup_is_promoted_over_a_primary_whose_listener_restarts(tmp_path: 
         wire.cut(reset=True)
         opens = threading.Timer(0.7, wire.let, (Entrance.OPEN,))
         opens.start()
-        with pytest.raises(RequestRefused, match="node1 .*is primary"):
+        with pytest.raises(RequestRefused, match=r"node1 .*is primary"):
             second.promote_once()
         opens.join()
         cluster.settle()
