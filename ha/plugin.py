@@ -172,7 +172,7 @@ class HaPlugin:
             trust(host.tls, options.ha_ssl_ca)
         if not options.ha_cluster:
             return self._attach_standalone(host, options, dial)
-        check_encryption(options.ha_brokers_url, security, dial)
+        check_encryption(options, security, dial)
         if options.risk:
             log.warning("%s", options.risk)
         self._host = host
@@ -295,13 +295,17 @@ def login_of(options: HaSettings) -> Login:
 
 def add_user(host: PluginHost, options: HaSettings) -> None:
     """The other brokers log in with `ha-username`: by password, or with EXTERNAL by certificate only."""
-    if options.ha_username and (options.ha_password or options.ha_mechanism.upper() != "EXTERNAL"):
+    if options.ha_username and (options.ha_password or options.ha_mechanism != "EXTERNAL"):
         host.add_user(options.ha_username, options.ha_password)
 
 
-def check_encryption(brokers: Iterable[Address], security: SecuritySettings, dial: Dial) -> None:
+def check_encryption(options: HaSettings, security: SecuritySettings, dial: Dial) -> None:
     """Raises ConfigError for addresses of members at which no member could be reached."""
+    brokers = options.ha_brokers_url
     plain = next((address for address in brokers if not address.tls), None)
+    if options.ha_mechanism == "EXTERNAL" and plain is not None:
+        expected = "expected ssl: before each address, since EXTERNAL logs in by certificate"
+        raise ConfigError(f"option ha-mechanism: found EXTERNAL with {plain} in ha-brokers-url, {expected}")
     if security.require_encryption and plain is not None:
         expected = f"expected ssl: before each address, such as ssl:{plain.host}:{security.ssl_port}"
         raise ConfigError(f"option ha-brokers-url: found {plain} with require-encryption, {expected}")

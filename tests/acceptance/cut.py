@@ -85,6 +85,10 @@ class DivisibleCluster(Cluster):
         self._stack.close()
         super().close()
 
+    def wire(self, member: Member) -> Wire:
+        """The way by which the other brokers reach it."""
+        return self._wires[self.members.index(member)]
+
     def cut_off(self, member: Member) -> None:
         """Nothing passes between it and the other brokers, from now on; no connection is reset."""
         self._alone = member
