@@ -96,7 +96,8 @@ class HaSettings:
     def __post_init__(self) -> None:
         if self.ha_cluster:
             if not self.ha_brokers_url:
-                raise ConfigError("option ha-brokers-url: not given with ha-cluster, expected the addresses of all members")
+                expected = "expected the addresses of all members"
+                raise ConfigError(f"option ha-brokers-url: not given with ha-cluster, {expected}")
             self._check_safety()
         check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:
