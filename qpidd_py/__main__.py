@@ -91,6 +91,7 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) 
     # imported late: not needed for --help, --check or a wrong option
     from qpidd_py.service import Service
 
+    os.umask(0o077)  # messages, events and what is put aside: files 0600, folders 0700; the log is open already
     log.debug("up to %d descriptors", raise_descriptor_limit())
     for warning in settings.warnings:
         log.warning("%s", warning)

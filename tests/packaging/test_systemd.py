@@ -23,7 +23,8 @@ def test_instances_differ_in_names_and_paths_only() -> None:
     one, many = lines("qpidd.service"), lines("qpidd@.service")
     assert len(one) == len(many)
     differing = {line.partition("=")[0] for line, other in zip(one, many, strict=True) if line != other}
-    assert differing == {"Description", "Environment", "ExecStart", "ExecStop", "RuntimeDirectory", "StateDirectory"}
+    commands = {"ExecStart", "ExecStartPre", "ExecStop"}
+    assert differing == {"Description", "Environment", "RuntimeDirectory", "StateDirectory", *commands}
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Arguments that an application relies on and that this broker does not honour are refused by name, on the channel."""
 
+from typing import Any
+
 import pamqp.commands as commands
 import pytest
 
@@ -7,7 +9,7 @@ from qpidd_py.broker.broker import Broker
 from tests.unit.broker.peer import Peer
 
 Queue = commands.Queue
-REFUSED = {
+REFUSED: dict[str, Any] = {
     "x-single-active-consumer": True,
     "x-queue-type": "stream",
     "x-delivery-limit": 3,
@@ -36,7 +38,7 @@ def test_each_is_named_in_a_channel_error(name: str) -> None:
 def test_a_quorum_queue_is_one_that_is_replicated() -> None:
     peer = Peer(Broker())
     peer.open_channel()
-    quorum = {"x-queue-type": "quorum", "qpid.replicate": "all"}
+    quorum: dict[str, Any] = {"x-queue-type": "quorum", "qpid.replicate": "all"}
     assert isinstance(peer.call(1, Queue.Declare(queue="safe", durable=True, arguments=quorum)), Queue.DeclareOk)
     close = peer.call(1, Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": "quorum"}))
     assert close.reply_code == 406 and "'quorum' needs 'qpid.replicate' all, found none" in close.reply_text
