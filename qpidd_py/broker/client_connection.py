@@ -138,7 +138,7 @@ class ClientConnection:
                 self._connection_method(payload)
             else:
                 self._channel_method(channel, payload)
-        except (AmqpError, InvariantError):
+        except (AmqpError, InvariantError, MemoryError):
             raise
         except Exception as error:
             log.exception("%r: method %r", self, payload[:4])

@@ -27,6 +27,7 @@ from libc.stdint cimport uint16_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from qpidd_py.core.memory cimport mem_aligned
 from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import LinkError
@@ -34,9 +35,6 @@ from qpidd_py.errors import LinkError
 cdef extern from "crc32c.h" nogil:
     void crc32c_init()
     uint32_t crc32c_add(uint32_t crc, const uint8_t* p, size_t n)
-
-cdef extern from "<stdlib.h>" nogil:
-    int posix_memalign(void** p, size_t alignment, size_t n)
 
 cdef extern from "<malloc.h>" nogil:
     int malloc_trim(size_t pad)
@@ -98,13 +96,17 @@ cdef class Pool:
         return wasted
 
     cdef uint8_t* take(self, size_t size) except NULL:
-        cdef void* p = NULL
-        self.allocated += size
+        cdef void* p
         if size == self.segment_size and self.free:
+            self.allocated += size
             return <uint8_t*><size_t>self.free.pop()
-        if posix_memalign(&p, HUGE if size >= HUGE else 4096, size):
-            self.allocated -= size
+        p = mem_aligned(HUGE if size >= HUGE else 4096, size)
+        if p == NULL and self.free:
+            self.trim()
+            p = mem_aligned(HUGE if size >= HUGE else 4096, size)
+        if p == NULL:
             raise MemoryError(f"no memory for a log segment of {size} octets")
+        self.allocated += size
         if size >= HUGE:
             madvise(p, size, MADV_HUGEPAGE)
         return <uint8_t*>p
@@ -193,7 +195,8 @@ cdef class LogWriter:
         return 0
 
     cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL:
-        """Room for one record of `size` octets with `position`; the caller fills it at once."""
+        """Room for one record of `size` octets with `position`; the caller fills it at once.  A MemoryError changes
+        nothing."""
         cdef uint8_t* p
         self.ensure(size)
         if self.records == 0:

@@ -1,16 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A ring of entries in order of message id, each of which points to a record in a log segment."""
 from cpython.ref cimport Py_DECREF
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 
-
-cdef int ring_init(Ring* r) except -1:
-    r.entries = <Entry*>calloc(16, sizeof(Entry))
-    if r.entries == NULL:
-        raise MemoryError
-    r.mask = 15
-    r.head = r.tail = 0
-    return 0
+from qpidd_py.core.memory cimport mem_zeroed
 
 
 cdef void ring_free(Ring* r) noexcept:
@@ -28,8 +21,9 @@ cdef void ring_free(Ring* r) noexcept:
 
 
 cdef int ring_resize(Ring* r, uint64_t capacity) except -1:
-    """Moves the entries to a ring of `capacity` (a power of two, large enough); indexes stay the same."""
-    cdef Entry* entries = <Entry*>calloc(capacity, sizeof(Entry))
+    """Moves the entries to a ring of `capacity` (a power of two, large enough); indexes stay the same.  A MemoryError
+    changes nothing."""
+    cdef Entry* entries = <Entry*>mem_zeroed(capacity, sizeof(Entry))
     cdef uint64_t i
     if entries == NULL:
         raise MemoryError(f"no memory for an index of {capacity} messages")
