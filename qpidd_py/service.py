@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.memory import MemoryWatch
+from qpidd_py.broker.memory import MemoryWatch, ReserveWatch
 from qpidd_py.config import (
     SMALLEST_MEMORY,
     BrokerSettings,
@@ -26,6 +26,7 @@ from qpidd_py.config import (
     Settings,
 )
 from qpidd_py.core import Engine, Reactor
+from qpidd_py.core.memory import hold_reserve, reserve_uses
 from qpidd_py.errors import ConfigError, InvariantError, ReplyCode
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
@@ -75,6 +76,7 @@ class Service:
         self._reactor = Reactor(self._broker.engine)
         amqp_door.install(self._broker, version)
         self._memory = _watch(self._broker, settings[BrokerSettings].memory_limit)
+        self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
         self._store: Store | None = None
         if files.journal and data_dir is not None:
@@ -165,6 +167,7 @@ class Service:
         self._broker.tick(now)
         if self._memory is not None:
             self._memory.tick(now)
+        self._reserve.tick(now)
         if now >= self._core_tick_due:
             self._core_tick_due = now + CORE_TICK
             self._broker.engine.now = time.time_ns() // 1_000_000
