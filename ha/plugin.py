@@ -116,7 +116,10 @@ class StandaloneHooks(Standalone):
     def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
-    def limited(self, reason: str, brief: bool) -> None:
+    def limited(self, reason: str) -> None:
+        pass
+
+    def alarm(self, name: str, reason: str) -> None:
         pass
 
     def tick(self, now: float) -> None:

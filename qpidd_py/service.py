@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch, ReserveWatch
 from qpidd_py.config import (
     SMALLEST_MEMORY,
@@ -264,7 +265,7 @@ def _watch(broker: Broker, limit: Amount) -> MemoryWatch | None:
 
 
 def _make_broker(settings: Settings, address: str, users: Users, version: str) -> Broker:
-    limits = settings[BrokerSettings]
+    limits, network = settings[BrokerSettings], settings[NetworkSettings]
     engine = Engine()
     engine.max_message_size = limits.max_message_size
     return Broker(
@@ -274,4 +275,11 @@ def _make_broker(settings: Settings, address: str, users: Users, version: str) -
         version=version,
         engine=engine,
         clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000),
+        limits=Limits(
+            connections=network.max_connections,
+            connections_per_user=network.max_connections_per_user,
+            connections_per_ip=network.max_connections_per_ip,
+            queues=limits.max_queues,
+            queues_per_user=limits.max_queues_per_user,
+        ),
     )

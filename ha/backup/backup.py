@@ -348,7 +348,7 @@ class Backup(Role):
         self._hold_applied()
         if self.engine.torn:
             self.engine.torn = False
-            self.env.log("error", "a batch of the log was applied in part only; this broker copies the difference again")
+            self.env.log("error", "a batch of the log was applied in part only: the difference is copied again")
             self.not_listed()
 
     def _hold_applied(self) -> None:

@@ -118,6 +118,7 @@ class Management:
             "delivered": engine.delivered,
             "waiting_confirms": engine.waiting_confirms,
             "blocked": self.broker.blocked,
+            "alarms": self.broker.alarms,
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),
             "sessions": len(self.broker.connections),

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from qpidd_py.broker.client_connection import ClientConnection, State, Transport
+from qpidd_py.broker.limits import RESERVED
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
 from qpidd_py.server.connection import PlainTransport
+from qpidd_py.server.descriptors import Descriptors
 from qpidd_py.server.tls import TlsConnection
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class Listener:
         self._servers: list[asyncio.Server] = []
         self._tls: set[TlsConnection] = set()
         self._negotiating: deque[tuple[float, ClientConnection]] = deque()
+        self._descriptors = Descriptors(broker.alarm)
+        self._scarce: deque[ClientConnection] = deque()  # in their handshake, with a descriptor of the reserve
 
     def open(self, sockets: list[socket.socket]) -> None:
         """Accept plain connections on these listening sockets from now on."""
@@ -76,6 +80,7 @@ class Listener:
 
     def tick(self, now: float) -> None:
         """Ends handshakes that take too long.  All have the same time limit, so the oldest is first."""
+        self._descriptors.tick(now)
         waiting = self._negotiating
         while waiting and (waiting[0][0] <= now or waiting[0][1].state is not State.HANDSHAKE):
             _, connection = waiting.popleft()
@@ -96,11 +101,16 @@ class Listener:
             except OSError as error:
                 self._cannot_accept(listening, error)
                 return
+            scarce = self._descriptors.scarce(sock.fileno())
             self._accept_plain(sock, f"{peer[0]}:{peer[1]}")
+            if scarce:
+                return  # who gives way is closed before the next one is taken
 
     def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
-        log.error("cannot accept a connection: %s", error)
+        if not self._descriptors.alarmed:
+            log.error("cannot accept a connection: %s", error)
         if error.errno in _OUT_OF_RESOURCES:
+            self._descriptors.out()
             # The connection stays pending, and asyncio would call us again in a tight loop.
             self._loop.remove_reader(listening.fileno())
             self._loop.call_later(PAUSE, self._resume, listening)
@@ -118,28 +128,43 @@ class Listener:
             sock.close()  # it was reset before it was accepted
             return
         transport = PlainTransport(self._loop, self._reactor, sock)
-        connection = self._new_connection(peer, transport)
+        connection = self._new_connection(peer, transport, sock.fileno())
         if connection is None:
             sock.close()
         else:
             self._guard(lambda: transport.attach(connection.core))
 
     def _accept_tls(self, peer: str, transport: TlsConnection) -> ClientConnection | None:
-        connection = self._new_connection(peer, transport)
+        connection = self._new_connection(peer, transport, transport.fileno())
         if connection is not None:
             self._tls.add(transport)
         return connection
 
-    def _new_connection(self, peer: str, transport: Transport) -> ClientConnection | None:
-        most = self._network.max_connections
-        if most and len(self._broker.connections) >= most:
-            log.warning("connection from %s refused: %d are open, max-connections allows %d", peer, most, most)
+    def _new_connection(self, peer: str, transport: Transport, descriptor: int) -> ClientConnection | None:
+        """None if there is nothing left to find out whether it may open (`broker/limits.py`)."""
+        most, scarce = self._network.max_connections, self._descriptors.scarce(descriptor)
+        crowded = bool(most) and len(self._broker.connections) >= most + 2 * RESERVED
+        while self._scarce and self._scarce[0].state is not State.HANDSHAKE:
+            self._scarce.popleft()
+        if scarce and len(self._scarce) >= self._descriptors.full_from - self._descriptors.scarce_from:
+            self._make_way(self._scarce.popleft())
+        elif crowded or descriptor >= self._descriptors.full_from:
+            log.warning("connection from %s refused: %d are open", peer, len(self._broker.connections))
             return None
         connection = ClientConnection(self._broker, peer, transport)
+        connection.scarce = scarce
+        if scarce:
+            self._scarce.append(connection)
         connection.handshake.channel_max = self._limits.channel_max or 65535
         connection.handshake.frame_max = self._limits.frame_max
         self._negotiating.append((self._loop.time() + self._network.max_negotiate_time, connection))
         return connection
+
+    def _make_way(self, connection: ClientConnection) -> None:
+        """The one that began its handshake first gives way to the next."""
+        if isinstance(connection.transport, PlainTransport):
+            connection.transport.lingers = False
+        connection.close(320, "others wait for a connection")
 
 
 def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> list[socket.socket]:

@@ -109,6 +109,11 @@ class TlsConnection(asyncio.Protocol):
 
     # ---- from the listener
 
+    def fileno(self) -> int:
+        """-1 if it is closed already."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        return int(sock.fileno()) if sock is not None else -1
+
     @property
     def closed(self) -> bool:
         return self._transport is None

@@ -72,7 +72,10 @@ class FakeHa:
         self.asked.append((method, arguments, reply))
         return method != "ha.nonsense"
 
-    def limited(self, reason: str, brief: bool) -> None:
+    def limited(self, reason: str) -> None:
+        pass
+
+    def alarm(self, name: str, reason: str) -> None:
         pass
 
     def tick(self, now: float) -> None:

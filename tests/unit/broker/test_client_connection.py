@@ -26,8 +26,11 @@ class Hooks:
         self.calls.append(("admit", dict(properties)))
         return self.refusal
 
-    def limited(self, reason, brief):
+    def limited(self, reason):
         self.calls.append(("limited", reason))
+
+    def alarm(self, name, reason):
+        self.calls.append(("alarm", name, reason))
 
     def opened(self, connection):
         self.calls.append(("opened", connection))
