@@ -66,6 +66,13 @@ class MemoryDisk:
             self._put(self._platter[name], *pending[1:])
             self._pending.remove(pending)
 
+    def keep(self, name: str, content: bytes) -> None:
+        """A power cut may leave any part of it."""
+        self.files.setdefault(name, bytearray())
+        self._platter.setdefault(name, bytearray())
+        self.write(name, 0, [content])
+        self.sync(name)
+
     def recycle(self, name: str) -> None:
         self._operation()
         self._pending = [found for found in self._pending if found[0] != name]

@@ -70,11 +70,11 @@ def test_administrators_and_links_are_admitted_beyond_the_limit_but_not_without_
     broker = Broker(limits=Limits(connections=1, connections_per_user=1, connections_per_ip=1))
     assert Named(broker).opened
     names = ("qpid.ha-admin", "qpid.ha-backup")
-    peers = [Named(broker, **{names[i % 2]: 1}) for i in range(RESERVED)]
+    peers = [Named(broker, "guest", "10.0.0.1", **{names[i % 2]: 1}) for i in range(RESERVED)]
     assert all(peer.opened for peer in peers)
-    assert Named(broker, **{"qpid.ha-admin": 1}).refusal[0] == 530
+    assert Named(broker, "guest", "10.0.0.1", **{"qpid.ha-admin": 1}).refusal[0] == 530
     peers[0].connection.closed("gone")
-    assert Named(broker, **{"qpid.ha-admin": 1}).opened
+    assert Named(broker, "guest", "10.0.0.1", **{"qpid.ha-admin": 1}).opened
 
 
 def test_a_descriptor_of_the_reserve_is_for_administrators() -> None:

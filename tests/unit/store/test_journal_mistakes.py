@@ -11,11 +11,12 @@ from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.errors import QpiddError
 from qpidd_py.store import journal, recovery, writer
 from qpidd_py.store.journal import Carry, Journal
+from qpidd_py.store.layout import MARK, encode_mark
 from qpidd_py.store.recovery import Damaged, Found
 from qpidd_py.store.writer import Drop, Writer
 from tests.support.memory_disk import MemoryDisk
 from tests.unit.store import machine
-from tests.unit.store.test_journal_crashes import run
+from tests.unit.store.test_journal_crashes import rot, run
 
 MOST = 100
 """Histories within which a mistake is found."""
@@ -114,6 +115,27 @@ def queues_left_out_of_a_carry(patch: Patch) -> None:
     patch.setattr(Carry, "__init__", init)
 
 
+def marked_before_it_is_synced(patch: Patch) -> None:
+    """After a crash a torn tail looks like rot."""
+
+    def commit(self: Any, work: Any) -> int:
+        self._work.extend(work)
+        ahead = self._number + sum(not isinstance(item, (writer.Roll, Drop)) for item in self._work)
+        self._disk.keep(MARK, encode_mark(ahead))
+        return original(self, ())
+
+    original = Writer.commit
+    patch.setattr(Writer, "commit", commit)
+
+
+def the_mark_is_not_read(patch: Patch) -> None:
+    patch.setattr(recovery, "_check_mark", lambda disk, found: None)
+
+
+def no_mark_when_it_is_quiet(patch: Patch) -> None:
+    patch.setattr(Writer, "mark", lambda self: None)
+
+
 MISTAKES: list[Callable[[Patch], None]] = [
     acknowledged_before_it_is_synced,
     written_and_not_synced,
@@ -126,6 +148,7 @@ MISTAKES: list[Callable[[Patch], None]] = [
     a_carry_that_was_not_completed_is_read,
     what_was_read_is_not_synced,
     queues_left_out_of_a_carry,
+    marked_before_it_is_synced,
 ]
 
 
@@ -135,3 +158,10 @@ def test_a_mistake_is_noticed(mistake: Callable[[Patch], None], monkeypatch: Pat
     with pytest.raises((AssertionError, QpiddError, Damaged, KeyError)):
         for seed in range(MOST):
             run(seed)
+
+
+@pytest.mark.parametrize("mistake", [the_mark_is_not_read, no_mark_when_it_is_quiet], ids=lambda each: each.__name__)
+def test_a_mistake_with_the_mark_lets_rot_pass(mistake: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        rot(1)
