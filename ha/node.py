@@ -353,7 +353,8 @@ class Node:
         """What an administrator has to know, and why: of the broker, and of the disk with the vote."""
         error, slow = self.local.disk.error, self.local.slow_disk
         vote = f"vote: it cannot be stored: {error}" if error else f"vote: {slow}" if slow else ""
-        return {**self.local.alarms, **({"vote": vote} if vote else {})}
+        found = {**self.local.alarms, "vote": vote, "journal disk": self.local.journal_watch.hangs}
+        return {name: reason for name, reason in found.items() if reason}
 
     def advice(self) -> str:
         """Advice for the administrator while there is no primary, or while the disk fails; empty if there is none."""

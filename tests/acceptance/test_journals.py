@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pika
 import pytest
 
-from qpidd_py.errors import EXIT_DISK
 from tests.acceptance.cluster import Cluster, Member, first_promotable
 from tests.acceptance.test_pitfalls import events
 from tests.support.wait import wait_for
@@ -130,68 +126,3 @@ def test_a_member_with_a_damaged_journal_begins_again(tmp_path: Path) -> None:
         kill_all(cluster)
         start_again(cluster)
         assert cluster.primary.peek("orders") == bodies(range(210))
-
-
-HANGING = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-int fdatasync(int fd)
-{
-    int (*real)(int) = (int (*)(int)) dlsym(RTLD_NEXT, "fdatasync");
-    const char *hangs = getenv("HANGS");
-    while (hangs != NULL && access(hangs, F_OK) == 0)
-        usleep(10000);
-    return real(fd);
-}
-"""
-
-
-class OnHangingDisk(Member):
-    """`hang` is a file: while it is there no sync of its journal ends."""
-
-    hang: Path
-    library: Path
-
-    def spawn(self) -> OnHangingDisk:
-        environment = {**os.environ, "LD_PRELOAD": str(self.library), "HANGS": str(self.hang)}
-        with self.log_file.open("ab") as log:
-            self._log_start = log.tell()
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=environment)
-        return self
-
-
-@pytest.fixture
-def hanging(tmp_path: Path) -> Iterator[Cluster]:
-    """Three brokers; the second is on a disk that may hang."""
-    source, library = tmp_path / "hang.c", tmp_path / "hang.so"
-    source.write_text(HANGING)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    cluster = Cluster(tmp_path, journal="yes", ha_slow_backup_timeout="3")
-    cluster.members[1].__class__ = OnHangingDisk
-    broker = cluster.members[1]
-    assert isinstance(broker, OnHangingDisk)
-    broker.library, broker.hang = library, tmp_path / "hangs"
-    with cluster.start():
-        yield cluster
-        broker.hang.unlink(missing_ok=True)
-
-
-def test_a_backup_whose_disk_hangs_ends_and_the_others_go_on(hanging: Cluster) -> None:
-    publish(hanging, "orders", range(10))
-    backup = hanging.members[1]
-    (hanging.directory / "hangs").touch()
-    publisher = Publisher(hanging.primary, 10)
-    assert backup.wait(30) == EXIT_DISK, backup.log
-    assert "others can do without this broker" in backup.log
-    wait_for(lambda: len(publisher.confirmed) > 10, 20, "messages are confirmed without it")
-    (hanging.directory / "hangs").unlink()
-    backup.spawn()
-    hanging.settle()
-    kill_all(hanging)
-    publisher.join()
-    start_again(hanging)
-    found = hanging.primary.peek("orders")
-    assert set(found) >= set(bodies(range(10))) | {f"{number:06d}" for number in publisher.confirmed}
