@@ -48,7 +48,7 @@ class Prefixes(Replicated):
 def settle(broker: Replicated, *peers: Peer) -> list[list[Any]]:
     """All that was said is done; what each peer has got."""
     found: list[list[Any]] = [[] for _ in peers]
-    for _ in range(6):
+    for _ in range(4):
         broker.advance()
         broker.engine.tick()
         for k, peer in enumerate(peers):
@@ -247,14 +247,14 @@ STEPS: tuple[Callable[[Run], None], ...] = (
 )
 
 
-@pytest.mark.parametrize("times", [1, 3, 40])
-def test_a_failed_allocation_costs_its_connection_only(times: int) -> None:
+@pytest.mark.parametrize(("times", "step"), [(1, 1), (40, 7)])
+def test_a_failed_allocation_costs_its_connection_only(times: int, step: int) -> None:
     plain = Run()
     count = plain.play(1 << 40, 1)
     assert count > 100
     plain.check()
     lost = 0
-    for first in range(1, count + 1):
+    for first in range(1, count + 1, step):
         run = Run()
         run.play(first, times)
         try:
