@@ -69,6 +69,7 @@ cdef class LogWriter:
     cdef int move_open(self, size_t need) except -1
     cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL
     cdef int ensure(self, size_t size) except -1
+    cdef void take_back(self, size_t size, uint64_t last) noexcept
     cdef int seal(self) except -1
     cdef list take(self)
     cdef size_t adopt(self, const uint8_t* p, size_t n) except? 0

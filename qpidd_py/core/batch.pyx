@@ -210,6 +210,12 @@ cdef class LogWriter:
         self.last = position
         return p
 
+    cdef void take_back(self, size_t size, uint64_t last) noexcept:
+        """Undoes the last `reserve`; `last`: the position before."""
+        self.records -= 1
+        self.segment.used = self.segment.used - size if self.records else self.start
+        self.last = last
+
     cdef int seal(self) except -1:
         cdef Batch batch
         if self.records and self.framed:

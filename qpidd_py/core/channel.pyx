@@ -418,7 +418,7 @@ cdef class Channel:
 
     cdef int settle_one(self, uint64_t tag, int action) except -1:
         """A MemoryError changes nothing."""
-        cdef bint alone
+        cdef bint confirms
         cdef Unacked* u = self.slot(tag)
         cdef Queue queue = <Queue>u.queue
         cdef Consumer consumer
@@ -434,12 +434,12 @@ cdef class Channel:
             elif action == DISCARD:
                 engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
-                alone = not ring_at(&queue.main, index).flags & ENTRY_SHARED
+                # Inside a transaction the acknowledgement is not final yet.
+                confirms = (u.id > engine.safe and not self.committing
+                            and not ring_at(&queue.main, index).flags & ENTRY_SHARED)
                 engine.dequeue(queue, index)
-                if alone and u.id > engine.safe and not self.committing:
-                    # Inside a transaction the acknowledgement is not final yet.
-                    if engine.confirms.acknowledge(u.id):
-                        engine.want_turn()
+                if confirms and engine.confirms.acknowledge(u.id):
+                    engine.want_turn()
         if u.consumer != NULL:
             consumer = <Consumer>u.consumer
             consumer.unacked -= 1

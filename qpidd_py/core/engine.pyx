@@ -183,7 +183,7 @@ cdef class Engine:
         cdef uint8_t* p
         cdef uint8_t* record
         cdef uint32_t offset
-        cdef uint64_t position
+        cdef uint64_t position, last
         cdef Queue queue
         cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
         peek_properties(header, header_size, &found)
@@ -191,24 +191,29 @@ cdef class Engine:
         size = RECORD_HEADER + 4 * <size_t>replicated + (24 if timed else 8) + route_size + header_size + body_size
         if size > 0xF0000000:
             raise InvariantError(f"message of {size} octets does not fit a record")
-        for queue in route.queues:
-            if queue.levels is not None or ring_full(&queue.main):
-                queue.room_for(1)
-        record = p = writer.reserve(size, self.sequence + 1)
-        self.sequence += 1
-        if replicated:
-            self.position = self.sequence
+        position = self.sequence + 1
+        last = writer.last
+        record = p = writer.reserve(size, position)
         offset = <uint32_t>(p - writer.segment.data)
         putle32(p, <uint32_t>size)
         p[4] = OP_ENQUEUE
         p[5] = ((FLAG_PERSISTENT if found.persistent else 0) | (FLAG_TIMED if timed else 0) |
                 (FLAG_WHOLE if self.log.whole else 0))
         putle16(p + 6, replicated)
-        putle64(p + 8, self.sequence)
+        putle64(p + 8, position)
         for queue in route.queues:
+            if queue.levels is not None or ring_full(&queue.main):
+                try:
+                    queue.room_for(1)
+                except MemoryError:
+                    writer.take_back(size, last)
+                    raise
             if queue.replicated:
                 putle32(p + at, queue.number)
                 at += 4
+        self.sequence = position
+        if replicated:
+            self.position = position
         p += at
         putle16(p, <uint32_t>route_size)
         putle16(p + 2, 0)
@@ -224,7 +229,6 @@ cdef class Engine:
         if body_size:
             memcpy(p + route_size + header_size, body, body_size)
         self.published += 1
-        position = self.sequence
         for queue in route.queues:
             queue.level_for(record).push(writer.segment, offset, <uint32_t>size, position, flags)
             if not queue.dirty:
@@ -257,6 +261,7 @@ cdef class Engine:
         queue.reset()
         if barrier != UNLIMITED:
             queue.hold_from(barrier)
+        queue.loose = True
         count = move_messages(self, queue, UNLIMITED, route, False)
         send_letters_of(self, queue)
         return count

@@ -42,6 +42,7 @@ cdef class Queue:
     cdef uint64_t delivered_logged
     cdef bint dirty                         # waits for the pump
     cdef bint delivery_noted
+    cdef bint loose                         # was emptied to be deleted: who was handed a message may not have it any more
     cdef bint touched                       # has entries in `gone`
     cdef list consumers
     cdef size_t turn                        # whose turn it is

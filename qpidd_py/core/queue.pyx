@@ -276,7 +276,7 @@ cdef class Queue:
         """UNACKED -> READY at its old place; the next delivery says redelivered."""
         cdef Entry* e = ring_at(&self.main, index)
         cdef size_t low = 0, high = self.returned.count, middle
-        if e.state != UNACKED:
+        if self.loose and e.state != UNACKED:
             return 0
         e.state = READY
         e.flags |= ENTRY_REDELIVERED
