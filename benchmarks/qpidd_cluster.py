@@ -115,6 +115,8 @@ class QpiddCluster:
         if self.size > 1:
             urls = ",".join(f"127.0.0.1:{port}" for port in self.ports)
             command += ["--ha-cluster", "yes", "--ha-brokers-url", urls, "--ha-replicate", "all"]
+            pair = ["--ha-safety", "manager", "--ha-registry", "none"]
+            command += pair if self.size == 2 else ["--ha-safety", "quorum"]
         with (folder / "log").open("ab") as log:
             self.processes[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

@@ -50,7 +50,8 @@ class Outcome(Enum):
     ANSWERED = "answered"
     """It answered: `Answer.result`, or `Answer.error` for a refusal."""
     REFUSED = "refused"
-    """Its host refused the connection: that process is gone, with its memory content (or a firewall refuses)."""
+    """Its host refused connections, on every port that the broker is known by (`shell/asker.py`): that process is gone,
+    with its memory content, or a firewall refuses.  What that is worth: `model/refusals.py`."""
     SILENT = "silent"
     """No answer in time, or the connection broke: it may be dead, paused or cut off."""
 

@@ -361,7 +361,7 @@ class Node:
         disk = self.local.disk
         if disk.error:
             return f"its vote and in-sync set cannot be stored: {disk.error}"
-        if trouble := self.local.slow_disk or self.local.limited or self.role.trouble:
+        if trouble := self.local.slow_disk or self.local.limited or self.role.trouble or self.local.closed():
             return trouble
         survey = self.role.survey
         return advise(self.view(), survey, self.local.keeps) if survey is not None else ""

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ha.archive.copying import CopyDoor
+from ha.archive.restoring import RestoreDoor
+from ha.dial import Dial, tls_of, trust
 from ha.environment import StateNotStored
 from ha.model.content import Content
 from ha.model.local_member import LocalMember
@@ -16,16 +19,17 @@ from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
 from ha.model.public_url import SERVER_PROPERTY
 from ha.model.state_file import FileDirectory, StateFile, StateFileError
+from ha.model.status import State
 from ha.model.twins import with_new_identity
 from ha.node import Node
 from ha.registry.file import FileRegistry
 from ha.registry.living import BOOT, Living
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryWorker, Store
-from ha.requests import FileRequests
+from ha.requests import FileRequests, LaterHandler
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
-from ha.settings import HaSettings, NodeSettings, split_address
+from ha.settings import HaSettings, NodeSettings, split_address, uses_tls
 from ha.shell.cluster_hooks import ClusterHooks
 from ha.shell.environment import ClusterEnvironment
 from ha.shell.events import EventLog
@@ -37,7 +41,7 @@ from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
-from qpidd_py.config import Address, LinkSettings, Settings
+from qpidd_py.config import Address, LinkSettings, NetworkSettings, SecuritySettings, Settings
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
 from qpidd_py.hooks import Refusal
@@ -48,7 +52,6 @@ if TYPE_CHECKING:
     from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
-"""Exit code of a broker that cannot be part of its cluster (`qpidd_py.__main__`)."""
 
 
 def load() -> HaPlugin:
@@ -122,6 +125,9 @@ class StandaloneHooks(Standalone):
     def alarm(self, name: str, reason: str) -> None:
         pass
 
+    def paging(self, result: str, reason: str) -> None:
+        pass
+
     def tick(self, now: float) -> None:
         pass
 
@@ -140,17 +146,37 @@ class HaPlugin:
         self._salvage_door: SalvageDoor | None = None
         self._hooks: ClusterHooks | None = None
 
+    def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
+        """What the options alone say.  Raises ConfigError."""
+        options: HaSettings = settings[HaSettings]
+        if not options.ha_cluster:
+            return []
+        needed_directory(data_dir)
+        ports = {settings[NetworkSettings].port, settings[SecuritySettings].ssl_port}
+        listed = {split_address(str(address))[1] for address in options.ha_brokers_url}
+        if options.ha_address or 0 in ports or ports & listed:
+            return []
+        return [
+            f"option ha-brokers-url: found {','.join(map(str, options.ha_brokers_url))}, expected an address with port "
+            f"{settings[NetworkSettings].port}, where this broker listens, or ha-address"
+        ]
+
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
         """Called before the first port is open; clients are refused from here on.  Raises ConfigError."""
         options: HaSettings = host.settings[HaSettings]
-        login = Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
+        security = host.settings[SecuritySettings]
+        dial = Dial(login_of(options), tls_of(options, security))
+        if host.tls is not None and options.ha_ssl_ca is not None:
+            trust(host.tls, options.ha_ssl_ca)
         if not options.ha_cluster:
-            return self._attach_standalone(host, options, login)
+            return self._attach_standalone(host, options, dial)
+        check_encryption(options.ha_brokers_url, security, dial)
+        if options.risk:
+            log.warning("%s", options.risk)
         self._host = host
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
-        env = ClusterEnvironment(host.loop, host.broker, host.reactor, login, state_file)
-        if options.ha_username:
-            host.add_user(options.ha_username, options.ha_password)
+        env = ClusterEnvironment(host.loop, host.broker, host.reactor, dial, state_file)
+        add_user(host, options)
         host.broker.vhost.default_replicate = options.ha_replicate
         host.broker.passive = True
         settings = node_settings(host.name, options, host.settings[LinkSettings])
@@ -171,32 +197,31 @@ class HaPlugin:
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
         self._node, self._env = node, env
-        self._replication = QueueReplication(host, login, options.ha_slice_size, lambda: standing(node))
-        self._salvage_door = self._open_salvage(host, options, node, env, login)
+        self._replication = QueueReplication(host, dial, options.ha_slice_size, lambda: standing(node))
+        self._salvage_door = self._open_salvage(host, options, node, env, dial)
         files = FileRequests(
             dump=lambda arguments, user: dump_on_request(node, durable_queues(host.broker)),
             salvage=self._salvage_door.request,
         )
-        self._hooks = ClusterHooks(node, self._replication, files)
+        self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))
         return self._hooks
 
     @staticmethod
     def _open_salvage(
-        host: PluginHost, options: HaSettings, node: Node, env: ClusterEnvironment, login: Login
+        host: PluginHost, options: HaSettings, node: Node, env: ClusterEnvironment, dial: Dial
     ) -> SalvageDoor:
         directory = host.data_dir / "salvage" if host.data_dir is not None else None
         env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
         peers = Peers(lambda: node.role.primary_address, node.local.others, env.request)
-        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, login)
+        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, dial)
 
-    def _attach_standalone(self, host: PluginHost, options: HaSettings, login: Login) -> StandaloneHooks:
+    def _attach_standalone(self, host: PluginHost, options: HaSettings, dial: Dial) -> StandaloneHooks:
         id = uuid.uuid4().hex
-        if options.ha_username:
-            host.add_user(options.ha_username, options.ha_password)
+        add_user(host, options)
         if options.ha_queue_replication:
             # A journal continues in a new epoch with each start; without one all is in epoch 0.
             self._replication = QueueReplication(
-                host, login, options.ha_slice_size, lambda: Standing(host.name, {0: id, host.engine.epoch: id})
+                host, dial, options.ha_slice_size, lambda: Standing(host.name, {0: id, host.engine.epoch: id})
             )
         return StandaloneHooks(host.name, id, options.ha_username, self._replication)
 
@@ -205,7 +230,9 @@ class HaPlugin:
         node, env, host = self._node, self._env, self._host
         if node is None or env is None or host is None:
             return
-        node.local.set_address(own_address(node.local.settings.brokers, host.addresses))
+        ports = tuple(dict.fromkeys(address.port for address in host.addresses))
+        said = host.settings[HaSettings].ha_address
+        node.local.set_address(said or own_address(node.local.settings.brokers, host.addresses), ports)
         version = str(host.broker.server_properties["version"])
         env.event("start", attrs={"version": version, **started(node), **configured(host.settings)})
         node.candidacy.news = lambda: host.tell(notice(node))
@@ -238,10 +265,62 @@ class HaPlugin:
             self._env.events.close()
 
 
+def open_archive(host: PluginHost, node: Node) -> dict[str, LaterHandler]:
+    """`ha.backup` and `ha.restore`."""
+
+    def leaders() -> dict[int, str]:
+        return {epoch: origin.leader for epoch, origin in node.local.lineage.items()}
+
+    def may_copy() -> str:
+        state = node.local.state
+        whole = state.is_primary or state is State.READY
+        return "" if whole else f"{node.local.member} is {state.value} and may not hold everything"
+
+    def may_restore() -> str:
+        return "" if node.local.state.is_primary else node.role.refusal_text()
+
+    copies = CopyDoor(host.broker, leaders, may_copy, node.local.env.now, node.local.env.after)
+    restores = RestoreDoor(host.broker, may_restore, node.local.env.log)
+    node.local.closed = lambda: restores.closed
+    return {"ha.backup": copies.request, "ha.restore": restores.request}
+
+
+def login_of(options: HaSettings) -> Login:
+    return Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
+
+
+def add_user(host: PluginHost, options: HaSettings) -> None:
+    """The other brokers log in with `ha-username`: by password, or with EXTERNAL by certificate only."""
+    if options.ha_username and (options.ha_password or options.ha_mechanism.upper() != "EXTERNAL"):
+        host.add_user(options.ha_username, options.ha_password)
+
+
+def check_encryption(brokers: Iterable[Address], security: SecuritySettings, dial: Dial) -> None:
+    """Raises ConfigError for addresses of members at which no member could be reached."""
+    plain = next((address for address in brokers if not address.tls), None)
+    if security.require_encryption and plain is not None:
+        expected = f"expected ssl: before each address, such as ssl:{plain.host}:{security.ssl_port}"
+        raise ConfigError(f"option ha-brokers-url: found {plain} with require-encryption, {expected}")
+    encrypted = next((address for address in brokers if address.tls), None)
+    if encrypted is None:
+        return
+    if dial.tls is None:
+        expected = "expected the authorities that sign the brokers' certificates"
+        raise ConfigError(
+            f"option ha-ssl-ca: found none (and no ssl-ca) with {encrypted} in ha-brokers-url, {expected}"
+        )
+    if security.ssl_cert is None:
+        expected = "expected a certificate, with which others can reach this broker"
+        raise ConfigError(f"option ssl-cert: found none with {encrypted} in ha-brokers-url, {expected}")
+
+
 def begin_journal(store: Journal, node: Node) -> None:
     """Go on from what the journal has brought back.  Raises ConfigError."""
     boot = BOOT.read_text().strip()
     node.local.boot = "" if store.syncs_first else boot
+    if store.damage and node.local.persisted.in_sync.ids == {node.local.id}:
+        how = "no other member has all that was confirmed: save what can be read with `qpidd-journal repair`"
+        raise ConfigError(f"the journal {store} is damaged: {store.damage}; {how}, or move it away")
     if store.damage:
         what = f"the journal is damaged: {store.damage}; it is kept in"
         node.local.env.log("error", f"{what} {store.set_aside()}, and this broker begins without messages")
@@ -273,8 +352,8 @@ def configured(settings: Settings) -> dict[str, object]:
     """Options that bound the duration of a fail-over, in seconds; for the event `start`."""
     options, links = settings[HaSettings], settings[LinkSettings]
     return {
-        "ha-safety": options.ha_safety,
-        "ha-registry": options.ha_registry,
+        "ha-safety": options.safety,
+        "ha-registry": options.registry,
         "ha-backup-timeout": options.ha_backup_timeout,
         "ha-promote-timeout": options.ha_promote_timeout,
         "ha-isolation-wait": options.ha_isolation_wait,
@@ -320,11 +399,11 @@ def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSe
         promote_timeout=options.ha_promote_timeout,
         relocate_timeout=options.ha_relocate_timeout,
         # No wait with a registry: it shows whether we were overtaken, and Pacemaker's waits itself for fencing.
-        isolation_wait=0.0 if options.ha_registry != "none" else options.ha_isolation_wait,
+        isolation_wait=0.0 if options.registry != "none" else options.ha_isolation_wait,
         isolation_timeout=options.ha_isolation_timeout,
-        registry=options.ha_registry != "none",
+        registry=options.registry != "none",
         registry_timeout=options.ha_registry_timeout,
-        safety=options.ha_safety,
+        safety=options.safety,
         slice_size=options.ha_slice_size,
         slow_backup_timeout=options.ha_slow_backup_timeout,
     )
@@ -375,8 +454,8 @@ def _renamed(state: HaState) -> HaState:
 
 def own_address(brokers: Iterable[str], listening: Iterable[Address]) -> str:
     """Our entry in ha-brokers-url: our port, on an address of this machine; "" if there is none."""
-    ports = {address.port for address in listening}
-    candidates = [entry for entry in brokers if split_address(entry)[1] in ports]
+    ports = {(address.port, address.tls) for address in listening}
+    candidates = [entry for entry in brokers if (split_address(entry)[1], uses_tls(entry)) in ports]
     return next((entry for entry in candidates if is_local(split_address(entry)[0])), "")
 
 

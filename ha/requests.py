@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from ha.backup.backup import Backup
 from ha.environment import Json, Reply
+from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.protocol import need
 from ha.node import Node
@@ -33,6 +34,8 @@ STEERING: Final[dict[str, frozenset[str]]] = {
     "ha.claim": frozenset(),
     "ha.replicate": frozenset(),
     "ha.dump": frozenset(),
+    "ha.backup": frozenset(),
+    "ha.restore": frozenset(),
     "ha.member": frozenset({"add", "remove"}),
     "ha.salvage": frozenset({"restore", "restored", "discard"}),
 }
@@ -86,8 +89,10 @@ class FileRequests(NamedTuple):
 class NodeRequests(RequestTable):
     """The requests that a member of a cluster answers: the whole table."""
 
-    def __init__(self, node: Node, files: FileRequests | None = None) -> None:
-        """Without `files` their methods are unknown."""
+    def __init__(
+        self, node: Node, files: FileRequests | None = None, archive: Mapping[str, LaterHandler] | None = None
+    ) -> None:
+        """Without `files` their methods are unknown.  `archive`: `ha.backup` and `ha.restore`."""
         self._node = node
         self._local = node.local
         now: dict[str, Handler] = {
@@ -106,6 +111,7 @@ class NodeRequests(RequestTable):
         if files is not None:
             now |= {"ha.dump": files.dump}
             later |= {"ha.salvage": files.salvage}
+        later |= archive or {}
         super().__init__(node.local.settings.username, now, later)
 
     def _promote(self, arguments: Json, user: str, reply: Reply) -> None:
@@ -131,6 +137,8 @@ class NodeRequests(RequestTable):
         node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
+            local.asked(asker, ages(arguments))
+            local.refusals.alive(asker.address)
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
             ballot = need(arguments, "epoch", int), need(arguments, "leader", str)

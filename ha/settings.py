@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ha.model.safety import too_few
+from ha.model.safety import USEFUL_VOTERS, too_few
 from qpidd_py.config import Address, addresses, boolean, duration, one_of, option, path, size, text
 from qpidd_py.errors import ConfigError
 
 SAFETY_MODES = ("manager", "availability", "quorum")
+AUTO = "auto"
+"""`quorum` from USEFUL_VOTERS brokers on; smaller clusters have to name a mode."""
 LEVELS = ("none", "configuration", "all")
 SHUTDOWN_RULES = ("when-synced", "always")
+MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL")
 REGISTRIES = ("none", "file", "pacemaker")
 
 
@@ -25,7 +29,9 @@ class HaSettings:
     ha_queue_replication: bool = option(
         boolean, False, "replicate single queues from and to other brokers, outside a cluster"
     )
-    ha_brokers_url: tuple[Address, ...] = option(addresses, (), "HOST:PORT of all members, comma between")
+    ha_brokers_url: tuple[Address, ...] = option(
+        addresses, (), "HOST:PORT of all members, comma between; ssl: before one that is reached over TLS"
+    )
     ha_public_url: str = option(
         text, "", "URL told to clients, [tcp:|ssl:]HOST[:PORT] with commas; best one for each member; none = unset"
     )
@@ -33,8 +39,19 @@ class HaSettings:
         one_of(*LEVELS), "none", "level of objects that do not say qpid.replicate; equal on all members"
     )
     ha_username: str = option(text, "", "name for links between brokers")
-    ha_password: str = option(text, "", "password for links between brokers")
-    ha_mechanism: str = option(text, "", "SASL mechanism for links between brokers; default PLAIN")
+    ha_password: str = option(text, "", "password for links between brokers; better in a file")
+    ha_password_file: Path | None = option(
+        path, None, "file with that password; a relative path is one of a systemd credential, if there are any"
+    )
+    ha_mechanism: str = option(
+        one_of(*MECHANISMS), "", "SASL mechanism for links between brokers; default PLAIN, if they offer it"
+    )
+    ha_ssl_ca: Path | None = option(
+        path, None, "PEM file of the authorities that sign the brokers' certificates; default ssl-ca"
+    )
+    ha_ssl_cert: Path | None = option(path, None, "PEM file with our certificate for other brokers; default ssl-cert")
+    ha_ssl_key: Path | None = option(path, None, "PEM file with its private key; default the file of the certificate")
+    ha_address: str = option(text, "", "which of ha-brokers-url this broker is; needed if its address is not its own")
     ha_backup_timeout: float = option(duration, 10.0, "how long a new primary waits for expected backups to connect")
     ha_promote_timeout: float = option(duration, 0.5, "how long a promotion waits for silent members, in each step")
     ha_relocate_timeout: float = option(
@@ -48,14 +65,18 @@ class HaSettings:
     ha_isolation_wait: float = option(
         duration, 2.0, "how long a primary that hears no majority waits before it shrinks the set"
     )
-    ha_safety: str = option(one_of(*SAFETY_MODES), "manager", "who guards promotion: manager, availability or quorum")
+    ha_safety: str = option(
+        one_of(AUTO, *SAFETY_MODES),
+        AUTO,
+        "what guards promotion and confirms: quorum, manager or availability; auto = quorum, from three brokers on",
+    )
     ha_isolation_timeout: float = option(
         duration, 10.0, "a primary without quorum, registry or disk for that long closes its clients; 0 = never"
     )
     ha_registry: str = option(
         one_of(*REGISTRIES),
-        "none",
-        "where the manager records votes and in-sync sets: file, pacemaker, or none (the brokers themselves)",
+        "",
+        "where the manager records votes and in-sync sets: file, pacemaker or none; has to be named with manager",
     )
     ha_registry_timeout: float = option(duration, 2.0, "how long the registry may take to answer")
     ha_registry_file: Path | None = option(path, None, "the file of ha-registry=file, one for all brokers of a cluster")
@@ -73,22 +94,88 @@ class HaSettings:
     )
 
     def __post_init__(self) -> None:
+        if self.ha_cluster:
+            if not self.ha_brokers_url:
+                raise ConfigError("option ha-brokers-url: not given with ha-cluster, expected the addresses of all members")
+            self._check_safety()
         check_brokers(self.ha_safety, self.ha_brokers_url)
         if self.ha_slice_size < 1024:
             raise ConfigError(f"option ha-slice-size: found {self.ha_slice_size}, expected 1KiB or more")
         if self.new_identity and not self.ha_cluster:
             raise ConfigError("option new-identity: found yes without ha-cluster, which has no identity to change")
         self._check_registry()
+        self._check_login()
+        if self.ha_address and self.ha_address not in map(str, self.ha_brokers_url):
+            raise ConfigError(f"option ha-address: found {self.ha_address}, expected one of ha-brokers-url")
+
+    def _check_login(self) -> None:
+        if self.ha_password_file is not None:
+            if self.ha_password:
+                raise ConfigError("option ha-password-file: found with ha-password, expected one of them")
+            # Frozen: all who log in or check a login find the password where it is without a file.
+            object.__setattr__(self, "ha_password", read_password(self.ha_password_file))
+        if self.ha_username and not self.ha_password and self.ha_mechanism != "EXTERNAL":
+            expected = "expected ha-password or ha-password-file (an account without a password could promote)"
+            raise ConfigError(f"option ha-username: found {self.ha_username} without a password, {expected}")
+        if self.ha_password and not self.ha_username:
+            raise ConfigError("option ha-password: found without ha-username, expected a name")
+
+    @property
+    def safety(self) -> str:
+        """The mode in force."""
+        return "quorum" if self.ha_safety == AUTO else self.ha_safety
+
+    @property
+    def registry(self) -> str:
+        """The registry in force."""
+        return self.ha_registry or "none"
+
+    @property
+    def risk(self) -> str:
+        """A warning for the log, at each start; empty if there is none."""
+        if self.safety != "manager" or self.registry != "none":
+            return ""
+        return (
+            "ha-safety=manager with ha-registry=none: if brokers cannot hear each other, and the manager promotes one "
+            "before it has fenced the primary, two brokers confirm, and what one of them confirmed is lost; a registry "
+            "prevents that, or ha-safety=quorum with three brokers"
+        )
+
+    def _check_safety(self) -> None:
+        """Raises ConfigError where an administrator has to choose."""
+        count = len(set(self.ha_brokers_url))
+        if self.ha_safety == AUTO and count < USEFUL_VOTERS:
+            plural = "s"[count == 1 :]
+            expected = f"{USEFUL_VOTERS} or more (then it is quorum), or ha-safety=manager with ha-registry named"
+            raise ConfigError(f"option ha-safety: found auto with {count} broker{plural}, expected {expected}")
+        if self.ha_safety == "manager" and not self.ha_registry:
+            expected = "expected pacemaker or file, or none if you accept that only fencing prevents two primaries"
+            raise ConfigError(f"option ha-registry: not given with ha-safety=manager, {expected}")
 
     def _check_registry(self) -> None:
-        if self.ha_registry != "none" and self.ha_safety != "manager":
+        if self.registry != "none" and self.ha_safety != "manager":
             found = f"{self.ha_registry} with ha-safety={self.ha_safety}"
             raise ConfigError(f"option ha-registry: found {found}, expected none (a registry is the manager's)")
         if self.ha_registry == "file" and self.ha_registry_file is None:
             raise ConfigError("option ha-registry: found file without ha-registry-file, expected the path of the file")
         if self.ha_registry != "file" and self.ha_registry_file is not None:
-            found = f"{self.ha_registry_file} with ha-registry={self.ha_registry}"
+            found = f"{self.ha_registry_file} with ha-registry={self.registry}"
             raise ConfigError(f"option ha-registry-file: found {found}, expected ha-registry=file")
+
+
+def read_password(file: Path) -> str:
+    """The first line.  Raises ConfigError, also for a file that everybody may read."""
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    file = Path(credentials, file) if credentials else file
+    try:
+        if file.stat().st_mode & 0o007:
+            raise ConfigError(f"option ha-password-file: {file} can be read by everybody, expected mode 0600 or 0640")
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"option ha-password-file: cannot read {file}: {error}") from None
+    if not lines or not lines[0]:
+        raise ConfigError(f"option ha-password-file: {file} is empty, expected a password")
+    return lines[0]
 
 
 def check_brokers(safety: str, brokers: Collection[Address | str]) -> None:
@@ -117,6 +204,8 @@ class NodeSettings:
     relocate_timeout: float = 5.0
     isolation_timeout: float = 10.0
     """0 = never."""
+    ports: tuple[int, ...] = ()
+    """On which this process listens."""
     registry: bool = False
     """True if the resource manager has a registry (`Environment.exchange`)."""
     registry_timeout: float = 2.0
@@ -136,8 +225,17 @@ class NodeSettings:
         """Seconds of silence after which a link is closed."""
         return 2 * self.heartbeat
 
+    @property
+    def refusal_settle(self) -> float:
+        """Seconds for which a host must refuse connections before its broker counts as gone (`model/refusals.py`)."""
+        return self.dead_after if self.safety == "manager" and not self.registry else 0.0
+
+
+def uses_tls(address: str) -> bool:
+    return address.startswith("ssl:")
+
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT, an IPv6 host in brackets."""
-    host, _, port = address.rpartition(":")
+    """Split HOST:PORT, an IPv6 host in brackets; `ssl:` before it is ignored."""
+    host, _, port = address.removeprefix("ssl:").rpartition(":")
     return host.strip("[]"), int(port)

@@ -1,11 +1,13 @@
 """`qpidd`: reads the settings, finds the plug-ins, runs the broker.
 
 Exit codes
-    0   stopped cleanly (SIGTERM, SIGINT); --check: it runs; --quit: it has stopped
-    1   could not start: settings, port, data directory, plug-in; --check: it does not run; --quit: it did not stop
+    0   stopped cleanly (SIGTERM, SIGINT); --check: it runs; --quit: it has stopped; --check-config: nothing is wrong
+    1   could not start: settings, port, data directory, plug-in; --check: it does not run; --quit: it did not stop;
+        --check-config: something is wrong
     3   a plug-in could not go on, such as HA told that this broker cannot be part of the cluster (its data directory is
         a copy of another living broker's: start it once with --new-identity)
-    4   the disk of the journal has failed: nothing was confirmed after it
+    4   the disk of the journal has failed, or messages that had left memory cannot be read back: nothing was confirmed
+        after it
     70  an invariant of the broker was broken, or the data path failed: ended at once, nothing was confirmed after it
 """
 
@@ -27,12 +29,13 @@ from qpidd_py.config import (
     DataSettings,
     LogSettings,
     NetworkSettings,
+    SecuritySettings,
     Settings,
     data_directory,
     load,
 )
 from qpidd_py.errors import ConfigError
-from qpidd_py.logrules import set_up
+from qpidd_py.logrules import rules, set_up
 from qpidd_py.plugins import Plugin, load_plugins
 from qpidd_py.process import (
     PidFile,
@@ -59,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         groups = [*GROUPS, *(group for plugin in plugins for group in plugin.option_groups)]
         settings = load(groups, sys.argv[1:] if arguments is None else arguments, os.environ, version=_version())
         daemon = settings[DaemonSettings]
+        if daemon.check_config:
+            return _check_config(settings, plugins)
         if daemon.check or daemon.quit:
             return _check_or_quit(settings)
         readiness = go_to_background(daemon.wait) if daemon.daemon else Readiness()
@@ -90,6 +95,8 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) 
     for warning in settings.warnings:
         log.warning("%s", warning)
     data_dir = data_directory(settings[DataSettings])
+    for warning in (warning for plugin in plugins for warning in plugin.check(settings, data_dir)):
+        log.warning("%s", warning)
     files = [PidFile(lock_path(data_dir))] if data_dir is not None else []
     try:
         service = Service(settings, plugins, data_dir, _version(), EXIT_INVARIANT)
@@ -124,6 +131,21 @@ def _log_settings(settings: Settings) -> LogSettings:
         return wanted
     to_syslog = wanted.log_to_syslog or (wanted.log_to_file is None and Path("/dev/log").exists())
     return dataclasses.replace(wanted, log_to_stderr=False, log_to_stdout=False, log_to_syslog=to_syslog)
+
+
+def _check_config(settings: Settings, plugins: Sequence[Plugin]) -> int:
+    """Opens no port and writes nothing.  Raises ConfigError for what a start refuses."""
+    from qpidd_py.security.users import read_users
+    from qpidd_py.server.tls import context
+
+    rules(settings[LogSettings])
+    data_dir = data_directory(settings[DataSettings])
+    context(settings[SecuritySettings])
+    read_users(settings[SecuritySettings].user_file)
+    found = [warning for plugin in plugins for warning in plugin.check(settings, data_dir)]
+    for text in (*settings.warnings, *found):
+        print(f"qpidd: {text}", file=sys.stderr)
+    return EXIT_START if found else EXIT_OK
 
 
 def _check_or_quit(settings: Settings) -> int:

@@ -114,6 +114,7 @@ class NetworkSettings:
     max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit")
     max_connections_per_user: int = option(integer, 0, "the same for each user")
     max_connections_per_ip: int = option(integer, 0, "the same for each address of clients")
+    max_newcomers: int = option(integer, 5000, "most connections at a time that are not logged in yet; 0 = no limit")
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,9 @@ class DataSettings:
     )
     disk_free_limit: Amount = option(
         amount, DISK_FREE, "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
+    )
+    page_folder: str = option(
+        text, "", "where messages go that do not fit into memory; default data-dir or /var/tmp; no = nowhere"
     )
     no_data_dir: bool = option(boolean, False, "keep no files at all; not for a member of a cluster")
 
@@ -154,6 +158,7 @@ class DaemonSettings:
     pid_dir: Path | None = option(path, None, "where pid files go; default the data directory")
     wait: float = option(duration, 600.0, "how long --daemon and --quit wait", short="w")
     check: bool = option(boolean, False, "print the pid of the running broker and end; 1 = not running", short="c")
+    check_config: bool = option(boolean, False, "check options and files without starting; 1 = something is wrong")
     quit: bool = option(boolean, False, "stop the running broker cleanly and wait for its end", short="q")
 
 

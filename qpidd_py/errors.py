@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 EXIT_DISK: Final = 4
-"""Exit code of a broker whose journal cannot be written any more (`qpidd_py.__main__`)."""
+"""Exit code of a broker whose journal cannot be written, or whose page file cannot be read (`qpidd_py.__main__`)."""
 
 
 class ReplyCode(IntEnum):
@@ -65,6 +65,10 @@ class LinkError(QpiddError):
 
 class InvariantError(QpiddError):
     """An invariant of the broker is broken; ends the process."""
+
+
+class PageError(InvariantError):
+    """A message that has left memory cannot be read back; ends the process, with `EXIT_DISK`."""
 
 
 class ConfigError(QpiddError):

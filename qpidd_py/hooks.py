@@ -54,5 +54,9 @@ class HaHooks(Protocol):
     def alarm(self, name: str, reason: str) -> None:
         """An alarm has begun (`Broker.alarm`), or, with an empty reason, is over."""
 
+    def paging(self, result: str, reason: str) -> None:
+        """Messages leave memory for the page file ("begun"); it is empty again ("ended"); it cannot be written
+        ("failed", with the reason)."""
+
     def tick(self, now: float) -> None:
         """Runs periodic work; `now` in seconds of a monotonic clock."""

@@ -10,6 +10,7 @@ Two levels are added to Python's: trace (5) and notice (25).
 import logging
 import logging.handlers
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -19,6 +20,8 @@ from qpidd_py.errors import ConfigError
 
 TRACE = 5
 NOTICE = 25
+LONGEST = 2048
+"""Characters of a message that are written; tracebacks are written whole."""
 
 LEVELS = {
     "trace": TRACE,
@@ -150,7 +153,9 @@ class LineFormatter(logging.Formatter):
 
 
 def _printable(message: str) -> str:
-    """Names come from peers: a line feed in one must not forge a log line."""
+    """Names come from peers: a line feed in one must not forge a log line, and a long one not fill the disk."""
+    if len(message) > LONGEST:
+        message = f"{message[:LONGEST]}... ({len(message)} characters)"
     if message.isprintable():
         return message
     return "".join(c if c.isprintable() or c in "\t" else c.encode("unicode_escape").decode() for c in message)
@@ -209,3 +214,32 @@ def _syslog(name: str) -> logging.Handler:
 def log_notice(logger: logging.Logger, message: str, *values: Any) -> None:
     """Between info and warning: events of interest to an operator that are no problem."""
     logger.log(NOTICE, message, *values, stacklevel=2)
+
+
+class Floods:
+    """Lines that peers can cause at will: LINES of a kind in each period are written, the others are counted."""
+
+    LINES = 20
+    PERIOD = 10.0  # seconds
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._log = logger
+        self._began = 0.0
+        self._counts: Counter[tuple[int, str]] = Counter()
+
+    def write(self, level: int, now: float, message: str, *values: Any) -> None:
+        """`message` is the kind."""
+        self.tick(now)
+        self._counts[level, message] += 1
+        if self._counts[level, message] <= self.LINES:
+            self._log.log(level, message, *values, stacklevel=2)
+
+    def tick(self, now: float) -> None:
+        """Sums up what was not written in the period that has ended."""
+        if now - self._began < self.PERIOD:
+            return
+        for (level, message), count in self._counts.items():
+            if count > self.LINES:
+                self._log.log(level, "%d more lines in %g s like: %s", count - self.LINES, self.PERIOD, message)
+        self._counts.clear()
+        self._began = now

@@ -32,13 +32,16 @@ _SPEC = "qpidd.option"
 
 
 class Address(NamedTuple):
-    """Where a broker listens; `str()` gives HOST:PORT, with brackets around an IPv6 host."""
+    """Where a broker listens; `str()` gives HOST:PORT, with brackets around an IPv6 host, and `ssl:` before it if that
+    port speaks TLS."""
 
     host: str
     port: int
+    tls: bool = False
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return f"ssl:{place}" if self.tls else place
 
 
 # ---- parsers of values: text in, value out, ValueError(what was expected) -------------------------------------------
@@ -170,12 +173,14 @@ _HOST_PORT = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:,\s]+)
 
 
 def address(value: str, default_port: int = 5672) -> Address:
-    """One `host[:port]`, an `amqp:` or `amqp:tcp:` before it is allowed as in the original's URLs."""
+    """One `host[:port]`; `amqp:`, `tcp:` and `ssl:` before it are allowed as in the original's URLs."""
     plain = re.sub(r"^(amqp:(//)?)?(tcp:)?", "", value.strip())
-    match = _HOST_PORT.fullmatch(plain)
-    if match is None or not 0 <= int(match["port"] or default_port) <= 65535:
-        raise ValueError("an address HOST or HOST:PORT")
-    return Address(match["six"] or match["host"], int(match["port"] or default_port))
+    tls = plain.startswith("ssl:")
+    match = _HOST_PORT.fullmatch(plain.removeprefix("ssl:"))
+    port = int((match and match["port"]) or (5671 if tls else default_port))
+    if match is None or port > 65535:
+        raise ValueError("an address HOST or HOST:PORT, ssl: before it for TLS")
+    return Address(match["six"] or match["host"], port, tls)
 
 
 def addresses(value: str) -> tuple[Address, ...]:
@@ -186,7 +191,7 @@ def addresses(value: str) -> tuple[Address, ...]:
     try:
         return tuple(address(part) for part in rest.split(","))
     except ValueError:
-        raise ValueError("a comma separated list HOST:PORT,HOST:PORT") from None
+        raise ValueError("a comma separated list HOST:PORT,HOST:PORT, ssl: before an address for TLS") from None
 
 
 # ---- declaring options -----------------------------------------------------------------------------------------------

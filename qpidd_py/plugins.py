@@ -1,9 +1,9 @@
 """Finds plug-ins by entry point (group `qpidd.plugins`); defines their interface.
 
 The broker never imports a plug-in by name.  An entry point is a function without arguments that returns a `Plugin`:
-its option groups are collected before the settings are read; `attach` is called once everything is built and before the
-first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for a clean stop, `stop`
-during a clean stop.
+its option groups are collected before the settings are read; `check` looks at these; `attach` is called once everything
+is built and before the first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for
+a clean stop, `stop` during a clean stop.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ from qpidd_py.errors import ConfigError
 from qpidd_py.options import Address, Settings
 
 if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
+    import ssl
+
     from qpidd_py.broker.broker import Broker
     from qpidd_py.core import Engine, Reactor
     from qpidd_py.hooks import HaHooks
@@ -47,7 +49,9 @@ class PluginHost:
     add_user: Callable[[str, str], None]
     """add_user(name, password): a login for this process, in addition to the users of the user file."""
     addresses: list[Address] = field(default_factory=list)
-    """The addresses that this broker listens on; filled before `start`."""
+    """The addresses at which this broker takes connections; filled before `start`."""
+    tls: "ssl.SSLContext | None" = None
+    """Of the TLS port; None when there is no certificate."""
     store: "Store | None" = None
     """The journal, read; None when there is none."""
     tell: Callable[[Mapping[str, str]], None] = _tell_nobody
@@ -60,6 +64,10 @@ class Plugin(Protocol):
 
     name: str
     option_groups: tuple[type, ...]
+
+    def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
+        """Before anything is touched: returns what is suspicious.  Raises ConfigError for what is refused."""
+        ...
 
     def attach(self, host: PluginHost) -> "HaHooks | None": ...
 

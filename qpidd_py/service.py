@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from qpidd_py.amqp.sasl import accept_all
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch, ReserveWatch
+from qpidd_py.broker.pager import Pager
 from qpidd_py.config import (
     SMALLEST_MEMORY,
     BrokerSettings,
@@ -26,20 +26,21 @@ from qpidd_py.config import (
     SecuritySettings,
     Settings,
 )
-from qpidd_py.core import Engine, Reactor
+from qpidd_py.core import Engine, Paging, Reactor
 from qpidd_py.core.memory import hold_reserve, reserve_uses
-from qpidd_py.errors import ConfigError, InvariantError, ReplyCode
+from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, ReplyCode
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Amount
 from qpidd_py.plugins import Plugin, PluginHost
-from qpidd_py.security.sasl import authenticator
-from qpidd_py.security.users import Users, read_users
+from qpidd_py.security.users import read_users
+from qpidd_py.security.verifier import Verifier
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
 from qpidd_py.server.memory import available, resident
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
+from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
 from qpidd_py.store.service import NAME, Store
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Service:
         self._plugins = list(plugins)
         self._data_dir = data_dir
         self._broken = broken
+        self._version = version
         self._exit_code = 0
         self._core_tick_due = 0.0
         self._insist_until = 0.0
@@ -71,18 +73,24 @@ class Service:
         self._users = read_users(security.user_file)
         self._sockets = _bind(network, network.port)
         self._tls_sockets = _bind(network, security.ssl_port) if self._tls_context is not None else []
-        self._addresses = bound_addresses(self._sockets)
-        self.port = self._addresses[0].port
-        self._broker = _make_broker(settings, str(self._addresses[0]), self._users, version)
+        plain, encrypted = bound_addresses(self._sockets), bound_addresses(self._tls_sockets, tls=True)
+        self._addresses = encrypted if security.require_encryption else plain + encrypted
+        self.port = plain[0].port
+        self._broker = _make_broker(settings, str(self._addresses[0]), version)
         self._reactor = Reactor(self._broker.engine)
-        amqp_door.install(self._broker, version)
-        self._memory = _watch(self._broker, settings[BrokerSettings].memory_limit)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
+        self._pages: PageThread | None = None
+        self._memory = self._watch(settings[BrokerSettings].memory_limit, files)
         self._store: Store | None = None
         if files.journal and data_dir is not None:
             self._store = Store(
-                self._broker, data_dir, files.journal_segment_size, files.disk_free_limit, files.journal_sync
+                self._broker,
+                data_dir,
+                files.journal_segment_size,
+                files.disk_free_limit,
+                files.journal_sync,
+                applied=self._memory.look if self._memory is not None else lambda: None,
             )
         elif data_dir is not None and (data_dir / NAME).exists():
             log.warning("there is a journal in %s, and it is not read: option journal is no", data_dir)
@@ -97,7 +105,13 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         self._broker.engine.schedule = self._schedule_turn
+        amqp_door.install(self._broker, self._version, self._defer)
+        self._verifier = Verifier(self._users, loop, self._guard)
+        if self._settings[SecuritySettings].auth:
+            self._broker.authenticate = self._verifier
         self._notifier = Notifier(loop, take_environment(os.environ))
+        if self._pages is not None:
+            self._pages.start(loop, self._guard)
         if self._store is not None:
             self._store.open(loop, self._guard, self._fail)
         self._attach_plugins()
@@ -130,6 +144,7 @@ class Service:
             fail=self._fail,
             add_user=self._users.add,
             addresses=self._addresses,
+            tls=self._tls_context,
             tell=self._notifier.tell,
             store=self._store,
         )
@@ -150,13 +165,38 @@ class Service:
         else:
             listener.open(self._sockets)
         if self._tls_context is not None:
-            tls_addresses = bound_addresses(self._tls_sockets)
-            await listener.open_tls(self._tls_sockets, self._tls_context)
-            log_notice(log, "TLS on %s", ", ".join(map(str, tls_addresses)))
+            listener.open(self._tls_sockets, self._tls_context)
+            log_notice(log, "TLS on %s", ", ".join(str(each)[4:] for each in self._addresses if each.tls))
         for plugin in self._plugins:
             plugin.start()
         log_notice(log, "Broker running on %s", self._addresses[0])
         return listener
+
+    def _watch(self, limit: Amount, files: DataSettings) -> MemoryWatch | None:
+        octets = limit.of(available())
+        if limit.percent and octets < SMALLEST_MEMORY:
+            log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
+            octets = SMALLEST_MEMORY
+        return MemoryWatch(self._broker, octets, resident(), self._pager(octets, files)) if octets else None
+
+    def _pager(self, limit: int, files: DataSettings) -> Pager | None:
+        """The page file is made now; without one everything stays in memory."""
+        if files.page_folder == "no":
+            return None
+        folder = Path(files.page_folder).expanduser() if files.page_folder else self._data_dir or TEMPORARY
+        slot_size = self._broker.engine.pool.segment_size
+        try:
+            file = PageFile(folder, slot_size, files.disk_free_limit)
+        except OSError as error:
+            if files.page_folder:
+                raise ConfigError(f"option page-folder: {folder} cannot be used: {error.strerror}") from error
+            log.warning("no page file in %s: %s; messages stay in memory", folder, error.strerror)
+            return None
+        self._pages = PageThread(file, slot_size)
+        pager = Pager(self._broker, Paging(self._broker.engine, file.fill), self._pages, limit)
+        self._pages.told = pager
+        self._broker.paging = pager.shown
+        return pager
 
     def _tick_interval(self) -> float:
         return tick_interval(self._settings[LinkSettings].link_heartbeat_interval)
@@ -165,6 +205,7 @@ class Service:
 
     def _tick(self, listener: Listener, now: float) -> None:
         listener.tick(now)
+        self._verifier.tick(now)
         self._broker.tick(now)
         if self._memory is not None:
             self._memory.tick(now)
@@ -181,6 +222,9 @@ class Service:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
 
+    def _defer(self, seconds: float, work: Callable[[], None]) -> None:
+        self._loop.call_later(seconds, self._guard, work)
+
     def _turn(self) -> None:
         self._turn_scheduled = False
         self._guard(self._broker.engine.end_turn)
@@ -188,20 +232,26 @@ class Service:
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
+        except PageError as error:
+            self._die_of(error)
         except Exception:
             log.critical("the data path failed; the broker ends", exc_info=True)
-            self._die()
+            self._die(self._broken)
 
-    def _die(self) -> None:
+    def _die_of(self, error: InvariantError) -> None:
+        log.critical("%s; the broker ends", error)
+        self._die(EXIT_DISK if isinstance(error, PageError) else self._broken)
+
+    def _die(self, exit_code: int) -> None:
         """Ends at once: no buffer is written any more, so nothing is confirmed from a broken state."""
         logging.shutdown()
-        os._exit(self._broken)
+        os._exit(exit_code)
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, found: dict[str, Any]) -> None:
         error = found.get("exception")
         log.error("%s", found.get("message", "a callback failed"), exc_info=error)
         if isinstance(error, InvariantError):
-            self._die()
+            self._die_of(error)
 
     # ---- stopping
 
@@ -244,8 +294,11 @@ class Service:
                 connection.close(ReplyCode.CONNECTION_FORCED, "broker is stopping")
             await self._until(deadline, lambda: len(self._reactor) == 0)
         self._loop.remove_reader(self._reactor.fileno())
+        self._verifier.close()
         if self._store is not None:
             self._store.stop()
+        if self._pages is not None:
+            self._pages.stop()
 
     async def _until(self, deadline: float, done: Callable[[], bool]) -> None:
         while not done() and self._loop.time() < deadline:  # noqa: ASYNC110 (it has no event)
@@ -256,21 +309,12 @@ def _bind(network: NetworkSettings, port: int) -> list[Any]:
     return listening_sockets(network.interface, port, network.connection_backlog)
 
 
-def _watch(broker: Broker, limit: Amount) -> MemoryWatch | None:
-    octets = limit.of(available())
-    if limit.percent and octets < SMALLEST_MEMORY:
-        log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
-        octets = SMALLEST_MEMORY
-    return MemoryWatch(broker, octets, resident()) if octets else None
-
-
-def _make_broker(settings: Settings, address: str, users: Users, version: str) -> Broker:
+def _make_broker(settings: Settings, address: str, version: str) -> Broker:
     limits, network = settings[BrokerSettings], settings[NetworkSettings]
     engine = Engine()
     engine.max_message_size = limits.max_message_size
     return Broker(
         name=limits.broker_name or address,
-        authenticate=authenticator(users) if settings[SecuritySettings].auth else accept_all,
         heartbeat=limits.heartbeat,
         version=version,
         engine=engine,

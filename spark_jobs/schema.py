@@ -80,7 +80,7 @@ BROKER_KINDS = frozenset(
     | {"relocate", "primary_lost", "twin"}
     | {"backup_connected", "backup_lost", "catchup_begin", "catchup_end", "salvage", "isolated", "fenced_self", "clock"}
     | {"repl_send", "repl_recv", "replack_send", "replack_recv", "confirm_sent", "enqueue", "expire", "drop"}
-    | {"dead_letter", "purge", "queue_dump", "client_open", "client_close", "state_file", "limit", "log_end"}
+    | {"dead_letter", "purge", "queue_dump", "client_open", "client_close", "state_file", "limit", "paging", "log_end"}
 )
 MANAGER_KINDS = frozenset(
     {"starting", "start", "stop", "state", "election", "no_primary", "promote_request", "promoted", "refused"}

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     plan = Plan(
         arguments.mode, arguments.brokers, arguments.seed, Path(arguments.directory).resolve(),
-        tuple(arguments.kind), tuple(arguments.option), arguments.journals,
+        tuple(arguments.kind), tuple(arguments.option), arguments.journals, arguments.power_cuts,
     )  # fmt: skip
     reason = problem()
     if reason:
@@ -126,6 +126,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", action="append", default=[], choices=sorted(KINDS), help="only such faults")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of qpidd")
     parser.add_argument("--journals", action="store_true", help="on every broker; then all of them may die at once")
+    forget = "journals, on disks that forget what was not synced when the power of all brokers is cut"
+    parser.add_argument("--power-cuts", action="store_true", help=forget)
     parser.add_argument("--directory", default="./torture-run", help="for logs (%(default)s); an older run is replaced")
     parser.add_argument("--keep", action="store_true", help="keep the logs in any case")
     parser.add_argument("--json", action="store_true", help="only the result, for programs")

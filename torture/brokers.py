@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec
 
+from testkit.power import PowerCut
 from torture.network import Host
 
 PORT: Final = 5672
 USER, PASSWORD = "ha", "secret"
+SYNC_MS: Final = 2
+"""How long a sync takes on a disk that forgets."""
 DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
 _libc = ctypes.CDLL(None)
@@ -53,8 +57,18 @@ class Broker:
     """One host and the process on it, which is started and killed any number of times.  `disk` numbers its data
     directories: a broker that is replaced begins with an empty one."""
 
-    def __init__(self, name: str, host: Host, directory: Path, options: Sequence[str], unwanted: list[Exit]) -> None:
+    def __init__(
+        self,
+        name: str,
+        host: Host,
+        directory: Path,
+        options: Sequence[str],
+        unwanted: list[Exit],
+        forgetful: Path | None = None,
+    ) -> None:
+        """`forgetful`: the library with which its disk forgets what was not synced (`testkit/power.py`)."""
         self.name = name
+        self._forgetful = forgetful
         self.host = host
         self.options = list(options)
         self.address = f"{host.address}:{PORT}"
@@ -80,6 +94,15 @@ class Broker:
     @property
     def data_dir(self) -> Path:
         return self._directory / f"{self.name}-disk{self._disk}"
+
+    @property
+    def _power(self) -> PowerCut | None:
+        undo = self.data_dir.with_name(f"{self.data_dir.name}-undo")
+        return PowerCut(self._forgetful, self.data_dir, undo, SYNC_MS, "events") if self._forgetful else None
+
+    def lose_cache(self, rng: random.Random) -> int:
+        """After a kill, as a power cut of its host does.  Returns the number of changes that were not on its disk."""
+        return self._power.cut(rng) if self._power else 0
 
     @property
     def log_file(self) -> Path:
@@ -110,6 +133,7 @@ class Broker:
             *("--ha-username", USER, "--ha-password", PASSWORD, *self.options),
         ]
         clean = {key: value for key, value in os.environ.items() if not key.startswith("QPID_")}
+        clean |= self._power.environment if self._power else {}
         with self.log_file.open("ab") as log, self.host.inside():
             log.write(f"---- start {self.starts} at {time.monotonic():.3f}\n".encode())
             log.flush()

@@ -106,7 +106,17 @@ def _names(brokers: Sequence[Broker]) -> str:
 
 def power(lab: Lab, undo: list[Undo]) -> str:
     """All brokers at once."""
-    return _kill(lab, undo, [broker for broker in lab.brokers if broker.running]) if lab.plan.journals else ""
+    return _kill(lab, undo, [broker for broker in lab.brokers if broker.running]) if lab.plan.journaled else ""
+
+
+def power_cut(lab: Lab, undo: list[Undo]) -> str:
+    """The same, and their disks forget what was not synced."""
+    victims = [broker for broker in lab.brokers if broker.running]
+    text = _kill(lab, undo, victims) if lab.plan.power_cuts else ""
+    if not text:
+        return ""
+    lost = sum(broker.lose_cache(lab.rng) for broker in lab.brokers)
+    return f"power cut of {_names(victims)}, {lost} changes were not on a disk"
 
 
 def kill_all_backups(lab: Lab, undo: list[Undo]) -> str:
@@ -281,6 +291,7 @@ KINDS: Final[dict[str, Kind]] = {
     "kill two": Kind(lambda lab, undo: _kill(lab, undo, _any(lab, 2)), ALL, 0.5, 4),
     "kill all backups": Kind(kill_all_backups, ALL, 0.5, 3, 0.7),
     "power": Kind(power, ALL, 0.5, 3, 2),
+    "power cut": Kind(power_cut, ALL, 0.5, 3, 3),
     "pause primary": Kind(lambda lab, undo: _pause(lab, undo, _primary(lab)), ALL, 0.3, 6, 2),
     "pause backup": Kind(lambda lab, undo: _pause(lab, undo, _backups(lab)), ALL, 0.3, 6),
     "pause two": Kind(lambda lab, undo: _pause(lab, undo, _any(lab, 2)), CARELESS, 0.3, 5),

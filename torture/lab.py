@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from testkit.power import library
 from torture.brokers import Broker, Exit, url
 from torture.manager import Manager, rules_for
 from torture.network import Host, Network
@@ -32,7 +33,7 @@ def options_for(mode: str, directory: Path) -> dict[str, str]:
     if mode == "registry":
         file = str(directory / "registry.json")
         return {**COMMON_OPTIONS, "ha-safety": "manager", "ha-registry": "file", "ha-registry-file": file}
-    return {**COMMON_OPTIONS, "ha-safety": mode}
+    return {**COMMON_OPTIONS, "ha-safety": mode, **({"ha-registry": "none"} if mode == "manager" else {})}
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ class Plan:
     """Options of `qpidd` that are different, NAME=VALUE."""
     journals: bool = False
     """The brokers keep journals, so that all of them may die."""
+    power_cuts: bool = False
+    """The same, and their disks forget what was not synced when the power of all is cut."""
+
+    @property
+    def journaled(self) -> bool:
+        return self.journals or self.power_cuts
 
 
 class Lab:
@@ -65,11 +72,12 @@ class Lab:
         self.network = Network(plan.brokers + 1)
         self.clients: Host = self.network.hosts[-1]
         different = {name: value for name, _, value in (text.partition("=") for text in plan.extra)}
-        kept = {"journal": "yes"} if plan.journals else {}
+        kept = {"journal": "yes"} if plan.journaled else {}
         options = {**options_for(plan.mode, plan.directory), **kept, **different}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        forgetful = library(plan.directory) if plan.power_cuts else None
         self.brokers = [
-            Broker(f"node{number}", host, plan.directory, words, self.exits)
+            Broker(f"node{number}", host, plan.directory, words, self.exits, forgetful)
             for number, host in enumerate(self.network.hosts[:-1], 1)
         ]
         self.watches = {broker.name: Watch(broker) for broker in self.brokers}
@@ -157,7 +165,7 @@ class Lab:
     def expendable(self, victims: Sequence[Broker]) -> bool:
         """True if these may be killed: a whole member of the newest in-sync set survives that no fault has touched
         recently.  All brokers are asked now, because the set may just have changed.  With journals all may die."""
-        if self.plan.journals:
+        if self.plan.journaled:
             return True
         views = {broker.name: look(broker) for broker in self.brokers if broker.responsive}
         newest = max((view for view in views.values() if view.facts), key=lambda view: view.set_key, default=View())

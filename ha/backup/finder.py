@@ -143,12 +143,14 @@ class Finder:
         if view.id != local.id:
             self.heard.append(view)
         local.changed()
-        return self._would_follow(view)
+        # The answer that tells us our address may still come: without it the primary refuses us.
+        return bool(local.settings.address) and self._would_follow(view)
 
     def _would_follow(self, view: View) -> bool:
         local = self._local
-        known = view.ballot >= local.persisted.ballot
-        return view.state.is_primary and known and local.is_broker(local.settings.address, view.in_sync)
+        known, address = view.ballot >= local.persisted.ballot, local.settings.address
+        # Without an address also to be refused: a copy of a member's data directory then ends, with the reason.
+        return view.state.is_primary and known and (not address or local.is_broker(address, view.in_sync))
 
     def _surveyed(self, answers: dict[str, Answer]) -> None:
         """Never called in a pause, which cancels the survey."""
@@ -171,7 +173,8 @@ class Finder:
         if any(address not in answers for address in members):
             self._delay = FIRST_DELAY
             return None
-        return self._local.survey({address: answers[address] for address in members})
+        # A promotion waits until the refusals of hosts count (`refusals.py`), so the score and the advice need not.
+        return self._local.survey(self._local.refusals.as_dead({address: answers[address] for address in members}))
 
     def _told(self, survey: Survey) -> str:
         """Address of a primary that others follow and that we did not ask: it may have joined after our list was

@@ -203,6 +203,11 @@ class Joining:
         self._lineage = lineage_from_json(fields.get("lineage"))
         local.persist(epoch=ballot[0], leader=ballot[1])
         self.primary = str(leader)
+        if local.whole and not fields.get("whole", True):
+            what = "it, or a copy of it, has acknowledged more than it holds"
+            local.env.log("error", f"{leader} does not count this broker as whole: {what}")
+            local.disown()
+            self._joiner.not_listed()
         self._joiner.welcomed(leader)
         self._salvage(leader)
 

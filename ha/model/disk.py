@@ -2,7 +2,7 @@
 
     works ──a write fails──▶ fails ──a write succeeds──▶ works
                               │ ▲
-                              └─┘ tried again: at most once a second, less often on a slow disk
+                              └─┘ tried again: at most once a second, less and less often on a slow disk
     works ──two writes in a row are slow──▶ slow ──a write is not──▶ works
                                             │ ▲
                                             └─┘ tried again, after twice the time before
@@ -23,10 +23,11 @@ WHAT: Final = "the vote and the in-sync set"
 RETRY: Final = 1.0
 """The least time between two attempts, in seconds."""
 SHARE: Final = 0.1
-"""Share of the time that attempts may take: each one blocks the whole process until the disk answers."""
+"""Share of the time that attempts may take in the end: each one blocks the whole process until the disk answers.  The
+first ones come sooner, so that the wait is no longer than the fault has lasted."""
 SLOW_SHARE: Final = 0.01
-"""The same in the end while the disk is slow: each attempt ends the links.  The first ones come sooner, so that a
-hiccup is over before anything is done about it."""
+"""The same while the disk is slow and works: each attempt ends the links.  A hiccup is over before anything is done
+about it."""
 DOUBLINGS: Final = 10
 """More of them are longer than SLOW_SHARE allows."""
 
@@ -40,7 +41,7 @@ class DiskWatch:
         self._slow_after = slow_after
         self._changed = changed
         self._next = 0.0
-        self._late = 0  # slow writes in a row
+        self._failed = self._late = 0  # failed, and slow, writes in a row
         self.error = ""
         """Why the last write failed; empty if it succeeded."""
         self.slow = ""
@@ -64,6 +65,7 @@ class DiskWatch:
     def _ended(self, began: float, error: str) -> None:
         now = self._env.now()
         seconds = now - began
+        self._failed = self._failed + 1 if error else 0
         self._late = self._late + 1 if seconds > self._slow_after else 0
         slow = f"its disk takes {seconds:.1f} s for a write" if self._late > 1 else ""
         self._next = now + max(RETRY, self._patience(seconds, error))
@@ -77,9 +79,8 @@ class DiskWatch:
 
     def _patience(self, seconds: float, error: str) -> float:
         """Until the next attempt."""
-        if error or self._late < 2:
-            return seconds / SHARE
-        return seconds * min(2.0 ** min(self._late - 2, DOUBLINGS), 1 / SLOW_SHARE)
+        before, share = (self._failed - 1, SHARE) if error else (self._late - 2, SLOW_SHARE)
+        return seconds * min(2.0 ** min(before, DOUBLINGS), 1 / share)
 
     def _say(self, before: str, reason: str, begun: tuple[str, str], ended: tuple[str, str]) -> bool:
         """Log what has `begun` or `ended` (result of the event, line of the log); False if nothing has."""

@@ -25,9 +25,11 @@ from ha.environment import Answer, Configuration, Environment, StateNotStored
 from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
+from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, text
+from ha.model.refusals import Refusals
 from ha.model.safety import Safety
 from ha.model.status import State, check_transition
 from ha.model.survey import Round
@@ -94,10 +96,16 @@ class LocalMember:
         """Name and reason of each (`Broker.alarm`)."""
         self.limited = ""
         """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
+        self.closed: Callable[[], str] = lambda: ""
+        """Why a primary admits no client; empty if it does."""
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
+        self.refusals = Refusals(env, settings.refusal_settle)
+        self.ports: dict[str, tuple[int, ...]] = {}
+        """On which other brokers said that they listen, by address."""
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
+        self._hearing = Hearing(env)
         self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
         self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
 
@@ -140,11 +148,20 @@ class LocalMember:
             self.instance,
             self.before,
             origin.leader if origin is not None else "",
+            self._durable(role.position) if self.keeps else -1,
+            tuple(self._ages().items()),
+            self.settings.ports,
         )
 
-    def set_address(self, address: str) -> None:
-        """Set the address at which other brokers reach us, once the ports are open."""
-        self.settings = replace(self.settings, address=address or self.settings.address)
+    def _durable(self, position: int) -> int:
+        """As in `View`."""
+        durable, continues = self.journal.position, self.journal.complete
+        return durable if continues and epoch_of(durable) == epoch_of(position) else 0
+
+    def set_address(self, address: str, ports: tuple[int, ...] = ()) -> None:
+        """Set the address at which other brokers reach us, and all our ports, once they are open."""
+        ports = ports or self.settings.ports
+        self.settings = replace(self.settings, address=address or self.settings.address, ports=ports)
 
     # ---- the content on disk --------------------------------------------------------------------------------------
 
@@ -159,9 +176,14 @@ class LocalMember:
             self.persist(epoch=epoch, leader=self.lineage[epoch].leader)
         listed = self.persisted.in_sync.member(self.id)  # at which address we are is not known yet
         self.whole = listed is not None and self.persisted.in_sync.lists(replace(self.member, address=listed.address))
-        self.acknowledged = position if self.whole else 0
+        self.acknowledged = position  # what is not sure to be whole may be the only copy all the same
         what = "all that it has acknowledged" if self.whole else "what it held, which may not be all"
         self.env.log("notice", f"the journal has brought back {what}, up to {text(position)}")
+
+    def disown(self) -> None:
+        """A primary knows that we acknowledged more than we hold: our content stands for no run any more."""
+        self.before = ()
+        self.journal.note(self.content.encode())
 
     def trace(self, lineage: Lineage) -> None:
         """Our content has this history from now on."""
@@ -229,9 +251,9 @@ class LocalMember:
 
     def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
         """True if `address` is on the list of this set, or of the newest set that we know (ha-brokers-url until the
-        list is changed at run time).  An empty address is allowed here; it never counts towards a majority."""
+        list is changed at run time).  An empty address is on no list: nobody could ask that broker."""
         brokers = self.safety.voters(in_sync or self.persisted.in_sync)
-        return not brokers or not address or address in brokers
+        return not brokers or address in brokers
 
     def others(self, in_sync: InSync | None = None) -> list[str]:
         """Addresses of all other brokers of the cluster, as in this set or in the newest that we know."""
@@ -261,22 +283,42 @@ class LocalMember:
         addresses: Iterable[str] | None = None,
     ) -> Round:
         """Ask every other broker for its view.  Our ballot is in the request: it deposes a primary with a lower one."""
-        asker = {"epoch": self.epoch, "leader": self.persisted.leader, **self.member.to_json()}
+        ballot = {"epoch": self.epoch, "leader": self.persisted.leader}
+        asker = {**ballot, **self.member.to_json(), "heard": self._ages()}
 
         def finish(answers: dict[str, Answer]) -> None:
             self._note(answers)
             done(answers)
 
         asked = self.others() if addresses is None else addresses
-        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough)
+        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.refusals.judge)
+
+    def _ages(self) -> dict[str, float]:
+        """Whom we have heard.  A broker that cannot store a vote helps nobody to be promoted, so it says nothing."""
+        return {} if self.disk.error else self._hearing.ages()
+
+    def asked(self, asker: Member, heard: Mapping[str, float]) -> None:
+        """Another broker asks for our view."""
+        if asker.id != self.id and asker.address in self.brokers:
+            self._hearing.said(asker.address, heard, self.settings.address)
+
+    def apart(self, since: float) -> int:
+        """How many brokers have heard each other since then, without us."""
+        others = (address for address in self.brokers if address != self.settings.address)
+        return self._hearing.apart(others, since)
 
     def _note(self, answers: Mapping[str, Answer]) -> None:
-        """Take from any answers: our own address, twins, a newer set."""
+        """Take from any answers: our own address, twins, a newer set, who hears whom."""
         for address, answer in answers.items():
             if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
                 self.set_address(address)  # the answer is our own, so others reach us at this address
         survey = self.survey(answers)
+        self.ports |= {view.address: view.ports for view in survey.views if view.ports}
         for twin in survey.twins:
             self.sightings.seen(twin.member, self.member, "it answers our questions")
+        for view in survey.views:
+            if view.address in self.brokers:
+                self._hearing.said(view.address, dict(view.heard), self.settings.address)
+                self._hearing.answered(view.address)
         sets = [self._heard, *(view.in_sync for view in survey.views)]
         self._heard = max(sets, key=lambda in_sync: in_sync.key)

@@ -26,9 +26,12 @@ class Round:
         done: Callable[[dict[str, Answer]], None],
         enough: Callable[[Answer], bool] = lambda answer: False,
         wait_for: Iterable[str] | None = None,
+        judge: Callable[[str, Answer], Answer] = lambda address, answer: answer,
     ) -> None:
+        """`judge` gives each answer as it counts (`refusals.py`)."""
         self._done = done
         self._enough = enough
+        self._judge = judge
         self._finished = False
         self._answers = {address: Answer(Outcome.SILENT) for address in addresses}
         self._open = set(self._answers if wait_for is None else wait_for) & set(self._answers)
@@ -55,7 +58,7 @@ class Round:
 
     def _receiver(self, address: str) -> Callable[[Answer], None]:
         def receive(answer: Answer) -> None:
-            self._answers[address] = answer
+            self._answers[address] = answer = self._judge(address, answer)
             self._open.discard(address)
             if not self._open or self._enough(answer):
                 self._finish()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ha.environment import Answer, Outcome
+from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.position import text
 from ha.model.protocol import need
@@ -42,11 +43,22 @@ class View:
     """As in `Member`."""
     writer: str = ""
     """Under whose claim the last of its content was written: two brokers may write logs of one epoch."""
+    durable: int = -1
+    """The position up to which a restart brings back what it holds, 0 if that is not known; -1: up to `position`."""
+    heard: tuple[tuple[str, float], ...] = ()
+    """Address of a broker and seconds ago, see `hearing.py`."""
+    ports: tuple[int, ...] = ()
+    """On which the process listens: if one refuses, the others tell whether it lives."""
 
     @property
     def leads(self) -> bool:
         """True for a primary over which no other broker may be promoted."""
         return self.state.is_primary and not self.isolated
+
+    @property
+    def stored(self) -> int:
+        """Up to here its acknowledgement may be taken as given."""
+        return self.position if self.durable < 0 else min(self.position, self.durable)
 
     @property
     def member(self) -> Member:
@@ -76,7 +88,10 @@ class View:
             "isolated": self.isolated,
             "instance": self.instance,
             "writer": self.writer,
+            "heard": dict(self.heard),
             **({"before": list(self.before)} if self.before else {}),
+            **({"durable": self.durable} if self.durable >= 0 else {}),
+            **({"ports": list(self.ports)} if self.ports else {}),
         }
 
     @classmethod
@@ -103,7 +118,15 @@ class View:
             str(value.get("instance", "")),
             tuple(str(run) for run in value.get("before") or ()),
             str(value.get("writer", "")),
+            need(value, "durable", int) if "durable" in value else -1,
+            tuple(ages(value).items()),
+            _ports(value.get("ports")),
         )
+
+
+def _ports(found: object) -> tuple[int, ...]:
+    listed = found if isinstance(found, list) else []
+    return tuple(port for port in listed[:8] if isinstance(port, int) and 0 < port < 65536)
 
 
 @dataclass(frozen=True)

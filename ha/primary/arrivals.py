@@ -157,6 +157,8 @@ class Arrivals:
         peer.phase = Phase.HELD
         lineage = lineage_to_json(local.lineage)
         welcome = {**local.member.to_json(), "epoch": local.epoch, "version": VERSION, "lineage": lineage}
+        if peer.member.before and not peer.whole:
+            welcome["whole"] = False  # what its journal has brought back is less than we know of
         self.control(peer, "welcome", **welcome)
         if peer.link is not None:
             self._primary.heartbeat(peer.link, peer)
@@ -173,10 +175,9 @@ class Arrivals:
         elif peer.id == local.id:
             reason = f"{local.member} has connected to itself"
         elif not local.is_broker(peer.member.address):
-            reason = f"no member of the cluster: {peer.member.address}, expected one of {', '.join(local.brokers)}"
-        elif (listed := local.persisted.in_sync.member(peer.id)) and listed.address and not peer.member.address:
-            # It could not be asked, nor told from a copy of the member's data directory.
-            reason = f"it does not know its address, and the set lists {listed} at {listed.address}"
+            # One that does not know its address could not be asked, nor told from a copy of a member's data directory.
+            found = peer.member.address or "its address is not known"
+            reason = f"no member of the cluster: {found}, expected one of {', '.join(local.brokers)}"
         else:
             reason = self._primary.refusal(peer)
         if reason:

@@ -75,6 +75,7 @@ class Losses:
             self._remove([peer])
             return
         self._lost[peer.id] = peer
+        self._local.refusals.alive(peer.member.address, peer.pulse.heard)
         fresh = silent and self._began >= peer.pulse.heard + self._interval / 2
         self._needed[peer.id] = self._number if fresh else self._number + 1
         if not fresh:

@@ -128,7 +128,6 @@ class StallWatch:
         what = f"slow: {slowest.member} has acknowledged nothing for {now - since:.1f} s, {backlog} octets wait for it"
         return Cause(what, "it acknowledges, or is dropped")
 
-
     def _too_slow(self, peer: Peer, now: float) -> Cause:
         """Publishers are not read, and confirms of earlier publishes wait for the backlog."""
         left, backlog = patience(self._local, peer, now), peer.link.backlog if peer.link else 0
@@ -165,14 +164,16 @@ class Isolation:
     """Detects that this primary has lacked a majority, its registry, its disk, or processor time, for
     `ha-isolation-timeout`.
 
-    The disk counts only where the others can do without our vote: `quorum`, and a majority without us.  In the other
-    modes each broker that answers must grant, and the manager stops a broker that cannot.
+    The disk counts only where the others can do without our vote: `quorum`, and a majority without us is linked, or
+    hear each other.  In the other modes each broker that answers must grant, and the manager stops one that cannot.
     """
 
     def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self._local = primary.local
         self._since: float | None = None
+        self._stored = self._local.env.now()
+        """When confirms waited last for no set that our disk does not take."""
         self.reason = ""
         """Why clients are refused; empty while they are not."""
 
@@ -194,6 +195,8 @@ class Isolation:
         local = self._local
         since = now if self._since is None else self._since
         record = self._primary.roster.record
+        unstored = record.not_stored if record.stalling else ""
+        self._stored = self._stored if unstored else now
         if self._primary.frozen:
             return "this process stands still again and again", since
         if local.settings.registry and record.error:
@@ -205,6 +208,6 @@ class Isolation:
         others, majority = self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
         if others + 1 < majority:
             return f"{others + 1} of {len(local.brokers)} brokers are linked, {majority} needed", since
-        if others >= majority and record.stalling and record.not_stored:
-            return f"{record.stalling}: its disk does not store that: {record.not_stored}", since
+        if unstored and max(others, local.apart(self._stored)) >= majority:
+            return f"{record.stalling}: its disk does not store that: {unstored}", since
         return "", now

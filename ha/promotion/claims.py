@@ -31,7 +31,8 @@ class Claim:
     whole: bool = True
     """True if the claimant is a whole member of the base (R4), False if it is the best copy (R5)."""
     positions: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    """Id -> position up to which a whole broker that answered holds everything, and whose log that is."""
+    """Id -> position up to which a whole broker that answered holds everything, on disk if it keeps a journal, and
+    whose log that is."""
     holders: tuple[Member, ...] = ()
     """Brokers that may hold all that was confirmed, until the first set of the new epoch is in force."""
 

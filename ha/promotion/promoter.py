@@ -98,6 +98,8 @@ class Promoter:
         self.replies: list[Callable[[Json], None]] = []
         self._survey = Survey((), {})
         self._record = Record(known=self._known)
+        self._waited = False
+        """We have waited for refused connections to count."""
 
     def start(self) -> None:
         local = self._local
@@ -161,7 +163,11 @@ class Promoter:
             return
         self._survey = local.survey(_of_the_cluster(answers, local.latest()))
         if isinstance(verdict := self._decide(self._survey), Refuse):
-            self._end(verdict.text)
+            if wait := self._settling(answers):
+                self._waited = True
+                local.env.after(wait, lambda: self._ask(local.latest(), {}))
+            else:
+                self._end(verdict.text)
             return
         # Our position must not move once it is claimed, so leave the old primary first and decide again.
         self._candidate.pause_backup()
@@ -172,6 +178,15 @@ class Promoter:
             self._end(verdict.text)
             return
         self._claim(verdict)
+
+    def _settling(self, answers: dict[str, Answer]) -> float:
+        """Seconds to wait, once, if only hosts whose refusal does not count yet stand in the way (`refusals.py`)."""
+        local = self._local
+        wait = 0.0 if self._waited else local.refusals.settling(answers)
+        if not wait:
+            return 0.0
+        survey = local.survey(_of_the_cluster(local.refusals.as_dead(answers), local.latest()))
+        return wait if isinstance(self._decide(survey), Claim) else 0.0
 
     def _disk_fails(self) -> str:
         local = self._local
@@ -203,6 +218,7 @@ class Promoter:
             both.first,
             enough=lambda answer: bool(denial(answer, local.safety)),
             wait_for=answered,
+            judge=local.refusals.judge,
         )
         # With the set that the claim is based on, so that our entry is never older than what we have read there.
         replaced = self._record.replaced(claim.base)

@@ -25,6 +25,8 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
           I was restored, and a reachable P, whole and in N, is ahead => refused, unless safety is availability
                                                                           (what I have may be an old copy)
+          I was restored, the set on my disk is older than N, no P whole and in N answers, and one does not
+                                                               => the same, or by force
           I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent, or I stood still
           and another member of N is silent, or down and members keep journals
                                                                => refused, or by force; else claim
@@ -63,8 +65,9 @@ N may be on record without being in force, if its leader died in between.  Until
 of the set before it that N lacks are on record, too (`HaState.replaced`), and in R5 they count as members of N.
 
 A registry may also know that a broker is *gone* (its node was fenced): then it is certainly dead.  A refused connection
-does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless: one
-of the assumptions of `manager`.
+does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless, but
+only when the host has refused on every port that the broker is known by, for `dead_after`, without a sign of life
+(`refusals.py`); before that it is silent.  That it is dead then is one of the assumptions of `manager`.
 
 With *journals* what a broker has acknowledged outlives it, so a dead member of N counts as one that may come back.  A
 broker that has restarted is one that stood still.
@@ -238,7 +241,7 @@ def decide(
     if refusal:
         return Refuse(f"{me.member} cannot be promoted: {refusal}")
     whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
-    positions = {view.id: (view.position, view.writer) for view in whole}
+    positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
 
@@ -287,7 +290,7 @@ def _check(case: _Case) -> str:
         ahead = max(rivals, key=lambda view: view.position, default=me)
         if ahead.position > me.position:
             return f"{ahead} is ahead of position {text(me.position)}"
-        return _doubt(case)
+        return ("" if rivals else _outdated(case)) or _doubt(case)
     what = _incomplete(me, newest)
     if rivals:
         return f"{what}; {max(rivals, key=lambda view: view.position)} can"
@@ -338,6 +341,17 @@ def _cut_off(case: _Case) -> str:
     if brokers - len(silent) >= brokers // 2 + 1 or (brokers < 3 and not case.fresh):
         return ""
     return f"{', '.join(silent)} may hold more but does not answer, and the others are no majority"
+
+
+def _outdated(case: _Case) -> str:
+    """R4: a data directory that was put back from a backup looks like a restart; no other whole member shows how much
+    it lacks."""
+    me, newest = case.me, case.newest
+    away = [member for member in newest.members if member.id != me.id and case.survey.of_member(member) is None]
+    if not (away and me.before and case.restored) or me.in_sync.key >= newest.key:
+        return ""
+    what = "the in-sync set on its disk is older than the newest one, and so may be what it holds"
+    return f"{what}: {_names(away)}, which would show that, does not answer"
 
 
 def _doubt(case: _Case) -> str:

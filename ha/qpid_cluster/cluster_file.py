@@ -21,10 +21,11 @@ from qpidd_py.errors import ConfigError
 
 SAFETY_MODES = ("manager", "availability", "quorum")
 REGISTRIES = ("file", "none")
-_DECIDED = (
-    {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-cluster-name", "ha-brokers-url"}
-    | {"ha-registry", "ha-registry-file", "daemon"}
-)
+_DECIDED = {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-cluster-name", "ha-brokers-url"} | {
+    "ha-registry",
+    "ha-registry-file",
+    "daemon",
+}
 """Options of `qpidd` that the supervisor sets itself or that do not work under it."""
 
 

@@ -47,6 +47,8 @@ def config_text(spec: ClusterSpec, node: NodeSpec) -> str:
     }
     if spec.safety == "manager" and spec.registry == "file":
         decided |= {"ha-registry": "file", "ha-registry-file": str(spec.registry_path)}
+    elif spec.safety == "manager":
+        decided |= {"ha-registry": "none"}
     lines = [f"{name}={value}" for name, value in {**node.options, **decided}.items()]
     return "\n".join([f"# Written by qpid-cluster for {node.name}; changes are lost.", *lines, ""])
 

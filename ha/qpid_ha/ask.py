@@ -10,9 +10,7 @@ Answer = dict[str, Any] | Exception
 Answers = list[tuple[str, Answer]]
 
 
-def ask(
-    target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def ask(target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """One request on its own connection; the answer is a JSON object, with `address` added."""
     with ManagementSocket(target, deadline) as broker:
         return ask_on(broker, method, arguments)
@@ -41,9 +39,7 @@ def primary_of(target: Target, deadline: Deadline) -> Target:
     return target.at(str(address))
 
 
-def ask_all(
-    target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None
-) -> Answers:
+def ask_all(target: Target, deadline: Deadline, method: str, arguments: Mapping[str, Any] | None = None) -> Answers:
     """Get the list from the first broker, then ask all in parallel, so that dead ones cost one timeout only."""
     with ManagementSocket(target, deadline) as broker:
         first = ask_on(broker, "ha.query")

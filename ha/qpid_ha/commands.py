@@ -2,7 +2,7 @@
 
 from ha.model.status import EXPECTATIONS
 from ha.qpid_ha.ask import as_object, ask, ask_all
-from ha.qpid_ha.output import print_line, print_query, print_status_table, print_troubles
+from ha.qpid_ha.output import print_line, print_paged, print_query, print_status_table, print_troubles
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.output import describe, print_json
 from qpidd_py.cli.target import Options, Parser
@@ -53,6 +53,7 @@ def status(options: Options, target: Target, deadline: Deadline) -> int:
         print(word)
         if options.verbose:
             print_troubles(found)
+            print_paged(ask(target, deadline, "broker.info").get("paged"))
     return 0
 
 

@@ -47,6 +47,14 @@ def print_troubles(answer: Mapping[str, Any]) -> None:
         print(wrapped(f"{name + ':':<20} {text}", 21))
 
 
+def print_paged(paged: Mapping[str, Any] | None) -> None:
+    """What is in the page file of a broker, if there is anything to say."""
+    if paged and paged["octets"]:
+        print_line("Paged", f"{format_octets(paged['octets'])} of messages are in the page file")
+    if paged and paged["reason"]:
+        print_line("Page file", paged["reason"])
+
+
 def wrapped(text: str, indent: int) -> str:
     import textwrap
 

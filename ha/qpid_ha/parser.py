@@ -23,6 +23,7 @@ class Command(NamedTuple):
 
 
 CLUSTER = "ha.qpid_ha.cluster"
+ARCHIVE = "ha.qpid_ha.archive"
 COMMANDS = {
     "ping": Command("test that a broker answers"),
     "status": Command("print the HA status of a broker, or test it"),
@@ -32,6 +33,8 @@ COMMANDS = {
     "relocate": Command("hand over from the primary to a backup, as planned", CLUSTER, patience=20.0),
     "member": Command("list the members of the cluster, add one, remove one", CLUSTER),
     "salvage": Command("what a broker held and its cluster lacks: list, show, restore", "ha.qpid_ha.salvage"),
+    "backup": Command("copy the configuration, and the messages, of a running broker to a file", ARCHIVE),
+    "restore": Command("put what a backup has into an empty cluster", ARCHIVE),
     "dump": Command("write what is in the durable queues into the primary's event log", CLUSTER),
     "replicate": Command("let a stand-alone broker follow a queue of another one", "ha.qpid_ha.replicate"),
 }

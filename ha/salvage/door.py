@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from ha.dial import Dial
 from ha.environment import Answer, Json
 from ha.environment import Outcome as Reached
 from ha.model.position import text
@@ -36,7 +37,6 @@ from ha.salvage.files import Marks, SalvageFiles
 from ha.salvage.lines import SalvageError, recovered_header
 from ha.salvage.publisher import Outcome, Publisher
 from ha.settings import split_address
-from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.fields import FieldError
 from qpidd_py.errors import LinkError
 
@@ -106,7 +106,7 @@ class SalvageDoor:
         files: SalvageFiles,
         broker: str,
         peers: Peers,
-        login: Login,
+        dial: Dial,
     ) -> None:
         """`broker`: the name of this broker."""
         self._loop = loop
@@ -114,7 +114,7 @@ class SalvageDoor:
         self._broker = broker
         self._peers = peers
         self._copies = Copies(files)
-        self._login = login
+        self._dial = dial
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[str] = set()
         self._actions: dict[str, Callable[[Json], Coroutine[Any, Any, Json]]] = {
@@ -208,7 +208,7 @@ class SalvageDoor:
         records = (item for item in self._files.records(name) if item[0] > after and item[0] not in marks.restored)
         time, end = self._files.time(name), self._loop.time() + TURN
         try:
-            async with _Connection(*split_address(address), self._login) as connection:
+            async with _Connection(address, self._dial) as connection:
                 while batch := await asyncio.to_thread(_batch, records):
                     await self._send(name, batch, time, connection, result)
                     if self._loop.time() > end:
@@ -309,15 +309,16 @@ def _readable(octets: bytes) -> str | Json:
 class _Connection:
     """A connection to the primary; open and ready inside `async with`."""
 
-    def __init__(self, host: str, port: int, login: Login) -> None:
-        self._host, self._port = host, port
-        self.publisher = Publisher(login)
+    def __init__(self, address: str, dial: Dial) -> None:
+        self._address, self._dial = address, dial
+        self.publisher = Publisher(dial.login)
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
 
     async def __aenter__(self) -> _Connection:
         async with asyncio.timeout(PATIENCE):
-            self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+            where, options = split_address(self._address), self._dial.options(self._address, PATIENCE)
+            self._reader, self._writer = await asyncio.open_connection(*where, **options)
         try:
             while not self.publisher.ready:
                 await self._talk()

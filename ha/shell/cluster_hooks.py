@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ha.environment import Json, Reply
 from ha.model.protocol import BACKUP, REPLICA
 from ha.node import Node
-from ha.requests import FileRequests, NodeRequests
+from ha.requests import FileRequests, LaterHandler, NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
@@ -29,11 +29,18 @@ class Replication(Protocol):
 class ClusterHooks:
     """What a member of a cluster does for the broker (`qpidd_py.hooks.HaHooks`)."""
 
-    def __init__(self, node: Node, replication: Replication | None = None, files: FileRequests | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        replication: Replication | None = None,
+        files: FileRequests | None = None,
+        archive: Mapping[str, LaterHandler] | None = None,
+    ) -> None:
+        """As in `NodeRequests`."""
         self._node = node
         self.clients = ClientRows(node.local.env.event)
         self._replication = replication
-        self.requests = NodeRequests(node, files)
+        self.requests = NodeRequests(node, files, archive)
 
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         rejection = admit(self._node, properties, connection.user)
@@ -70,6 +77,9 @@ class ClusterHooks:
 
     def alarm(self, name: str, reason: str) -> None:
         self._node.alarm(name, reason)
+
+    def paging(self, result: str, reason: str) -> None:
+        self._node.local.env.event("paging", result=result, reason=reason, last_pos=self._node.role.position)
 
     def tick(self, now: float) -> None:
         """The node has timers of its own."""

@@ -2,8 +2,8 @@
 
 own id and instance        refused by every broker: a broker has connected to itself
 qpid.ha-admin              admitted by every broker
-any client                 admitted by a primary unless it is isolated; a backup refuses it and names the primary by its
-                           public address (`public_url.py`)
+any client                 admitted by a primary unless it is isolated or an archive is being restored; a backup
+                           refuses it and names the primary by its public address (`public_url.py`)
 qpid.ha-replica            as any client: it follows a queue, see `single_queue/follower.py`
 qpid.ha-backup             admitted by a primary, for the user of ha-username
 """
@@ -40,8 +40,8 @@ def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Rejectio
     if not node.local.state.is_primary:
         client = backup is None and REPLICA not in properties
         return Rejection(ReplyCode.CONNECTION_FORCED, node.role.refusal_text(client))
-    if backup is None and (isolated := node.role.isolation_text()):
-        return Rejection(ReplyCode.CONNECTION_FORCED, isolated)
+    if backup is None and (closed := node.role.isolation_text() or node.local.closed()):
+        return Rejection(ReplyCode.CONNECTION_FORCED, closed)
     username = node.local.settings.username
     if backup is not None and username and user and user != username:
         text = f"ACCESS_REFUSED - {user} is not the user of ha-username"

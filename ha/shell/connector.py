@@ -1,4 +1,7 @@
-"""Opens replication links: AMQP handshake with the pure client, then hand-over of the socket to the core.    Shell."""
+"""Opens replication links: AMQP handshake with the pure client, then hand-over of the socket to the core.    Shell.
+
+A link over TLS stays with asyncio (`tls_link.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ import errno
 import socket
 from collections.abc import Callable, Mapping
 
+from ha.dial import Dial, why
 from ha.environment import Answer, Link, Outcome
-from ha.settings import split_address
+from ha.settings import split_address, uses_tls
 from ha.shell.core_link import LinkOwner, OutgoingLink
-from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Login, Opened, VersionRefused
+from ha.shell.tls_link import TlsStream
+from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Opened, VersionRefused
 from qpidd_py.core import Engine, Reactor
 from qpidd_py.errors import AmqpError
 
@@ -40,37 +45,54 @@ class Connector:
         self,
         owner: LinkOwner,
         address: str,
-        login: Login,
+        dial: Dial,
         properties: Mapping[str, object],
         timeout: float,
         done: Done,
     ) -> None:
         """See `Environment.connect`; `owner` receives what arrives over the link."""
-        client = AmqpClient(ClientHandshake(login, properties), stop_when_open=True)
-        task = self._loop.create_task(self._connect(owner, address, client, timeout, done))
+        client = AmqpClient(ClientHandshake(dial.login, properties), stop_when_open=True)
+        task = self._loop.create_task(self._connect(owner, address, client, dial, timeout, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, owner: LinkOwner, address: str, client: AmqpClient, limit: float, done: Done) -> None:
-        sock = None
+    async def _connect(
+        self, owner: LinkOwner, address: str, client: AmqpClient, dial: Dial, limit: float, done: Done
+    ) -> None:
+        opened: socket.socket | TlsStream | None = None
+        answer: Answer | None
         try:
             async with asyncio.timeout(limit):
-                sock = await self._open_socket(address)
-                answer = await self._handshake(client, sock)
+                if uses_tls(address):
+                    opened = await self._open_stream(address, client, dial, limit)
+                    refusal = await opened.opened
+                    answer = Answer(Outcome.ANSWERED, error=refusal) if refusal else None
+                else:
+                    opened = await self._open_socket(address)
+                    answer = await self._handshake(client, opened)
         except (OSError, TimeoutError, AmqpError) as error:
             refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
-            answer = Answer(Outcome.REFUSED if refused else Outcome.SILENT, error=str(error) or "no answer in time")
+            text = "no answer in time" if isinstance(error, TimeoutError) else why(error)
+            answer = Answer(Outcome.REFUSED if refused else Outcome.SILENT, error=text)
         except asyncio.CancelledError:
-            if sock is not None:
-                sock.close()
+            if opened is not None:
+                opened.close()
             raise
         if answer is not None:
-            if sock is not None:
-                sock.close()
+            if opened is not None:
+                opened.close()
             self._run(lambda: done(answer))
             return
-        assert sock is not None
-        self._hand_over(owner, client, sock, done)
+        assert opened is not None
+        if isinstance(opened, TlsStream):
+            self._begin(owner, opened, done)
+        else:
+            self._hand_over(owner, client, opened, done)
+
+    async def _open_stream(self, address: str, client: AmqpClient, dial: Dial, limit: float) -> TlsStream:
+        stream = TlsStream(self._loop, client, self._run)
+        await self._loop.create_connection(lambda: stream, *split_address(address), **dial.options(address, limit))
+        return stream
 
     async def _open_socket(self, address: str) -> socket.socket:
         host, port = split_address(address)
@@ -112,5 +134,14 @@ class Connector:
             rest = client.left_over()
             if rest:
                 link.connection.feed(rest)
+
+        self._run(begin)
+
+    def _begin(self, owner: LinkOwner, stream: TlsStream, done: Done) -> None:
+        link = OutgoingLink(owner, self._engine, self._reactor, stream)
+
+        def begin() -> None:
+            done(link)
+            stream.begin(link.connection, link.closed)
 
         self._run(begin)

@@ -24,11 +24,28 @@ class LinkOwner(Protocol):
     def link_closed(self, link: Link, reason: str) -> None: ...
 
 
+class Stream(Protocol):
+    """Octets of a connection between the core and the kernel."""
+
+    @property
+    def waiting(self) -> int: ...
+
+
+class OwnStream(Stream, Protocol):
+    """The same, of a connection that we have opened."""
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class CoreLink:
     """A link over a core connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, stream: Stream | None = None) -> None:
+        """`stream` holds the socket if the reactor does not (TLS)."""
         self.connection = connection
+        self._stream = stream
 
     @property
     def received(self) -> int:
@@ -40,7 +57,7 @@ class CoreLink:
 
     @property
     def backlog(self) -> int:
-        return self.connection.backlog
+        return self.connection.backlog + (self._stream.waiting if self._stream is not None else 0)
 
     def send_frame(self, kind: int, position: int, body: bytes) -> None:
         self.connection.send_frame(kind, position, body)
@@ -59,7 +76,7 @@ class IncomingLink(CoreLink):
     """The primary's end: a client connection of the broker that has become a link (`hooks.LinkHandler`)."""
 
     def __init__(self, owner: LinkOwner, connection: ClientConnection) -> None:
-        super().__init__(connection.core)
+        super().__init__(connection.core, connection.transport)
         self._told = owner
         self._accepted = connection
         self._over = False
@@ -85,17 +102,20 @@ class IncomingLink(CoreLink):
 class OutgoingLink(CoreLink):
     """The backup's end; owner of its core connection."""
 
-    def __init__(self, owner: LinkOwner, engine: Engine, reactor: Reactor) -> None:
-        super().__init__(Connection(engine, self, True))
+    def __init__(self, owner: LinkOwner, engine: Engine, reactor: Reactor, stream: OwnStream | None = None) -> None:
+        super().__init__(Connection(engine, self, True), stream)
         self._told = owner
-        self._reactor = reactor
+        self._reactor, self._tls = reactor, stream
         self._over = False
         self.connection.switch_to_link(True)
 
     def close(self) -> None:
         if not self._over:
             self._over = True
-            self._reactor.remove(self.connection)
+            if self._tls is not None:
+                self._tls.close()
+            else:
+                self._reactor.remove(self.connection)
             self.connection.close()
 
     def link_frame(self, kind: int, position: int, body: bytes) -> None:
@@ -111,7 +131,9 @@ class OutgoingLink(CoreLink):
         self._lost(reason)
 
     def output_ready(self) -> None:
-        """Never called: the reactor serves the socket."""
+        """Only called if the reactor does not serve the socket."""
+        if self._tls is not None:
+            self._tls.flush()
 
     def _lost(self, reason: str) -> None:
         if not self._over:

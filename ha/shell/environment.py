@@ -11,10 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
+from ha.dial import Dial
 from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
 from ha.model.membership import HaState
+from ha.model.public_url import public_address
 from ha.model.salvaged import Header
 from ha.model.state_file import StateFile
 from ha.node import Node
@@ -25,7 +29,6 @@ from ha.shell.asker import Asker
 from ha.shell.connector import Connector
 from ha.shell.consistent import consistently
 from ha.shell.events import EventLog
-from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Reactor
 
@@ -53,12 +56,12 @@ class ClusterEnvironment:
         loop: asyncio.AbstractEventLoop,
         broker: Broker,
         reactor: Reactor,
-        login: Login,
+        dial: Dial,
         state_file: StateFile,
     ) -> None:
         self._loop = loop
         self._broker = broker
-        self._login = login
+        self._dial = dial
         self._state_file = state_file
         self._askers: dict[str, Asker] = {}
         self._connector = Connector(loop, broker.engine, reactor, self._run)
@@ -101,13 +104,27 @@ class ClusterEnvironment:
     ) -> None:
         asker = self._askers.get(address)
         if asker is None:
-            asker = self._askers[address] = Asker(self._loop, *split_address(address), self._login)
+            doors = partial(self._doors, address)
+            asker = self._askers[address] = Asker(self._loop, address, self._dial, doors)
         asker.ask(method, arguments, timeout, lambda answer: self._run(lambda: done(answer)))
+
+    def _doors(self, address: str) -> list[tuple[str, int]]:
+        """Where else the broker at `address` may listen: ports that it has named, our own ones (members are configured
+        alike) unless its host is ours, and its public address."""
+        settings, (host, port) = self.node.local.settings, split_address(address)
+        ports = {*self.node.local.ports.get(address, ())}
+        if not is_own_host(host, settings.address):
+            ports |= {*settings.ports}
+        found = [(host, other) for other in sorted(ports)]
+        public = public_address(address, settings.brokers, settings.public_url).removeprefix("tcp:")
+        with suppress(ValueError):
+            found.append(split_address(public))
+        return [door for door in found if door != (host, port)]
 
     def connect(
         self, address: str, properties: Mapping[str, object], timeout: float, done: Callable[[Link | Answer], None]
     ) -> None:
-        self._connector.connect(self.node, address, self._login, properties, timeout, done)
+        self._connector.connect(self.node, address, self._dial, properties, timeout, done)
 
     # ---- stored state ---------------------------------------------------------------------------------------------
 
@@ -142,3 +159,8 @@ class ClusterEnvironment:
 
     def log(self, level: str, text: str) -> None:
         log.log(LEVELS[level], "%s(%s) %s", self.node.local.id[:8], self.node.local.state.value, text)
+
+
+def is_own_host(host: str, own: str) -> bool:
+    """True if a broker at `host` runs on our machine, as far as the text tells; `own` is our address."""
+    return host in ("localhost", "::1") or host.startswith("127.") or (bool(own) and host == split_address(own)[0])

@@ -7,9 +7,11 @@ without a handshake.  Heartbeats are off, because both callers watch the deadlin
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ha.dial import why
 from qpidd_py.amqp.client import CloseAnswered, Closed, Login, PeerSilent, VersionRefused
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.errors import AmqpError
@@ -85,10 +87,12 @@ class ManagementLink(asyncio.Protocol):
                 return
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, ssl.SSLError):  # with TLS 1.3 the other side refuses our certificate after the handshake
+            self._complaint, self.over = why(exc), True
         hung_up, self.over = self.over, True
         self._transport = None
         self._replies.clear()
-        reason = self._reason if exc is None else str(exc) or type(exc).__name__
+        reason = self._reason if exc is None else why(exc)
         self._closed(End(reason, self._complaint, hung_up))
 
     # ---- inside ----------------------------------------------------------------------------------------------------

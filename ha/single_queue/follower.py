@@ -28,16 +28,16 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Protocol
 
+from ha.dial import Dial
 from ha.environment import Answer, Json, Link
 from ha.model.difference import normalise, of_epochs
 from ha.model.protocol import REPLICA, VERSION, Kind, decode_control, decode_drop, encode_control, encode_held, need
 from ha.model.pulse import Pulse
 from ha.shell.core_link import LinkOwner
-from qpidd_py.amqp.client import Login
 from qpidd_py.core import Engine, Queue, decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 from qpidd_py.options import addresses
@@ -67,20 +67,20 @@ class Source:
     """The location of the original: HOST:PORT of one broker, or of all members of a cluster."""
 
     addresses: tuple[str, ...]
-    login: Login
+    dial: Dial
 
     @classmethod
-    def parse(cls, url: str, login: Login) -> Source:
-        """Parse `[amqp:][user/password@]host[:port],host[:port]...`; `login` is used if the text has none.  Raises
-        ValueError."""
+    def parse(cls, url: str, dial: Dial) -> Source:
+        """Parse `[amqp:][user/password@][ssl:]host[:port],[ssl:]host[:port]...`; the login of `dial` is used if the
+        text has none.  Raises ValueError."""
         credentials, at, rest = url.removeprefix("amqp://").removeprefix("amqp:").rpartition("@")
         if at:
             user, _, password = credentials.partition("/")
-            login = login._replace(user=user, password=password)
+            dial = replace(dial, login=dial.login._replace(user=user, password=password))
         found = tuple(str(address) for address in addresses(rest))
         if not found:
             raise ValueError("a comma separated list HOST:PORT,HOST:PORT")
-        return cls(found, login)
+        return cls(found, dial)
 
     def __str__(self) -> str:
         return ",".join(self.addresses)
@@ -97,7 +97,7 @@ class Port(Protocol):
         self,
         owner: LinkOwner,
         address: str,
-        login: Login,
+        dial: Dial,
         properties: Mapping[str, object],
         timeout: float,
         done: Callable[[Link | Answer], None],
@@ -190,8 +190,8 @@ class Replica:
         attempt = self._attempt
         self.address, self._hint = self._hint or self.source.addresses[self._next], ""
         properties = {REPLICA: {"queue": self.queue.name, "name": self._name}}
-        limit, login = 2 * self._heartbeat, self.source.login
-        self._port.connect(self, self.address, login, properties, limit, lambda end: self._tried(attempt, end))
+        limit, dial = 2 * self._heartbeat, self.source.dial
+        self._port.connect(self, self.address, dial, properties, limit, lambda end: self._tried(attempt, end))
 
     def _tried(self, attempt: int, end: Link | Answer) -> None:
         if attempt != self._attempt or self.step is not Step.SEARCHING:

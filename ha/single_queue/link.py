@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ha.dial import Dial
 from ha.environment import Answer, Json, Link, Reply
 from ha.model.protocol import REPLICA, need
 from ha.shell.connector import Connector
@@ -23,7 +24,6 @@ from ha.shell.core_link import IncomingLink, LinkOwner
 from ha.shell.environment import LEVELS
 from ha.single_queue.follower import Replica, Source, Step
 from ha.single_queue.source import ReplicaSource, Standing
-from qpidd_py.amqp.client import Login
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.config import LinkSettings
@@ -56,12 +56,12 @@ class LoopPort:
         self,
         owner: LinkOwner,
         address: str,
-        login: Login,
+        dial: Dial,
         properties: Mapping[str, object],
         timeout: float,
         done: Callable[[Link | Answer], None],
     ) -> None:
-        self._connector.connect(owner, address, login, properties, timeout, done)
+        self._connector.connect(owner, address, dial, properties, timeout, done)
 
     def log(self, level: str, text: str) -> None:
         log.log(LEVELS[level], "%s", text)
@@ -74,9 +74,9 @@ class LoopPort:
 class QueueReplication:
     """The queue replication of one broker."""
 
-    def __init__(self, host: PluginHost, login: Login, slice_size: int, standing: Callable[[], Standing]) -> None:
-        """`login`: used if a URL has none."""
-        self._host, self._login = host, login
+    def __init__(self, host: PluginHost, dial: Dial, slice_size: int, standing: Callable[[], Standing]) -> None:
+        """`dial`: its login is used if a URL has none."""
+        self._host, self._dial = host, dial
         self._links: LinkSettings = host.settings[LinkSettings]
         self._port = LoopPort(host)
         heartbeat = self._links.link_heartbeat_interval
@@ -116,7 +116,7 @@ class QueueReplication:
 
     def _start(self, name: str, url: str, reply: Reply) -> None:
         try:
-            source = Source.parse(url, self._login)
+            source = Source.parse(url, self._dial)
         except ValueError as error:
             raise LinkError(f"broker {url!r}, expected {error}") from error
         known = self._replicas.get(name)

@@ -1,11 +1,13 @@
 """The server's side of opening a connection (specification 2.2.4), without I/O.
 
-    HEADER --protocol header / start--> START --start-ok--> TUNE --tune-ok--> OPEN --open--> OPENED
-                                          |        ^
-                                          +-secure-+  (a response came empty: we ask for it once)
+    HEADER --protocol header / start--> START --start-ok--> VERIFY --verified / tune--> TUNE --tune-ok--> OPEN
+                                          |          ^                                                      |
+                                          +--secure--+  (a response came empty: we ask for it once)         |
+                                                                           OPENED <-----------------open----+
 
 `receive` takes a method of the peer and returns the methods to send; a method that a state does not list is a
-`ConnectionException` 503.  After OPENED the object only holds the negotiated values.
+`ConnectionException` 503.  In VERIFY the owner has `response` verified and calls `verified`, now or later; until then
+no method of the peer may be given to us.  After OPENED the object only holds the negotiated values.
 """
 
 import enum
@@ -17,7 +19,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import ids
 from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER, TIME
-from qpidd_py.amqp.sasl import MECHANISMS, Authenticate
+from qpidd_py.amqp.sasl import EXTERNAL, MECHANISMS, refused
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 
@@ -27,6 +29,7 @@ class State(enum.Enum):
     HEADER = "protocol header"
     START = "start-ok"
     SECURE = "secure-ok"
+    VERIFY = "nothing, since its login is being verified,"
     TUNE = "tune-ok"
     OPEN = "open"
     OPENED = "opened"
@@ -35,14 +38,15 @@ class State(enum.Enum):
 class Handshake:
     """The negotiated values of one server connection."""
 
-    def __init__(
-        self, server_properties: Mapping[str, Any], authenticate: Authenticate, heartbeat: int = HEARTBEAT
-    ) -> None:
+    def __init__(self, server_properties: Mapping[str, Any], heartbeat: int = HEARTBEAT) -> None:
         self.state = State.HEADER
         self.server_properties = server_properties
-        self.authenticate = authenticate
         self.client_properties: Mapping[str, Any] = {}
+        self.certified = ""
+        """The name in the peer's certificate, if an authority of ours has signed it; EXTERNAL logs in by that."""
         self.mechanism = ""
+        self.response = b""
+        """Of the login; empty when it was verified."""
         self.user = ""
         self.channel_max = CHANNEL_MAX
         self.frame_max = FRAME_MAX
@@ -60,36 +64,49 @@ class Handshake:
         if header != PROTOCOL_HEADER:
             return None
         self.state = State.START
-        start = commands.Connection.Start(mechanisms=" ".join(MECHANISMS), locales="en_US")
+        start = commands.Connection.Start(mechanisms=" ".join(self._mechanisms), locales="en_US")
         start.server_properties = {**self.server_properties, TIME: wall} if wall else dict(self.server_properties)
         return start
 
+    @property
+    def _mechanisms(self) -> tuple[str, ...]:
+        return (*MECHANISMS, EXTERNAL) if self.certified else MECHANISMS
+
     def receive(self, command: Frame) -> Frame | None:
-        """The answer to a method; None for `connection.open`, whose admission the connection decides."""
+        """The answer to a method; None for a login and for `connection.open`, about which the owner decides."""
         step = _STEPS.get((self.state, type(command)))
         if step is None:
             text = f"{command.name} where {self.state.value} was expected"
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
         return step(self, command)
 
-    def _start_ok(self, command: commands.Connection.StartOk) -> Frame:
+    def verified(self, user: str | None) -> Frame:
+        """The answer to the login; None stands for a refused one, which is a `ConnectionException` 403."""
+        self.response = b""
+        if user is None:
+            raise refused(self.mechanism)
+        self.user = user
+        self.state = State.TUNE
+        return commands.Connection.Tune(self.channel_max, self.frame_max, self.heartbeat)
+
+    def _start_ok(self, command: commands.Connection.StartOk) -> Frame | None:
         self.client_properties = command.client_properties or {}
         self.mechanism = command.mechanism
-        if self.mechanism not in MECHANISMS:
+        if self.mechanism not in self._mechanisms:
             text = f"unknown authentication mechanism '{self.mechanism}'"
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
         if not command.response:
             self.state = State.SECURE
             return commands.Connection.Secure(challenge="")
-        return self._login(command.response)
+        return self._secure_ok(command)
 
-    def _secure_ok(self, command: commands.Connection.SecureOk) -> Frame:
-        return self._login(command.response)
-
-    def _login(self, response: Any) -> Frame:
-        self.user = self.authenticate(self.mechanism, response)
-        self.state = State.TUNE
-        return commands.Connection.Tune(self.channel_max, self.frame_max, self.heartbeat)
+    def _secure_ok(self, command: Any) -> Frame | None:
+        if self.mechanism == EXTERNAL:
+            # The name that the client asks for must be that in its certificate.
+            return self.verified(self.certified if command.response in (b"", self.certified.encode()) else None)
+        self.response = command.response
+        self.state = State.VERIFY
+        return None
 
     def _tune_ok(self, command: commands.Connection.TuneOk) -> None:
         self.channel_max = _agreed("channel_max", command.channel_max, self.channel_max, 1)

@@ -102,6 +102,7 @@ class ManagementClient:
         self._answering = ""
         self._missing = 0
         self._body = bytearray()
+        self._parts: dict[int, list[Any]] = {}
 
     # -- what the caller does
 
@@ -213,13 +214,18 @@ class ManagementClient:
         number = int(self._answering) if self._answering.isdecimal() else 0
         if number not in self.outstanding:
             return None
-        self.outstanding.discard(number)
         try:
             answer = json.loads(bytes(self._body))
+            if answer.get("more"):
+                self._parts.setdefault(number, []).extend(answer["result"])
+                return None
+            self.outstanding.discard(number)
+            parts = self._parts.pop(number, None)
             if answer["ok"]:
-                return Answer(number, True, answer.get("result"), "")
+                return Answer(number, True, parts + answer["result"] if parts else answer.get("result"), "")
             return Answer(number, False, None, str(answer.get("error", "no reason given")))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.outstanding.discard(number)
             return Answer(number, False, None, f"unreadable answer: {type(error).__name__}: {error}")
 
     # -- frames

@@ -2,15 +2,31 @@
 
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from qpidd_py.amqp.fields import FieldError, decode_pairs, encode_table
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN")
+EXTERNAL: Final = "EXTERNAL"
+"""Offered to a client with a certificate; `qpidd_py.amqp.handshake`."""
 
-Authenticate = Callable[[str, bytes], str]
-"""(mechanism, response) -> user; raises `ConnectionException` 403."""
+
+class Attempt(NamedTuple):
+    """One login."""
+
+    peer: str
+    """HOST:PORT."""
+    mechanism: str
+    response: bytes
+    wanted: Callable[[], bool] = lambda: True
+    """False once the peer no longer waits for the answer."""
+
+
+Decided = Callable[[str | None], None]
+"""Called with the user's name, or with None if the login is refused."""
+Authenticate = Callable[[Attempt, Decided], None]
+"""Verifies a login and calls `Decided` once, now or later; not at all if the answer is no longer wanted."""
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, str]:
@@ -44,23 +60,23 @@ def refused(mechanism: str) -> ConnectionException:
 def password_check(users: Mapping[str, str]) -> Authenticate:
     """An `Authenticate` over a table of passwords; the table may change later."""
 
-    def authenticate(mechanism: str, answer: bytes) -> str:
+    def authenticate(attempt: Attempt, decided: Decided) -> None:
         try:
-            user, password = credentials(mechanism, answer)
-        except ValueError as error:
-            raise refused(mechanism) from error
+            user, password = credentials(attempt.mechanism, attempt.response)
+        except ValueError:
+            decided(None)
+            return
         expected = users.get(user)
         matches = hmac.compare_digest((expected or "").encode(), password.encode())
-        if expected is None or not matches:
-            raise refused(mechanism)
-        return user
+        decided(user if expected is not None and matches else None)
 
     return authenticate
 
 
-def accept_all(mechanism: str, answer: bytes) -> str:
+def accept_all(attempt: Attempt, decided: Decided) -> None:
     """An `Authenticate` for a broker without authentication: accepts any user name."""
     try:
-        return credentials(mechanism, answer)[0] or "anonymous"
+        user = credentials(attempt.mechanism, attempt.response)[0]
     except ValueError:
-        return "anonymous"
+        user = ""
+    decided(user or "anonymous")

@@ -62,6 +62,8 @@ class Broker:
         self.management: ManagementDoor | None = None
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self.alarms: dict[str, str] = {}  # name -> what an administrator has to know, while it lasts
+        self.paging: Callable[[], dict[str, object]] | None = None
+        """What is in the page file, for management; None without one."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.server_properties = _server_properties(name, version)
         self.vhost.routing.internal_exchanges[MANAGEMENT] = self._management_request

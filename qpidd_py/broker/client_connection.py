@@ -28,6 +28,7 @@ from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
 from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.amqp.handshake import State as HandshakeState
+from qpidd_py.amqp.sasl import Attempt
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.methods import handle
 from qpidd_py.core.connection import Connection
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HANDSHAKE_TIME: Final = 10.0  # seconds until the connection must be open
+HANDSHAKE_FRAME: Final = 16384  # octets of a frame until limits are agreed
 CLOSING_TIME: Final = 5.0  # seconds for the peer's close-ok
 LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
 
 _INDEX = Struct(">I")
+_START_OK: Final = (10, 11)
 _CLOSE = commands.Channel.Close.index
 _CLOSE_OK = commands.Channel.CloseOk.index
 
@@ -57,6 +60,10 @@ class Transport(Protocol):
 
     def output_ready(self) -> None:
         """`connection.take_output()` has something (only for connections that the reactor does not serve)."""
+
+    @property
+    def waiting(self) -> int:
+        """Octets that were taken with `take_output` and have not left the process."""
 
 
 class State(enum.Enum):
@@ -78,8 +85,9 @@ class ClientConnection:
         self.transport = transport
         self.number = broker.next_connection_number()
         self.state = State.HANDSHAKE
-        self.handshake = Handshake(broker.server_properties, broker.authenticate, broker.heartbeat)
+        self.handshake = Handshake(broker.server_properties, broker.heartbeat)
         self.core = Connection(broker.engine, self)
+        self.core.frame_max = HANDSHAKE_FRAME
         self.channels: dict[int, ClientChannel] = {}
         self.link: LinkHandler | None = None
         self.was_opened = False
@@ -118,6 +126,10 @@ class ClientConnection:
     @property
     def opened(self) -> bool:
         return self.state is State.OPENED
+
+    @property
+    def negotiating(self) -> bool:
+        return self.state is State.HANDSHAKE
 
     @property
     def finished(self) -> bool:
@@ -216,10 +228,32 @@ class ClientConnection:
         answer = self.handshake.receive(command)
         if answer is not None:
             self._send(0, answer)
+        elif self.handshake.state is HandshakeState.VERIFY:
+            self._verify()
         elif self.handshake.state is HandshakeState.OPENED:
             self._open(command)
         else:
             self.core.frame_max = self.handshake.frame_max
+
+    def _verify(self) -> None:
+        """Until the login is decided, nothing more of this peer is read."""
+        handshake = self.handshake
+        attempt = Attempt(self.peer, handshake.mechanism, handshake.response, lambda: self.state is State.HANDSHAKE)
+        self.broker.authenticate(attempt, self._verified)
+        if handshake.state is HandshakeState.VERIFY:
+            self.core.wait()
+
+    def _verified(self, user: str | None) -> None:
+        """The decision; it may come while `_verify` calls."""
+        if self.state is not State.HANDSHAKE:
+            return
+        try:
+            self._send(0, self.handshake.verified(user))
+        except ConnectionException as error:
+            self.core.stop()
+            self.failed(0, error.reply_code, error.reply_text, *_START_OK)
+        else:
+            self.core.go_on()
 
     def _open(self, command: Frame) -> None:
         hooks = self.broker.hooks

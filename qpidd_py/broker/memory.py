@@ -3,7 +3,8 @@
     below ──limit──▶ above: publishers get connection.blocked and are not read ──RELIEF of the limit──▶ below
 
 Consumers, management and links go on.  What counts is the resident memory of the process, measured at each tick.  In
-between a publisher can bring hundreds of MiB, so the core calls `full` when its segments have grown by what was left.
+between a publisher can bring hundreds of MiB, so the core calls `grown` when its segments have grown by some of what
+was left.  With a page file messages leave memory long before (`pager`).
 
 A backup has no publishers of its own: it tells its primary, which then stops its own (`HaHooks.limited`).
 
@@ -18,11 +19,14 @@ from collections.abc import Callable
 from typing import Final
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.pager import Pager
 
 log = logging.getLogger(__name__)
 
 RELIEF: Final = 0.9
 """Share of the limit below which publishers go on."""
+STEP: Final = 1 / 64
+"""Share of the limit by which segments grow between two looks, with a page file."""
 TRIM: Final = 1.0
 """Least seconds between two attempts to give memory back to the system while publishers wait."""
 CAUSE: Final = "memory"
@@ -34,14 +38,20 @@ RETRY: Final = 1.0
 class MemoryWatch:
     """The memory of one broker."""
 
-    def __init__(self, broker: Broker, limit: int, resident: Callable[[], int]) -> None:
+    def __init__(self, broker: Broker, limit: int, resident: Callable[[], int], pager: Pager | None = None) -> None:
         """`limit`: octets.  `resident` measures the memory of the process, in octets."""
         self._broker = broker
         self._limit = limit
         self._resident = resident
+        self._pager = pager
+        if pager is not None:
+            pager.on_left = self.grown
+        self._used = resident()
+        self._held = broker.engine.pool.held()
         self._trimmed = float("-inf")
         self.above = False
-        broker.engine.on_full = self.full
+        broker.engine.on_full = self.grown
+        self._set_room(self._used)
 
     def tick(self, now: float) -> None:
         """Call several times a second; `now` in seconds of a monotonic clock."""
@@ -54,7 +64,31 @@ class MemoryWatch:
             self.full()
         elif self.above and used < RELIEF * self._limit:
             self._end(used)
-        engine.room = engine.pool.held() + max(self._limit - used, 0)
+        self._used, self._held = used, engine.pool.held()
+        if self._pager is not None:
+            self._pager.now = now
+            self._pager.relieve(used)
+        self._set_room(used)
+
+    def look(self) -> None:
+        """While the journal is read there are no turns, which would look."""
+        if self._broker.engine.pool.held() > self._broker.engine.room:
+            self.grown()
+
+    def grown(self) -> None:
+        """Segments take more memory than `room`, or less since some have left."""
+        used = self._used + self._broker.engine.pool.held() - self._held
+        if used >= self._limit:
+            self.full()
+        if self._pager is not None:
+            self._pager.relieve(used)
+        self._set_room(used)
+
+    def _set_room(self, used: int) -> None:
+        room = max(self._limit - used, 0)
+        if self._pager is not None:
+            room = min(room, int(STEP * self._limit))
+        self._broker.engine.room = self._broker.engine.pool.held() + room
 
     def full(self) -> None:
         """The limit is reached."""

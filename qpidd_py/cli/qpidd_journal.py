@@ -3,6 +3,7 @@
     inspect [FOLDER]            its segments, and where it begins and ends
     verify [FOLDER]             checks every octet
     dump [FOLDER]               every operation, as one JSON object a line
+    export [FOLDER] [--to FILE] what a broker with this journal would hold, as an archive (`qpid-ha restore` reads it)
     repair [FOLDER] --to OTHER  writes what can be read into a new folder
 
 Exit codes: 0 done, and the journal is whole; 1 it is damaged, or the command could not be carried out; 2 wrong command
@@ -21,7 +22,9 @@ from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.cli.output import print_json, print_table, run_tool
 from qpidd_py.core import records
 from qpidd_py.process import lock_path, running_pid
+from qpidd_py.store.archive_file import NewFile
 from qpidd_py.store.disk import Folder
+from qpidd_py.store.export import export
 from qpidd_py.store.layout import Kind, segment_name
 from qpidd_py.store.recovery import CARRY, HEAD, Damaged, Found, Frame, frames, scan
 from qpidd_py.store.writer import End, Roll, Work, Writer
@@ -31,6 +34,7 @@ _TEXTS: Final = {
     "inspect": "show the segments, and where the journal begins and ends",
     "verify": "check every octet; exit code 1 if the journal is damaged",
     "dump": "print every operation, as one JSON object a line",
+    "export": "print configuration and waiting messages, as JSON lines that `qpid-ha restore` takes",
     "repair": "write what can be read into a new folder",
 }
 
@@ -43,6 +47,9 @@ def make_parser() -> argparse.ArgumentParser:
         verb.add_argument("folder", type=Path, help="the folder `journal` in the broker's data directory")
         if name in ("inspect", "verify"):
             verb.add_argument("--json", action="store_true", help="print JSON")
+        if name == "export":
+            text = "write this file, readable for its owner only; without it: to standard output"
+            verb.add_argument("--to", type=Path, metavar="FILE", help=text)
         if name == "repair":
             verb.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder that does not exist")
     return parser
@@ -163,7 +170,23 @@ def _repair(options: argparse.Namespace) -> int:
     return 1 if damage else 0
 
 
-_VERBS: Final = {"inspect": _inspect, "verify": _verify, "dump": _dump, "repair": _repair}
+def _export(options: argparse.Namespace) -> int:
+    disk = _open(options.folder)
+    found, damage = _read(disk)
+    if not found.segments:
+        raise ValueError(f"nothing of {options.folder} can be read: {damage or 'it is empty'}")
+    if options.to is None:
+        waiting = export(disk, found, damage, sys.stdout.buffer)
+    else:
+        with NewFile(options.to) as file:
+            waiting = export(disk, found, damage, file.stream)
+            file.finish()
+    told = f"{waiting.messages} messages and {waiting.objects} objects of the configuration exported"
+    print(f"{told}; {damage or 'nothing is damaged'}", file=sys.stderr if options.to is None else sys.stdout)
+    return 1 if damage else 0
+
+
+_VERBS: Final = {"inspect": _inspect, "verify": _verify, "dump": _dump, "export": _export, "repair": _repair}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -36,7 +36,8 @@ def read_tool_config(file: str | None, environment: Mapping[str, str]) -> ToolCo
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    wanted = ("ha-username", "ha-password", "ha-mechanism", "port", "interface", "link-heartbeat-interval")
+    login = ("ha-username", "ha-password", "ha-password-file", "ha-mechanism")
+    wanted = (*login, "port", "interface", "link-heartbeat-interval")
     variables = {name: "QPID_" + name.upper().replace("-", "_") for name in wanted}
     return {name: environment[variable] for name, variable in variables.items() if variable in environment}
 
@@ -45,12 +46,22 @@ def interpret(values: Mapping[str, str]) -> ToolConfig:
     host = values.get("interface", "").split(" ")[0]
     return ToolConfig(
         values.get("ha-username", ""),
-        values.get("ha-password", ""),
+        values.get("ha-password", "") or _password(values.get("ha-password-file", "")),
         values.get("ha-mechanism", ""),
         "" if host in WILDCARDS else host.strip("[]"),
         _port(values.get("port", "")),
         _timeout(values.get("link-heartbeat-interval", "")),
     )
+
+
+def _password(file: str) -> str:
+    if not file:
+        return ""
+    try:
+        with open(file, encoding="utf-8") as lines:
+            return lines.readline().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"option ha-password-file: cannot read {file}: {error}") from None
 
 
 def _port(text: str) -> int | None:

@@ -5,11 +5,12 @@ for its confirm, `connection` and `channel` speak with clients, `engine` is the 
 `README.md` in this folder lists all modules and explains the whole.
 """
 
-from qpidd_py.core.batch import Batch, crc32c, frame_length, link_frame, records
+from qpidd_py.core.batch import Batch, Page, crc32c, frame_length, link_frame, records
 from qpidd_py.core.catchup import Catchup
 from qpidd_py.core.channel import Channel, Consumer
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.engine import Engine
+from qpidd_py.core.paging import Paging
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.ranges import decode_ids, encode_ids
 from qpidd_py.core.reactor import Reactor
@@ -25,6 +26,8 @@ __all__ = [
     "Consumer",
     "Engine",
     "IdRuns",
+    "Page",
+    "Paging",
     "Queue",
     "Reactor",
     "Route",

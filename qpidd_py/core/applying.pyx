@@ -39,7 +39,8 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
     at = start
     base = engine.local.adopt(source, n)
     segment = engine.local.segment
-    copy = Batch.__new__(Batch)
+    copy = Batch.__new__(Batch)             # from here on the segment stays in memory
+    copy.lie_in(segment, base, n)
     try:
         while at < n:
             p = segment.data + base + at
@@ -68,7 +69,6 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
     except:
         engine.torn = engine.torn or at > start
         raise
-    copy.segment, copy.offset, copy.length = segment, base, n
     return copy
 
 

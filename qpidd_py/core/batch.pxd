@@ -26,6 +26,7 @@ cdef enum:
 
 
 cdef class Segment
+cdef class Page
 
 cdef class Pool:
     cdef list free
@@ -33,9 +34,20 @@ cdef class Pool:
     cdef readonly size_t allocated          # octets in segments now alive
     cdef public size_t sparse               # octets that a sweep must win
     cdef readonly uint64_t swept            # octets that sweeps have copied
-    cdef set segments                       # addresses of the segments now alive
+    cdef public size_t keep                 # octets of free segments that are kept for reuse
+    cdef void* youngest                     # the segments in memory, linked; those that were read back for a
+    cdef void* oldest                       # consumer are the oldest
+    cdef public object read                 # read(place, buffer): what the page file has there
+    cdef list vacant                        # places of the page file that are not needed any more
+    cdef readonly size_t paged              # octets of records that are in the page file only
+    cdef readonly size_t leaving            # octets of segments that are being written
+    cdef readonly uint64_t written          # octets ever written to the page file, and read back
+    cdef readonly uint64_t loaded
+    cdef void link(self, Segment segment, bint oldest) noexcept
+    cdef void unlink(self, Segment segment) noexcept
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0
     cdef uint8_t* take(self, size_t size) except NULL
+    cdef void* fresh_or_reserved(self, size_t size) noexcept
     cpdef size_t held(self) noexcept
     cdef void give(self, uint8_t* data, size_t size) noexcept
 
@@ -46,6 +58,24 @@ cdef class Segment:
     cdef readonly size_t used
     cdef readonly size_t live               # octets of records that a queue still refers to
     cdef bint sparse                        # mostly dead: a sweep copies what lives elsewhere
+    cdef uint32_t pins                      # batches in it that may still be read
+    cdef bint leaving                       # is being written to the page file
+    cdef object place                       # where the page file has it; None: nowhere
+    cdef uint32_t crc                       # of what is there
+    cdef void* older
+    cdef void* younger
+    cdef int load(self, bint oldest=*) except -1
+    cdef int adopt(self, Page page, bint oldest) except -1
+    cdef void evict(self) noexcept
+
+cdef class Page:
+    cdef Segment segment
+    cdef uint8_t* data                      # memory for what is read; NULL when the segment has it, or is written
+    cdef readonly size_t octets
+    cdef public object place
+    cdef uint32_t crc
+    cdef list queues                        # those that wait for it
+    cdef int begin_read(self) except -1
 
 cdef class Batch:
     cdef Segment segment
@@ -53,6 +83,9 @@ cdef class Batch:
     cdef size_t length
     cdef readonly uint64_t first
     cdef readonly uint64_t last
+    cdef inline void lie_in(self, Segment segment, size_t offset, size_t length) noexcept:
+        self.segment, self.offset, self.length = segment, offset, length
+        segment.pins += 1
     cdef inline const uint8_t* data(self) noexcept:
         return self.segment.data + self.offset
 

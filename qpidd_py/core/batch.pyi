@@ -9,10 +9,22 @@ OPERATIONS: dict[int, str]
 class Pool:
     segment_size: int
     allocated: int
+    keep: int
+    paged: int
+    leaving: int
+    written: int
+    loaded: int
     sparse: int
     swept: int
     def held(self) -> int: ...
     def trim(self) -> None: ...
+
+class Page(Buffer):
+    octets: int
+    place: tuple[int, ...]
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def checksum(self) -> None: ...
 
 class Batch(Buffer):
     first: int

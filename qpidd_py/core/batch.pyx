@@ -9,7 +9,8 @@ Rules.  A record never crosses segments.  Everything between two calls of `seal`
 at all; while `whole` is set nothing is sealed, and an open batch that outgrows its segment moves to a larger one
 (transactions, dead letters).  A segment lives while a queue entry,
 a batch or the writer refers to it; its memory is then recycled, because touching fresh memory costs as much as all
-other user-space work.
+other user-space work.  One that only queue entries refer to may leave memory meanwhile (see `paging`); its octets never
+change once the writer has gone on to the next.
 
 Layout (little endian).  Batch: magic u32, length u32, last position u64, generation u32, records u32, crc u32, kind u8,
 flags u8, 2 spare.  Record: size u32, operation u8, flags u8, queues u16, position u64, then by operation:
@@ -24,13 +25,13 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from qpidd_py.core.memory cimport mem_aligned
+from qpidd_py.core.memory cimport planned_failure, use_reserve
 from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
 
-from qpidd_py.errors import LinkError
+from qpidd_py.errors import LinkError, PageError
 
 cdef extern from "crc32c.h" nogil:
     void crc32c_init()
@@ -40,8 +41,11 @@ cdef extern from "<malloc.h>" nogil:
     int malloc_trim(size_t pad)
 
 cdef extern from "<sys/mman.h>" nogil:
+    void* mmap(void* p, size_t n, int protection, int flags, int fd, long offset)
+    int munmap(void* p, size_t n)
     int madvise(void* p, size_t n, int advice)
-    int MADV_HUGEPAGE
+    int MADV_HUGEPAGE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
+    void* MAP_FAILED
 
 crc32c_init()
 
@@ -70,22 +74,25 @@ cdef class Pool:
 
     def __cinit__(self, size_t segment_size=2 << 20):
         self.free = []
-        self.segments = set()
+        self.vacant = []
+        self.keep = POOLED
         self.segment_size = segment_size
         self.sparse = SPARSE * segment_size
         self.allocated = 0
 
     def __dealloc__(self):
         for address in self.free:
-            free(<void*><size_t>address)
+            give_back(<void*><size_t>address, self.segment_size)
 
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0:
         """Marks the segments of which less than a quarter lives, when together they waste enough; octets to win."""
         cdef Segment segment
         cdef size_t wasted = 0
+        cdef void* at = self.youngest
         found = []
-        for address in self.segments:
-            segment = <Segment><void*><size_t>address
+        while at != NULL:
+            segment = <Segment>at
+            at = segment.older
             if segment.live * 4 < segment.used and segment is not current and segment is not other:
                 wasted += segment.capacity - segment.live
                 found.append(segment)
@@ -98,18 +105,20 @@ cdef class Pool:
     cdef uint8_t* take(self, size_t size) except NULL:
         cdef void* p
         if size == self.segment_size and self.free:
-            self.allocated += size
-            return <uint8_t*><size_t>self.free.pop()
-        p = mem_aligned(HUGE if size >= HUGE else 4096, size)
-        if p == NULL and self.free:
-            self.trim()
-            p = mem_aligned(HUGE if size >= HUGE else 4096, size)
+            p = <void*><size_t>self.free.pop()
+        else:
+            p = NULL if planned_failure() else self.fresh_or_reserved(size)
         if p == NULL:
             raise MemoryError(f"no memory for a log segment of {size} octets")
         self.allocated += size
-        if size >= HUGE:
-            madvise(p, size, MADV_HUGEPAGE)
         return <uint8_t*>p
+
+    cdef void* fresh_or_reserved(self, size_t size) noexcept:
+        cdef void* p = fresh(size)
+        if p == NULL and self.free:
+            self.trim()
+            p = fresh(size)
+        return fresh(size) if p == NULL and use_reserve() else p
 
     cpdef size_t held(self) noexcept:
         """Octets of segments and of memory kept for them."""
@@ -118,15 +127,60 @@ cdef class Pool:
     def trim(self):
         """Gives memory that is not used back to the system; may take some milliseconds."""
         while self.free:
-            free(<void*><size_t>self.free.pop())
+            give_back(<void*><size_t>self.free.pop(), self.segment_size)
         malloc_trim(0)
 
     cdef void give(self, uint8_t* data, size_t size) noexcept:
         self.allocated -= size
-        if size == self.segment_size and len(self.free) * size < POOLED:
+        if size == self.segment_size and len(self.free) * size < self.keep:
             self.free.append(<size_t>data)
         else:
-            free(data)
+            give_back(data, size)
+
+    cdef void link(self, Segment segment, bint oldest) noexcept:
+        cdef void* other = self.oldest if oldest else self.youngest
+        segment.older, segment.younger = (NULL, other) if oldest else (other, NULL)
+        if other == NULL:
+            self.oldest = self.youngest = <void*>segment
+        elif oldest:
+            (<Segment>other).older = self.oldest = <void*>segment
+        else:
+            (<Segment>other).younger = self.youngest = <void*>segment
+
+    cdef void unlink(self, Segment segment) noexcept:
+        if segment.older != NULL:
+            (<Segment>segment.older).younger = segment.younger
+        else:
+            self.oldest = segment.younger
+        if segment.younger != NULL:
+            (<Segment>segment.younger).older = segment.older
+        else:
+            self.youngest = segment.older
+
+
+cdef void* fresh(size_t size) noexcept:
+    """Memory that goes back to the system when it is given back: large blocks are mapped, on the border of a huge page."""
+    cdef uint8_t* p
+    cdef size_t before, mapped = size + HUGE
+    if size < HUGE:
+        return malloc(size)
+    p = <uint8_t*>mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    if <void*>p == MAP_FAILED:
+        return NULL
+    size = (size + 4095) & ~<size_t>4095
+    before = (HUGE - (<size_t>p & (HUGE - 1))) & (HUGE - 1)
+    if before:
+        munmap(p, before)
+    munmap(p + before + size, mapped - before - size)
+    madvise(p + before, size, MADV_HUGEPAGE)
+    return p + before
+
+
+cdef void give_back(void* p, size_t size) noexcept:
+    if size < HUGE:
+        free(p)
+    else:
+        munmap(p, size)
 
 
 @cython.final
@@ -138,18 +192,92 @@ cdef class Segment:
         self.pool = pool
         self.capacity = capacity
         self.data = pool.take(capacity)
-        pool.segments.add(<size_t><void*>self)
+        pool.link(self, False)
 
     def __dealloc__(self):
         if self.data != NULL:
-            self.pool.segments.discard(<size_t><void*>self)
+            self.pool.unlink(self)
             self.pool.give(self.data, self.capacity)
+        else:
+            self.pool.paged -= self.used
+        if self.place is not None:
+            self.pool.vacant.append(self.place)
+
+    cdef void evict(self) noexcept:
+        """The page file has it: its memory is given back."""
+        self.pool.unlink(self)
+        self.pool.give(self.data, self.capacity)
+        self.data = NULL
+        self.pool.paged += self.used
+
+    cdef int load(self, bint oldest=False) except -1:
+        """Reads it back, now.  Raises PageError."""
+        cdef Page page = Page.__new__(Page)
+        page.segment = self
+        page.begin_read()
+        try:
+            self.pool.read(page.place, page)
+        except OSError as error:
+            raise PageError(f"the page file cannot be read: {error}") from error
+        return self.adopt(page, oldest)
+
+    cdef int adopt(self, Page page, bint oldest) except -1:
+        """Takes what was read.  Raises PageError."""
+        if self.data != NULL:
+            return 0
+        if not page.crc:
+            page.checksum()
+        if page.crc != self.crc:
+            raise PageError(f"the page file has other octets at {self.place} than were written: "
+                            f"checksum {page.crc:08x} instead of {self.crc:08x}")
+        self.data, page.data = page.data, NULL
+        self.pool.paged -= self.used
+        self.pool.loaded += self.used
+        self.pool.link(self, oldest)
+        return 0
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Page:
+    """A segment on its way to the page file or back: a buffer of its octets.  Another thread may use it."""
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            self.segment.pool.give(self.data, self.segment.capacity)
+
+    cdef int begin_read(self) except -1:
+        self.octets = self.segment.used
+        self.place = self.segment.place
+        self.data = self.segment.pool.take(self.segment.capacity)
+        return 0
+
+    def checksum(self):
+        """Computes it, without holding the interpreter: of what is to be written, or was read."""
+        cdef const uint8_t* p = self.data if self.data != NULL else self.segment.data
+        cdef uint32_t crc
+        with nogil:
+            crc = crc32c_add(0, p, self.octets)
+        self.crc = crc if crc else 1
+
+    def __len__(self):
+        return self.octets
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.data != NULL:
+            PyBuffer_FillInfo(buffer, self, self.data, <Py_ssize_t>self.octets, 0, flags)
+        else:
+            PyBuffer_FillInfo(buffer, self, self.segment.data, <Py_ssize_t>self.octets, 1, flags)
 
 
 @cython.final
 @cython.no_gc
 cdef class Batch:
     """A sealed piece of the log; a read-only buffer of header and records."""
+
+    def __dealloc__(self):
+        if self.segment is not None:
+            self.segment.pins -= 1
 
     def __len__(self):
         return self.length
@@ -220,9 +348,7 @@ cdef class LogWriter:
         cdef Batch batch
         if self.records and self.framed:
             batch = Batch.__new__(Batch)
-            batch.segment = self.segment
-            batch.offset = self.start
-            batch.length = self.segment.used - self.start
+            batch.lie_in(self.segment, self.start, self.segment.used - self.start)
             batch.first = self.first
             batch.last = self.last
             seal_link_frame(self.segment.data + self.start, batch.length, self.last, self.records, KIND_BATCH)

@@ -4,11 +4,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from qpidd_py.core.batch cimport RECORD_HEADER
+from qpidd_py.core.batch cimport RECORD_HEADER, Segment
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ranges cimport ranges_add, ranges_decode, ranges_encode
 from qpidd_py.core.ring cimport GONE, Entry, record_of, ring_after, ring_at
 from qpidd_py.core.wire cimport le16, le32, putle16, putle32
+
+cdef size_t LOADED = 4          # segments that a slice may read back into memory
 
 
 cdef class Catchup:
@@ -63,15 +65,16 @@ cdef class Catchup:
 
     cdef bytes slice_level(self, size_t limit):
         cdef uint64_t first = ring_after(&self.level.main, self.sent), i = first, sent = self.sent
-        cdef size_t total = 0, at = self.at
+        cdef size_t total = 0, loaded = 0, at = self.at
         cdef Entry* e
         cdef bytes records
         cdef uint8_t* to
-        while i < self.level.main.tail and total < limit:
+        while i < self.level.main.tail and total < limit and loaded < LOADED:
             e = ring_at(&self.level.main, i)
             if e.id > self.cut:
                 break
             if e.state != GONE and not self.holds(e.id):
+                loaded += (<Segment>e.segment).data == NULL
                 total += size_for(e)
                 self.messages += 1
             sent = e.id
@@ -101,13 +104,13 @@ cdef class Catchup:
         return (end - i if end > i else 0) + sum([(<Queue>level).ready for level in self.levels])
 
 
-cdef inline size_t size_for(const Entry* e) noexcept:
+cdef inline size_t size_for(const Entry* e) except 0:
     """Octets of the record of one message as an enqueue to one queue."""
     cdef const uint8_t* p = record_of(e)
     return le32(p) - 4 * <size_t>le16(p + 6) + 4
 
 
-cdef inline size_t write_record_for(uint8_t* to, const Entry* e, uint32_t number) noexcept:
+cdef inline size_t write_record_for(uint8_t* to, const Entry* e, uint32_t number) except 0:
     cdef const uint8_t* p = record_of(e)
     cdef size_t size = size_for(e)
     memcpy(to, p, RECORD_HEADER)

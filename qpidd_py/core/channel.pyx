@@ -6,7 +6,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from qpidd_py.core.batch cimport lengths_of, route_of
-from qpidd_py.core.connection cimport EXPECT_FRAMES, MAX_OUTPUT
+from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_zeroed
@@ -130,7 +130,7 @@ cdef class Channel:
 
     def get(self, Queue queue, bint no_ack):
         """basic.get: writes get-ok and the message; False when nothing is ready."""
-        cdef int64_t index = next_message(self.connection.engine, queue)
+        cdef int64_t index = next_message(self.connection.engine, queue, True)
         cdef Queue level = queue.head()
         cdef Entry* e
         cdef const uint8_t* record
@@ -548,6 +548,17 @@ cdef class Channel:
             self.stash = bytearray()
         engine.held.append((position, self, reply, then))
         engine.want_turn()
+
+    def pause(self):
+        """This channel's frames are kept aside until `resume`."""
+        self.held = True
+        if self.stash is None:
+            self.stash = bytearray()
+
+    def resume(self):
+        """Not from within a callback of this connection."""
+        if self.held and self.connection.state != DEAD:
+            self.connection.replay(self)
 
     # ---------------------------------------------------------------- confirms
 

@@ -14,10 +14,12 @@ cdef enum:                      # what a connection expects next
     STOPPED = 2                 # closing: only methods are passed on
     LINK = 3                    # frames of the replication protocol
     DEAD = 4
+    WAITING = 5                 # nothing is read until `go_on`: the owner waits for something
 
 cdef enum:
     MAX_OUTPUT = 4 << 20        # octets waiting on one connection before its consumers pause
     MAX_STASH = 1 << 20         # octets kept aside for held channels before input pauses
+    MAX_WAITING = 16 << 10      # octets that a peer may have sent ahead of the answer it waits for
 
 cdef class Connection:
     cdef readonly Engine engine

@@ -94,8 +94,24 @@ cdef class Connection:
 
     def stop(self):
         """The closing handshake has begun: from here on only methods are passed on."""
-        if self.state == EXPECT_FRAMES or self.state == EXPECT_HEADER:
+        if self.state == WAITING:
+            self.pause_input(False)
+        if self.state in (EXPECT_FRAMES, EXPECT_HEADER, WAITING):
             self.state = STOPPED
+
+    def wait(self):
+        """Nothing more is read or parsed until `go_on`."""
+        if self.state == EXPECT_FRAMES:
+            self.state = WAITING
+            self.pause_input(True)
+
+    def go_on(self):
+        """After `wait`: what came meanwhile is parsed now.  Not from within a callback of this connection."""
+        if self.state == WAITING:
+            self.state = EXPECT_FRAMES
+            self.pause_input(False)
+            if self.input_used:
+                self.input_grown()
 
     # ---------------------------------------------------------------- output
 
@@ -153,17 +169,23 @@ cdef class Connection:
         self.owner.closed("no memory")
         return 0
 
-    def take_output(self, bint leaves=True):
+    def take_output(self, bint leaves=True, size_t most=0):
         """Takes the waiting output; for connections without a socket of ours.  Unless it `leaves` our process with this
-        call, the caller reports with `left` how much of it has."""
+        call, the caller reports with `left` how much of it has.  With `most`, no further frame of a link is taken once
+        there are that many octets: what is left counts in `backlog`."""
         cdef bytes data = PyBytes_FromStringAndSize(<char*>self.output + self.output_start,
                                                     self.output_end - self.output_start)
+        cdef size_t taken = len(data)
         self.output_start = self.output_end = 0
         if self.out:
-            data += b"".join([bytes(piece) for piece in self.out])
-            self.out.clear()
-            self.out_octets = 0
-        self.sent += len(data)
+            pieces = [data]
+            while self.out and (not most or taken < most):
+                piece = bytes(self.out.popleft())
+                pieces.append(piece)
+                taken += len(piece)
+                self.out_octets -= len(piece)
+            data = b"".join(pieces)
+        self.sent += taken
         self.drained()
         if leaves:
             self.left(0)
@@ -312,6 +334,11 @@ cdef class Connection:
                 used = self.parse_link(p + at, n - at)
             elif state == DEAD:
                 return n
+            elif state == WAITING:
+                if n - at <= MAX_WAITING:
+                    break
+                self.fail(0, 501, f"FRAME_ERROR - {n - at} octets sent ahead of an answer", 0, 0)
+                return n
             else:
                 used = self.parse_frames(p + at, n - at)
             at += used
@@ -366,7 +393,7 @@ cdef class Connection:
     cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1:
         channel.stash += PyBytes_FromStringAndSize(<const char*>p, n)
         self.stashed += n
-        if self.stashed > MAX_STASH and not self.input_paused and self.transport is not None:
+        if self.stashed > MAX_STASH and not self.input_paused:
             self.pause_input(True)
         return 0
 
@@ -509,7 +536,7 @@ cdef class Connection:
             channel = 0
             if self.state == STOPPED:
                 return 0
-            self.state = STOPPED
+            self.stop()
         else:
             c.closing = True
             c.drop_assembly()

@@ -44,6 +44,7 @@ cdef class Engine:
     cdef readonly bint throttled
     cdef set publishers
     cdef set throttles                      # causes for which publishers are not read
+    cdef object paging                      # a Paging; None: every segment stays in memory
     cdef public uint64_t room               # `on_full` is called when segments hold more octets
     cdef public object on_full
     cdef public object on_short             # called when a turn lacks memory

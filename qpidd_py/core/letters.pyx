@@ -17,12 +17,12 @@ from collections import deque
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
-from qpidd_py.core.batch cimport FLAG_TIMED, RECORD_HEADER, lengths_of
+from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
 from qpidd_py.core.departures cimport log_queue_dequeues
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.queue cimport content_at
 from qpidd_py.core.ranges cimport ranges_room
-from qpidd_py.core.ring cimport record_of, ring_at
+from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, record_of, ring_at
 from qpidd_py.core.wire cimport le64
 
 from qpidd_py.errors import InvariantError
@@ -141,7 +141,7 @@ cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) exc
     """True if the queue has no room for so many messages and refuses; consumers that can take messages make room
     first."""
     if queue.rejects and queue.over(count, octets) and queue.consumers:
-        pump(engine, queue)
+        pump(engine, queue, True)
     return queue.rejects and queue.over(count, octets)
 
 
@@ -198,7 +198,14 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
     return moved
 
 
-cdef uint64_t expiry_of(Queue level, uint64_t index) noexcept:
+cdef uint64_t expiry_of(Queue level, uint64_t index) except? 0:
     """Milliseconds since 1970; 0 if the record has none."""
-    cdef const uint8_t* record = record_of(ring_at(&level.main, index))
-    return le64(lengths_of(record) + 16) if record[5] & FLAG_TIMED else 0
+    cdef Entry* e = ring_at(&level.main, index)
+    return le64(lengths_of(record_of(e)) + 16) if e.flags & ENTRY_TIMED else 0
+
+
+def hand_out(Engine engine, Queue queue, uint64_t id):
+    """Messages up to `id` were handed out in an earlier life: they say redelivered.  The queue has no consumer."""
+    queue.set_delivered(id)
+    queue.reset()
+    engine.log_delivered_of(queue)

@@ -14,9 +14,6 @@ The functions that allocate may be called by any thread, the others by that of t
 """
 from libc.stdlib cimport calloc, malloc, realloc
 
-cdef extern from "<stdlib.h>" nogil:
-    int posix_memalign(void** p, size_t alignment, size_t n)
-
 cdef extern from "<sys/mman.h>" nogil:
     void* mmap(void* address, size_t n, int protection, int flags, int fd, long offset)
     int munmap(void* p, size_t n)
@@ -76,7 +73,7 @@ cdef uint64_t reserve_used() noexcept nogil:
     return used
 
 
-cdef bint give_back() noexcept nogil:
+cdef bint use_reserve() noexcept nogil:
     """Gives the reserve back to the system; False if it is used up."""
     global used
     cdef void* p = take_pointer(&reserve)
@@ -89,51 +86,42 @@ cdef bint give_back() noexcept nogil:
 # ---- what the core asks for: NULL when there is nothing, also not in the reserve -------------------------------------
 
 cdef void* mem_new(size_t n) noexcept nogil:
-    if planned():
+    if planned_failure():
         return NULL
     cdef void* p = malloc(n)
-    return malloc(n) if p == NULL and give_back() else p
+    return malloc(n) if p == NULL and use_reserve() else p
 
 
 cdef void* mem_zeroed(size_t count, size_t size) noexcept nogil:
-    if planned():
+    if planned_failure():
         return NULL
     cdef void* p = calloc(count, size)
-    return calloc(count, size) if p == NULL and give_back() else p
+    return calloc(count, size) if p == NULL and use_reserve() else p
 
 
 cdef void* mem_resized(void* old, size_t n) noexcept nogil:
     """NULL leaves `old` as it is."""
-    if planned():
+    if planned_failure():
         return NULL
     cdef void* p = realloc(old, n)
-    return realloc(old, n) if p == NULL and give_back() else p
-
-
-cdef void* mem_aligned(size_t alignment, size_t n) noexcept nogil:
-    cdef void* p = NULL
-    if planned():
-        return NULL
-    if posix_memalign(&p, alignment, n) == 0:
-        return p
-    return p if give_back() and posix_memalign(&p, alignment, n) == 0 else NULL
+    return realloc(old, n) if p == NULL and use_reserve() else p
 
 
 # ---- what the interpreter asks for -----------------------------------------------------------------------------------
 
 cdef void* raw_malloc(void* ctx, size_t n) noexcept nogil:
     cdef void* p = raw.malloc(ctx, n)
-    return raw.malloc(ctx, n) if p == NULL and give_back() else p
+    return raw.malloc(ctx, n) if p == NULL and use_reserve() else p
 
 
 cdef void* raw_calloc(void* ctx, size_t count, size_t size) noexcept nogil:
     cdef void* p = raw.calloc(ctx, count, size)
-    return raw.calloc(ctx, count, size) if p == NULL and give_back() else p
+    return raw.calloc(ctx, count, size) if p == NULL and use_reserve() else p
 
 
 cdef void* raw_realloc(void* ctx, void* old, size_t n) noexcept nogil:
     cdef void* p = raw.realloc(ctx, old, n)
-    return raw.realloc(ctx, old, n) if p == NULL and give_back() else p
+    return raw.realloc(ctx, old, n) if p == NULL and use_reserve() else p
 
 
 cdef void _hook() noexcept:
@@ -150,7 +138,7 @@ cdef void _hook() noexcept:
 
 # ---- for tests -------------------------------------------------------------------------------------------------------
 
-cdef bint planned() noexcept nogil:
+cdef bint planned_failure() noexcept nogil:
     """Whether a test wants this allocation to fail."""
     global asked
     if fail_end == 0:

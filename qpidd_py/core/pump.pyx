@@ -4,17 +4,22 @@ from libc.stdint cimport uint64_t
 
 from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.letters cimport MAX_LETTERS
+from qpidd_py.core.paging cimport at_hand
+
+cdef enum:
+    READS_MAX = 32              # segments that one look at the heads of queues reads back
 
 
-cdef int pump(Engine engine, Queue queue) except -1:
-    """Hands out what is ready, in runs: one consumer takes its share, then the next."""
+cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
+    """Hands out what is ready, in runs: one consumer takes its share, then the next.  Messages that are not in memory
+    are handed out later, or (`now`) read back at once."""
     cdef size_t n = len(queue.consumers), idle = 0, asked = 0
     cdef uint64_t share = 1, k
     cdef int64_t index
     cdef Consumer c
     cdef Queue level
     if queue.ranked:
-        return pump_ranked(engine, queue)
+        return pump_ranked(engine, queue, now)
     while idle < n:
         if asked % n == 0:
             share = queue.ready // n
@@ -27,7 +32,7 @@ cdef int pump(Engine engine, Queue queue) except -1:
         idle += 1
         k = share
         while k and c.ready():
-            index = next_message(engine, queue)
+            index = next_message(engine, queue, now)
             if index < 0:
                 return 0
             if not c.channel.deliver(c, queue.head(), index, True):
@@ -37,7 +42,7 @@ cdef int pump(Engine engine, Queue queue) except -1:
     return 0
 
 
-cdef int pump_ranked(Engine engine, Queue queue) except -1:
+cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
     """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
     cdef size_t n = len(queue.consumers), i = 0, last
     cdef int64_t index
@@ -48,7 +53,7 @@ cdef int pump_ranked(Engine engine, Queue queue) except -1:
         if not c.ready():
             i += 1
             continue
-        index = next_message(engine, queue)
+        index = next_message(engine, queue, now)
         if index < 0:
             return 0
         if not c.channel.deliver(c, queue.head(), index, True):
@@ -61,13 +66,16 @@ cdef int pump_ranked(Engine engine, Queue queue) except -1:
     return 0
 
 
-cdef int64_t next_message(Engine engine, Queue queue) except -2:
-    """The index (in `queue.head()`) of what to hand out next, -1 for none; drops what has expired on the way."""
+cdef int64_t next_message(Engine engine, Queue queue, bint now) except -2:
+    """The index (in `queue.head()`) of what to hand out next; drops what has expired on the way.  -1 for none, and for
+    one that is not in memory unless it is wanted `now`."""
     cdef Queue level
     cdef int64_t index
     while True:
         level = queue.head()
         index = level.peek_ready()
+        if index >= 0 and engine.pool.paged and not at_hand(engine, queue, level, index, now):
+            return -1
         if index < 0 or not level.timed or not level.expired(index, engine.now):
             return index
         take_and_drop(engine, queue, level, index, "expired")
@@ -90,7 +98,7 @@ cdef int enforce(Engine engine, Queue queue) except -1:
     cdef int64_t index
     try:
         if queue.consumers and queue.over(0, 0):
-            pump(engine, queue)
+            pump(engine, queue, True)
         while queue.ready and queue.over(0, 0):
             level = queue.tail()
             index = level.first_ready()
@@ -101,17 +109,21 @@ cdef int enforce(Engine engine, Queue queue) except -1:
 
 
 cdef int expire_heads(Engine engine) except -1:
-    """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent."""
+    """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent, and
+    some segments are read back in one call."""
     cdef Queue queue, level
     cdef int64_t index
+    cdef uint64_t most = engine.pool.loaded + READS_MAX * engine.pool.segment_size
     for queue in list(engine.expiring):
+        if engine.pool.loaded > most:
+            return 0
         if queue.deleted or not queue.ready:
             engine.expiring.remove(queue)
             continue
         for level in queue.levels or (queue,):
             index = level.peek_ready()
             while index >= 0 and level.timed and level.expired(index, engine.now):
-                if len(engine.letters) >= MAX_LETTERS:
+                if len(engine.letters) >= MAX_LETTERS or engine.pool.loaded > most:
                     return 0
                 take_and_drop(engine, queue, level, index, "expired")
                 index = level.peek_ready()

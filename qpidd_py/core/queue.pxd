@@ -28,8 +28,10 @@ cdef class Queue:
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire
+    cdef uint64_t looked_at, arrival, expiry    # id and times, in ms since 1970, of the one that `expired` saw last
     cdef Ring main
     cdef Ring side                          # a joining backup: messages of the difference, older than the live stream
+    cdef void* reads_in                     # segment that the pump has read ahead of; may be gone
     cdef bint joining
     cdef uint64_t next                      # first index never handed out
     cdef Ranges returned                    # sorted indexes (low only) of requeued entries below next
@@ -56,7 +58,7 @@ cdef class Queue:
         """Beyond its limits with that much more?"""
         return self.ready + count > self.max_count or self.ready_bytes + octets > self.max_bytes
     cdef void count(self, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept
-    cdef bint expired(self, uint64_t index, uint64_t now) noexcept
+    cdef bint expired(self, uint64_t index, uint64_t now) except -1
     cdef void set_delivered(self, uint64_t id) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int room_for(self, uint64_t more) except -1
@@ -90,5 +92,5 @@ cdef class Queue:
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0
     cdef Ranges ids(self, uint64_t low, uint64_t high) except *
 
-cdef int name_entry(IdRuns runs, const Entry* e) except -1
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1
 cdef tuple content_at(Queue queue, uint64_t index)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The index of a queue's messages, the same on a primary and on a backup.
 
-A queue is a ring of 24-octet entries in order of message id (the position that enqueued it); each points to a record in
-a log segment.  An entry is READY, UNACKED (handed out) or GONE (dequeued, its place not yet reclaimed).
+A queue is a ring of 32-octet entries in order of message id (the position that enqueued it); each points to a record in
+a log segment, which may have left memory: what an entry says of its record needs no look at it.  An entry is READY, UNACKED (handed out) or GONE (dequeued, its place not yet reclaimed).
 
 Invariants
 * ids in a ring grow strictly; `GONE` entries keep their id, so the order holds and a binary search works.
@@ -27,8 +27,8 @@ from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
 from qpidd_py.core.memory cimport mem_zeroed
 from qpidd_py.core.ranges cimport Range, add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, GONE, READY, RING, UNACKED, body_size, record_of, record_size, ring_after, ring_find, ring_free,
-    ring_full, ring_resize)
+    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, RING, UNACKED, body_of, record_of, ring_after,
+    ring_double, ring_find, ring_free, ring_full, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -123,15 +123,18 @@ cdef class Queue:
         if self.parent is not None:
             self.parent.count(ready, unacked, octets, body)
 
-    cdef bint expired(self, uint64_t index, uint64_t now) noexcept:
+    cdef bint expired(self, uint64_t index, uint64_t now) except -1:
         """`now` in milliseconds since 1970.  With a time to live of 0 a message lives for the turn in which it came,
         for a waiting consumer."""
-        cdef const uint8_t* p = record_of(ring_at(&self.main, index))
-        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl, arrival
-        if not p[5] & FLAG_TIMED:
+        cdef Entry* e = ring_at(&self.main, index)
+        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl
+        cdef const uint8_t* p
+        if not e.flags & ENTRY_TIMED:
             return False
-        arrival = le64(lengths_of(p) + 8)
-        return le64(lengths_of(p) + 16) < now or (ttl != UNLIMITED and arrival + ttl < now)
+        if self.looked_at != e.id:          # its record may have left memory
+            p = lengths_of(record_of(e))
+            self.looked_at, self.arrival, self.expiry = e.id, le64(p + 8), le64(p + 16)
+        return self.expiry < now or (ttl != UNLIMITED and self.arrival + ttl < now)
 
     cdef void set_delivered(self, uint64_t id) noexcept:
         cdef Queue level
@@ -156,6 +159,7 @@ cdef class Queue:
 
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1:
         cdef Entry* e
+        cdef const uint8_t* record = segment.data + offset
         if ring_full(&self.main):
             self.grow()
         e = ring_at(&self.main, self.main.tail)
@@ -163,6 +167,8 @@ cdef class Queue:
         e.segment = <void*>segment
         e.id = id
         e.offset = offset
+        e.size = size
+        e.body = body_of(record)
         e.state = READY
         e.flags = flags
         e.deliveries = 0
@@ -171,40 +177,40 @@ cdef class Queue:
         self.enqueued += 1
         if self.parent is not None:
             self.parent.enqueued += 1
-        if record_of(e)[5] & FLAG_TIMED:
+        if record[5] & FLAG_TIMED:
+            e.flags |= ENTRY_TIMED
             self.timed = True
             if self.parent is not None:
                 self.parent.timed = True
-        if record_of(e)[5] & FLAG_WHOLE and id > self.last_whole:       # the difference brings older ones later
-            self.last_whole = id
-        self.count(1, 0, size, body_size(e))
+        if record[5] & FLAG_WHOLE:
+            e.flags |= ENTRY_WHOLE
+            if id > self.last_whole:        # the difference brings older ones later
+                self.last_whole = id
+        self.count(1, 0, size, e.body)
         return 0
 
     cdef int room_for(self, uint64_t more) except -1:
         """The next `more` pushes need no memory; a MemoryError changes nothing."""
         cdef Queue level
-        cdef uint64_t capacity = self.main.mask + 1 if self.main.entries != NULL else RING
         if self.levels is not None:
             for level in self.levels:
                 level.room_for(more)
             return 0
         if more == 1:
             return self.grow() if ring_full(&self.main) else 0
-        while capacity < self.main.tail - self.main.head + more:
-            capacity *= 2
-        if capacity > self.main.mask + 1:
-            ring_resize(&self.main, capacity)
+        while self.main.entries == NULL or self.main.mask + 1 < self.main.tail - self.main.head + more:
+            ring_double(&self.main)
         return 0
 
     cdef int grow(self) except -1:
         """Doubles the ring, or squeezes out what is gone when that frees half of it."""
         cdef uint64_t live = self.ready + self.unacked
         if self.main.entries == NULL:
-            ring_resize(&self.main, RING)
+            ring_double(&self.main)
         elif live * 2 <= self.main.mask:
             self.squeeze()
         else:
-            ring_resize(&self.main, (self.main.mask + 1) * 2)
+            ring_double(&self.main)
         return 0
 
     cdef void squeeze(self) noexcept:
@@ -263,7 +269,7 @@ cdef class Queue:
         else:
             self.next = index + 1
         e.state = UNACKED
-        self.count(-1, 1, 0, -<int64_t>body_size(e))
+        self.count(-1, 1, 0, -<int64_t>e.body)
         if e.id > self.delivered:
             self.delivered = e.id
 
@@ -282,7 +288,7 @@ cdef class Queue:
         e.flags |= ENTRY_REDELIVERED
         if e.deliveries < 0xFFFF:
             e.deliveries += 1
-        self.count(1, -1, 0, body_size(e))
+        self.count(1, -1, 0, e.body)
         if index + 1 == self.next and self.returned.count == 0:
             self.next = index
             return 0
@@ -317,8 +323,7 @@ cdef class Queue:
                 ranges_add(&self.gone, e.id, e.id)
             self.gone_index = index
         self.release(e)
-        while self.main.head < self.main.tail and ring_at(&self.main, self.main.head).state == GONE:
-            self.main.head += 1
+        ring_trim(&self.main)
         if self.next < self.main.head:
             self.next = self.main.head
         return 0
@@ -331,12 +336,11 @@ cdef class Queue:
 
     cdef void release(self, Entry* e) noexcept:
         cdef Segment segment = <Segment>e.segment
-        cdef uint32_t size = record_size(e)
-        segment.live -= size
+        segment.live -= e.size
         if e.state == UNACKED:
-            self.count(0, -1, -<int64_t>size, 0)
+            self.count(0, -1, -<int64_t>e.size, 0)
         else:
-            self.count(-1, 0, -<int64_t>size, -<int64_t>body_size(e))
+            self.count(-1, 0, -<int64_t>e.size, -<int64_t>e.body)
         self.dequeued += 1
         if self.parent is not None:
             self.parent.dequeued += 1
@@ -367,8 +371,7 @@ cdef class Queue:
             if e.state != GONE:
                 self.release(e)
             i += 1
-        while ring.head < ring.tail and ring_at(ring, ring.head).state == GONE:
-            ring.head += 1
+        ring_trim(ring)
         if self.next < self.main.head:
             self.next = self.main.head
 
@@ -396,8 +399,8 @@ cdef class Queue:
         for i in range(self.side.head, self.side.tail):
             if ring_at(&self.side, i).state != GONE:
                 self.release(ring_at(&self.side, i))
-        self.main.head = self.main.tail
-        self.side.head = self.side.tail
+        ring_trim(&self.main)
+        ring_trim(&self.side)
         self.next = self.main.tail
         self.returned.count = self.gone.count = 0
         self.joining = False
@@ -420,7 +423,7 @@ cdef class Queue:
             e = ring_at(&self.main, i)
             if e.id <= known:
                 break
-            if e.state in (READY, UNACKED) and record_of(e)[5] & FLAG_WHOLE:
+            if e.state in (READY, UNACKED) and e.flags & ENTRY_WHOLE:
                 first = min(first, e.id)
         return first
 
@@ -444,7 +447,7 @@ cdef class Queue:
                 e = ring_at(&self.main, i)
                 if e.state == UNACKED:
                     e.state = READY
-                    self.count(1, -1, 0, body_size(e))
+                    self.count(1, -1, 0, e.body)
                 if e.id <= self.delivered:
                     e.flags |= ENTRY_REDELIVERED
         self.delivered_logged = self.delivered
@@ -459,7 +462,7 @@ cdef class Queue:
             raise LinkError(f"queue {self.number}: message {id} of the difference is here already")
         self.joining = True
         if ring_full(&self.side):
-            ring_resize(&self.side, (self.side.mask + 1) * 2 if self.side.entries != NULL else RING)
+            ring_double(&self.side)
         live = self.main                    # push works on main: swap the rings for this call
         self.main = self.side
         try:
@@ -553,18 +556,16 @@ cdef class Queue:
         cdef uint64_t i = start if start > self.main.head else self.main.head
         cdef Entry* e
         cdef Segment segment
-        cdef uint32_t size
         while i < self.main.tail and most:
             e = ring_at(&self.main, i)
             if e.state != GONE and (<Segment>e.segment).sparse:
                 segment = <Segment>e.segment
-                size = record_size(e)
-                e.offset = <uint32_t>writer.adopt(segment.data + e.offset, size)
+                e.offset = <uint32_t>writer.adopt(segment.data + e.offset, e.size)
                 Py_INCREF(writer.segment)
                 e.segment = <void*>writer.segment
-                writer.segment.live += size
-                writer.pool.swept += size
-                segment.live -= size
+                writer.segment.live += e.size
+                writer.pool.swept += e.size
+                segment.live -= e.size
                 Py_DECREF(segment)
             i += 1
             most -= 1
@@ -596,25 +597,48 @@ cdef class Queue:
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + _content(e))
         return found
 
-    def read(self, uint64_t low, uint64_t high, size_t limit):
-        """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
-        arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted."""
+    def glance(self, size_t limit, size_t cut, size_t octets):
+        """As `peek`, with at most `cut` octets of each body and the size of the whole one behind it; ends when headers
+        and bodies come to `octets`."""
         cdef uint64_t i
+        cdef Entry* e
+        cdef Queue level
+        cdef size_t taken = 0
+        found = []
+        for level in reversed(self.levels) if self.levels is not None else (self,):
+            for i in range(level.main.head, level.main.tail):
+                e = ring_at(&level.main, i)
+                if e.state != GONE:
+                    if len(found) == limit or taken >= octets:
+                        return found
+                    content = _content(e, cut)
+                    found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), *content, body_of(record_of(e))))
+                    taken += len(content[2]) + len(content[3])
+        return found
+
+    def read(self, uint64_t low, uint64_t high, size_t limit, size_t octets=NO_LIMIT):
+        """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
+        arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted.  Ends when
+        headers and bodies come to `octets`."""
+        cdef uint64_t i
+        cdef size_t taken = 0
         cdef Entry* e
         cdef Queue level
         found = []
         if self.levels is not None:
             for level in self.levels:
-                found += level.read(low, high, limit)
+                found += level.read(low, high, limit, octets)
             return sorted(found)[:limit]
         if self.joining:
             self.merge()
         for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
-            if e.id > high or len(found) == limit:
+            if e.id > high or len(found) == limit or taken >= octets:
                 break
             if e.state != GONE:
-                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e)) + _content(e))
+                content = _content(e)
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e), *content))
+                taken += len(content[2]) + len(content[3])
         return found
 
     def named(self, size_t most):
@@ -625,7 +649,7 @@ cdef class Queue:
         for level in self.levels if self.levels is not None else (self,):
             for i in range(level.main.head, level.main.tail):
                 if ring_at(&level.main, i).state != GONE:
-                    name_entry(found, ring_at(&level.main, i))
+                    name_entry(found, ring_at(&level.main, i), False)
         return found
 
     def check(self):
@@ -644,7 +668,7 @@ cdef class Queue:
                 raise InvariantError(f"queue {self.name}: id {e.id} after {last}")
             last = e.id
             ready += e.state == READY
-            bodies += body_size(e) if e.state == READY else 0
+            bodies += e.body if e.state == READY else 0
             unacked += e.state == UNACKED
             if (e.state == GONE) != (e.segment == NULL):
                 raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
@@ -653,7 +677,7 @@ cdef class Queue:
         for i in range(self.side.head, self.side.tail):
             e = ring_at(&self.side, i)
             ready += e.state == READY
-            bodies += body_size(e) if e.state == READY else 0
+            bodies += e.body if e.state == READY else 0
         if (ready, unacked, bodies) != (self.ready, self.unacked, self.ready_bytes):
             raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}, {bodies} octets; "
                                  f"kept {self.ready}, {self.unacked}, {self.ready_bytes}")
@@ -666,13 +690,13 @@ cdef class Queue:
         return False
 
 
-cdef uint64_t _arrival(const Entry* e) noexcept:
+cdef uint64_t _arrival(const Entry* e) except? 0:
     """Milliseconds since 1970, 0 where it was not noted."""
-    cdef const uint8_t* p = record_of(e)
-    return le64(lengths_of(p) + 8) if p[5] & FLAG_TIMED else 0
+    return le64(lengths_of(record_of(e)) + 8) if e.flags & ENTRY_TIMED else 0
 
 
-cdef tuple _content(const Entry* e):
+cdef tuple _content(const Entry* e, size_t cut=UNLIMITED):
+    """`cut`: most octets of the body."""
     cdef const uint8_t* p = record_of(e)
     cdef const uint8_t* route = route_of(p)
     cdef size_t header = le32(lengths_of(p) + 4), exchange = route[0]
@@ -680,12 +704,18 @@ cdef tuple _content(const Entry* e):
     return (PyBytes_FromStringAndSize(<const char*>route + 1, exchange),
             PyBytes_FromStringAndSize(<const char*>route + 2 + exchange, route[1 + exchange]),
             PyBytes_FromStringAndSize(<const char*>content, header),
-            PyBytes_FromStringAndSize(<const char*>content + header, le32(p) - (content - p) - header))
+            PyBytes_FromStringAndSize(<const char*>content + header, min(cut, body_of(p))))
 
 
-cdef int name_entry(IdRuns runs, const Entry* e) except -1:
-    cdef const uint8_t* p = record_of(e)
-    return runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:
+    """`read`: also a message that has left memory gets its name.  The number of segments that were read back."""
+    cdef bint away = (<Segment>e.segment).data == NULL
+    cdef const uint8_t* p
+    if away and not read:
+        return runs.add(NULL, 0, e.id)
+    p = record_of(e)
+    runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+    return away
 
 
 cdef tuple content_at(Queue queue, uint64_t index):

@@ -14,6 +14,7 @@ from qpidd_py.core.ring cimport READY, UNACKED, ring_at
 
 cdef enum:
     RUNS_MAX = 1000             # of one queue and reason, until they are taken
+    READS_MAX = 16              # segments read back for names; what lies in others has none here
 
 
 cdef class Removals:
@@ -29,7 +30,7 @@ cdef class Removals:
         if other:
             self.last = self.runs_of((queue.name, reason, dead))
             self.queue, self.reason, self.dead = queue, reason, dead
-        name_entry(self.last, e)
+        self.reads += name_entry(self.last, e, self.reads < READS_MAX)
         return other
 
     cdef bint note_all(self, Queue queue, str reason, bint unacked) except -1:
@@ -53,4 +54,5 @@ cdef class Removals:
         """(queue, reason, goes on as a dead letter, IdRuns) of each kind."""
         found, self.found = self.found, {}
         self.last = self.queue = None
+        self.reads = 0
         return [(queue, reason, dead, runs) for (queue, reason, dead), runs in found.items()]

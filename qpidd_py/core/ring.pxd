@@ -8,14 +8,21 @@ cdef enum:                      # states of an entry
     UNACKED = 1
     GONE = 2
 
+cdef enum:
+    LARGE = 1 << 20             # entries of a ring whose memory is given back when it is empty
+
 cdef enum:                      # flags of an entry
     ENTRY_REDELIVERED = 1
     ENTRY_SHARED = 2            # its record is in several queues
+    ENTRY_TIMED = 4             # FLAG_TIMED and FLAG_WHOLE of its record
+    ENTRY_WHOLE = 8
 
 cdef struct Entry:              # a waiting message: where its record lies
     void* segment               # a counted reference to a Segment; NULL when gone
     uint64_t id                 # the position of the operation that enqueued it
     uint32_t offset
+    uint32_t size               # octets of the record
+    uint32_t body               # octets of the body
     uint8_t state
     uint8_t flags
     uint16_t deliveries
@@ -30,7 +37,8 @@ cdef struct Ring:               # entries in order of id; absolute indexes, head
     uint64_t tail
 
 cdef void ring_free(Ring* r) noexcept
-cdef int ring_resize(Ring* r, uint64_t capacity) except -1
+cdef int ring_double(Ring* r) except -1
+cdef void ring_shrink(Ring* r) noexcept
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 
@@ -40,12 +48,18 @@ cdef inline bint ring_full(Ring* r) noexcept nogil:
 cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
     return &r.entries[index & r.mask]
 
-cdef inline const uint8_t* record_of(const Entry* e) noexcept:
+cdef inline void ring_trim(Ring* r) noexcept:
+    """What is gone at the front leaves the ring."""
+    while r.head < r.tail and ring_at(r, r.head).state == GONE:
+        r.head += 1
+    if r.head == r.tail and r.mask >= LARGE:
+        ring_shrink(r)
+
+cdef inline const uint8_t* record_of(const Entry* e) except NULL:
+    """Valid until the end of the turn.  Reads the segment back if it has left memory."""
+    if (<Segment>e.segment).data == NULL:
+        (<Segment>e.segment).load()
     return (<Segment>e.segment).data + e.offset
 
-cdef inline uint32_t record_size(const Entry* e) noexcept:
-    return le32(record_of(e))
-
-cdef inline uint32_t body_size(const Entry* e) noexcept:
-    cdef const uint8_t* p = record_of(e)
-    return <uint32_t>(le32(p) - (route_of(p) - p) - le16(lengths_of(p)) - le32(lengths_of(p) + 4))
+cdef inline uint32_t body_of(const uint8_t* record) noexcept:
+    return <uint32_t>(le32(record) - (route_of(record) - record) - le16(lengths_of(record)) - le32(lengths_of(record) + 4))

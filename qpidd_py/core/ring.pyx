@@ -3,7 +3,7 @@
 from cpython.ref cimport Py_DECREF
 from libc.stdlib cimport free
 
-from qpidd_py.core.memory cimport mem_zeroed
+from qpidd_py.core.memory cimport mem_resized, mem_zeroed
 
 
 cdef void ring_free(Ring* r) noexcept:
@@ -20,19 +20,28 @@ cdef void ring_free(Ring* r) noexcept:
     r.entries = NULL
 
 
-cdef int ring_resize(Ring* r, uint64_t capacity) except -1:
-    """Moves the entries to a ring of `capacity` (a power of two, large enough); indexes stay the same.  A MemoryError
+cdef int ring_double(Ring* r) except -1:
+    """Twice the room; indexes stay the same.  Large rings are not copied: the system moves their pages.  A MemoryError
     changes nothing."""
-    cdef Entry* entries = <Entry*>mem_zeroed(capacity, sizeof(Entry))
-    cdef uint64_t i
+    cdef uint64_t old = r.mask + 1 if r.entries != NULL else RING // 2, i
+    cdef Entry* entries = <Entry*>mem_resized(r.entries, 2 * old * sizeof(Entry))
     if entries == NULL:
-        raise MemoryError(f"no memory for an index of {capacity} messages")
+        raise MemoryError(f"no memory for an index of {2 * old} messages")
     for i in range(r.head, r.tail):
-        entries[i & (capacity - 1)] = r.entries[i & r.mask]
-    free(r.entries)
+        if i & old:
+            entries[i & (2 * old - 1)] = entries[i & r.mask]
     r.entries = entries
-    r.mask = capacity - 1
+    r.mask = 2 * old - 1
     return 0
+
+
+cdef void ring_shrink(Ring* r) noexcept:
+    """Gives back the memory of a ring that was large and is empty."""
+    cdef Entry* entries = <Entry*>mem_zeroed(RING, sizeof(Entry))
+    if entries != NULL:
+        free(r.entries)
+        r.entries = entries
+        r.mask = RING - 1
 
 
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil:

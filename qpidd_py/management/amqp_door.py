@@ -1,13 +1,16 @@
 """The AMQP door: requests published to the exchange `qpid.management`, answers from the pseudo queue of that name.
 
 The routing key is the method, the body its arguments as a JSON object (an empty body counts as `{}`); the answer is a
-delivery on the same channel with the request's correlation id and a JSON body as `model` describes it.  A client
-consumes from `qpid.management` (no-ack) before it sends requests; without a consumer answers are dropped.  Errors of a
-request are in its answer and never close the channel: several requests may be outstanding on it.
+delivery on the same channel with the request's correlation id and a JSON body as `model` describes it; a long list
+comes in several deliveries, all but the last one with `"more": true`.  A client consumes from `qpid.management`
+(no-ack) before it sends requests; without a consumer answers are dropped.  Errors of a request are in its answer and
+never close the channel: several requests may be outstanding on it.  `turns` says when each is answered; those to HA,
+which answers at once or later, do not wait.
 """
 
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from qpidd_py.amqp.codec import decode_properties
@@ -15,19 +18,22 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.errors import InvariantError
 from qpidd_py.management.model import Management
-from qpidd_py.management.request import Json
+from qpidd_py.management.request import Json, Reply
+from qpidd_py.management.turns import Defer, Turns
 
 log = logging.getLogger(__name__)
 
-MAX_REQUEST = 1 << 20
+MAX_REQUEST = 1 << 18
 """Octets of a request's body; requests are small."""
 
 
 class AmqpDoor:
     """What `Broker.management` is set to."""
 
-    def __init__(self, management: Management) -> None:
+    def __init__(self, management: Management, defer: Defer | None = None) -> None:
         self._management = management
+        clocks = management.broker.clocks
+        self._turns = Turns(defer, lambda: clocks()[1] / 1e6)
 
     def __call__(
         self, connection: ClientConnection, channel: int, routing_key: bytes, header: bytes, body: bytes
@@ -45,20 +51,29 @@ class AmqpDoor:
         except ValueError as error:
             reply({"ok": False, "error": f"{method}: {error}"})
             return
+        slices = self._guarded(method, self._management.work(method, arguments, reply, connection), reply)
+        if method.startswith("ha."):
+            for _ in slices:
+                pass
+        else:
+            self._turns.add(connection.channels[channel], slices)
+
+    @staticmethod
+    def _guarded(method: str, slices: Iterator[None], reply: Reply) -> Iterator[None]:
+        """A defect in a handler must fail one request, not the broker; the log has the details."""
         try:
-            self._management.request(method, arguments, reply, connection.user)
+            yield from slices
         except InvariantError:
             raise
         except Exception as error:
-            # A defect in a handler must fail one request, not the broker; the log has the details.
             log.exception("management request %s failed", method)
             reply({"ok": False, "error": f"internal error: {type(error).__name__}: {error}"})
 
 
-def install(broker: Broker, version: str = "") -> Management:
+def install(broker: Broker, version: str = "", defer: Defer | None = None) -> Management:
     """Opens the door; returns the core, for other doors."""
     management = Management(broker, version)
-    broker.management = AmqpDoor(management)
+    broker.management = AmqpDoor(management, defer)
     return management
 
 

@@ -3,17 +3,21 @@
 A request is a method name and a JSON object; the answer is `{"ok": true, "result": ...}` or
 `{"ok": false, "error": text}`, passed to a callback, because requests to HA may take a while.
 
+A long list is answered in parts, in turns of their own: `{"ok": true, "result": [...], "more": true}`, and the last one
+without `more`.
+
     broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
-    queue.list    {}                        one object per queue, sorted by name
-    queue.peek    {queue, limit=10}         the first messages, which stay where they are; bodies beyond 64 KiB cut off
+    queue.list    {}                        one object per queue; lists are sorted while they are short (SORTED)
+    queue.peek    {queue, limit=10}         the first messages, which stay where they are; bodies beyond 64 KiB cut off,
+                                            as many as come to 1 MiB.  Not those of another connection's exclusive queue
     queue.peek    {queue, limit, after}     the first messages behind a position (0: from the beginning), in order of
                                             position, whole, for browsing: as many as come to 1 MiB, but at least one;
                                             `header` is the content header's payload, `body` the body, both in base64.
                                             Handed out ones are among them.  Positions grow, through fail-overs, too;
                                             one that this broker never reached (it has begun anew) counts as 0
-    exchange.list {}                        one object per exchange, sorted by name
-    binding.list  {}                        one object per binding, by source, destination and key
-    session.list  {}                        one object per connection, oldest first
+    exchange.list {}                        one object per exchange
+    binding.list  {}                        one object per binding
+    session.list  {}                        one object per connection
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     ha.*          passed on to the HA plug-in
 
@@ -21,12 +25,13 @@ Octet strings that are UTF-8 text are shown as text, others as {"base64": ...}.
 """
 
 import base64
+import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
@@ -45,9 +50,15 @@ PEEK_LIMIT = 1000
 PEEK_BODY = 64 << 10
 """Octets of a body that are shown; the rest is cut off and `cut` says so."""
 BROWSE_OCTETS = 1 << 20
-"""Octets of headers and bodies in one answer to a peek with `after`; a single larger message is answered alone."""
+"""Octets of headers and bodies in one answer to a peek; a single larger message is answered alone."""
+PART_OCTETS = 1 << 16
+"""Octets of one part of a list, approximately."""
+SORTED = 10_000
+"""Objects of a list that is sorted."""
 BROWSE_SLICE = 16
 """Messages taken from the core at a time."""
+SHOWN = 64
+"""Characters of a name from a peer in an answer."""
 POSITION_MAX = (1 << 64) - 1
 
 
@@ -59,27 +70,38 @@ class Management:
         self.version = version or str(broker.server_properties.get("version", ""))
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
+        }
+        self._lists: Mapping[str, Callable[[], Iterator[Json]]] = {
             "queue.list": self._queue_list,
-            "queue.peek": self._queue_peek,
             "exchange.list": self._exchange_list,
             "binding.list": self._binding_list,
             "session.list": self._session_list,
         }
         self._changes = Changes(broker).methods
 
-    def request(self, method: str, arguments: Json, reply: Reply, user: str) -> None:
-        """A request of `user`.  Calls `reply` once, now or later; never raises because of the request's content."""
+    def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Iterator[None]:
+        """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
+        Never raises because of the request's content.  `asker` may see what is exclusive to it."""
         try:
             if method.startswith("ha."):
-                self._ha_request(method, arguments, reply, user)
+                self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
+            elif method in self._lists:
+                yield from _in_parts(self._lists[method](), reply)
+            elif method == "queue.peek":
+                reply({"ok": True, "result": self._queue_peek(arguments, asker)})
             elif method in self._methods:
                 reply({"ok": True, "result": self._methods[method](arguments)})
             elif method in self._changes:
                 self._change(method, arguments, reply)
             else:
-                raise RequestError(f"unknown method {method!r}")
+                raise RequestError(f"unknown method {method[:SHOWN]!r}")
         except RequestError as error:
             reply({"ok": False, "error": str(error)})
+
+    def request(self, method: str, arguments: Json, reply: Reply) -> None:
+        """The same in one go."""
+        for _ in self.work(method, arguments, reply, None):
+            pass
 
     def _change(self, method: str, arguments: Json, reply: Reply) -> None:
         try:
@@ -119,35 +141,64 @@ class Management:
             "waiting_confirms": engine.waiting_confirms,
             "blocked": self.broker.blocked,
             "alarms": self.broker.alarms,
+            "paged": self.broker.paging() if self.broker.paging is not None else None,
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),
             "sessions": len(self.broker.connections),
         }
 
-    def _queue_list(self, _: Json) -> list[Json]:
-        return [_show_queue(queue) for _, queue in sorted(self.broker.vhost.queues.items())]
+    def _queue_list(self) -> Iterator[Json]:
+        queues = self.broker.vhost.queues
+        return (_show_queue(queue) for queue in _sorted(queues.values(), lambda each: each.name))
 
-    def _queue_peek(self, arguments: Json) -> list[Json]:
+    def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> list[Json]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
         if not isinstance(name, str) or name not in self.broker.vhost.queues:
             raise RequestError(f"no queue {name!r}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
-        core, limit = self.broker.vhost.queues[name].core, min(limit, PEEK_LIMIT)
+        queue = self.broker.vhost.queues[name]
+        if queue.exclusive and queue.owner is not asker:
+            raise RequestError(f"queue {name!r} is exclusive to another connection")
+        core, limit = queue.core, min(limit, PEEK_LIMIT)
         if "after" in arguments:
             after = _position(arguments["after"])
             return _browse(core, after if after <= self.broker.engine.sequence else 0, limit)
-        return [_show_message(*message) for message in core.peek(limit)]
+        return [_show_message(*message) for message in core.glance(limit, PEEK_BODY, BROWSE_OCTETS)]
 
-    def _exchange_list(self, _: Json) -> list[Json]:
-        return [_show_exchange(exchange) for _, exchange in sorted(self.broker.vhost.exchanges.items())]
+    def _exchange_list(self) -> Iterator[Json]:
+        exchanges = self.broker.vhost.exchanges
+        return (_show_exchange(exchange) for exchange in _sorted(exchanges.values(), lambda each: each.name))
 
-    def _binding_list(self, _: Json) -> list[Json]:
-        bindings = sorted(self.broker.vhost.configuration.bindings(), key=lambda binding: binding.key)
-        return [_show_binding(binding) for binding in bindings]
+    def _binding_list(self) -> Iterator[Json]:
+        exchanges = _sorted(self.broker.vhost.exchanges.values(), lambda each: each.name)
+        bindings = (_sorted(exchange.bindings.values(), lambda each: each.key) for exchange in exchanges)
+        return (_show_binding(binding) for several in bindings for binding in several)
 
-    def _session_list(self, _: Json) -> list[Json]:
-        return [_show_connection(each) for each in sorted(self.broker.connections, key=lambda each: each.number)]
+    def _session_list(self) -> Iterator[Json]:
+        return (_show_connection(each) for each in _sorted(self.broker.connections, lambda each: each.number))
+
+
+T = TypeVar("T")
+
+
+def _sorted(items: Iterable[T], key: Callable[[T], Any]) -> list[T]:
+    """A copy, since objects come and go while it is shown; sorting a long one would take too long."""
+    found = list(items)
+    return sorted(found, key=key) if len(found) <= SORTED else found
+
+
+def _in_parts(items: Iterator[Json], reply: Reply) -> Iterator[None]:
+    part: list[Json] = []
+    octets = 0
+    for item in items:
+        part.append(item)
+        octets += len(json.dumps(item))
+        if octets >= PART_OCTETS:
+            reply({"ok": True, "result": part, "more": True})
+            part, octets = [], 0
+            yield
+    reply({"ok": True, "result": part})
 
 
 def _show_queue(queue: DeclaredQueue) -> Json:
@@ -195,7 +246,7 @@ def _show_binding(binding: Binding) -> Json:
 
 
 def _show_message(
-    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
+    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes, size: int
 ) -> Json:
     return {
         "position": position,
@@ -203,9 +254,9 @@ def _show_message(
         "exchange": to_json(exchange),
         "routing_key": to_json(routing_key),
         "properties": _show_properties(header),
-        "size": len(body),
-        "cut": len(body) > PEEK_BODY,
-        "body": to_json(body if len(body) <= PEEK_BODY else _cut(body)),
+        "size": size,
+        "cut": size > PEEK_BODY,
+        "body": to_json(body if size <= PEEK_BODY else _cut(body)),
     }
 
 
@@ -220,7 +271,7 @@ def _browse(core: Queue, after: int, limit: int) -> list[Json]:
     shown: list[Json] = []
     room = BROWSE_OCTETS
     while len(shown) < limit:
-        found = core.read(after + 1, POSITION_MAX, min(limit - len(shown), BROWSE_SLICE))
+        found = core.read(after + 1, POSITION_MAX, min(limit - len(shown), BROWSE_SLICE), max(room, 1))
         for position, redelivered, _, exchange, routing_key, header, body in found:
             room -= len(header) + len(body)
             if room < 0 and shown:
@@ -247,14 +298,13 @@ def _show_whole(
 
 def _cut(body: bytes) -> bytes:
     """The beginning, without half a UTF-8 character at its end, so that a text does not look binary."""
-    part = body[:PEEK_BODY]
     for end in range(PEEK_BODY, PEEK_BODY - 4, -1):
         try:
-            part[:end].decode()
+            body[:end].decode()
         except UnicodeDecodeError:
             continue
-        return part[:end]
-    return part
+        return body[:end]
+    return body
 
 
 def _show_properties(header: bytes) -> Any:

@@ -1,33 +1,27 @@
 """Names and passwords.
 
-The user file is YAML, `name: scrypt$LOG2N$R$P$SALT$HASH` (salt and hash in hexadecimal); print a line for it with
-
-    python -m qpidd_py.security.users NAME      (the password is read from standard input)
-
-scrypt is slow on purpose (tens of milliseconds) and the broker has one thread, so a correct password is remembered for
-the life of the process as a digest under a random key; so are a few wrong ones.
+The user file is YAML, `name: scrypt$LOG2N$R$P$SALT$HASH` (salt and hash in hexadecimal); `qpid-passwd` writes it.
+scrypt is slow on purpose (tens of milliseconds): `logins` says when it runs, and `verifier` runs it in threads.
 """
 
-import getpass
 import hashlib
 import hmac
 import os
 import re
-import sys
-from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from qpidd_py.errors import ConfigError
 
 DEFAULT_USER: Final = ("guest", "guest")
-_LOG2N, _R, _P = 14, 8, 1
+LOG2N: Final = 14
+_R, _P = 8, 1
 _MEMORY: Final = 256 * 1024**2  # octets scrypt may use
-_WRONG_KEPT: Final = 1000
 _HASH: Final = re.compile(r"scrypt\$(\d{1,2})\$(\d{1,2})\$(\d{1,2})\$([0-9a-f]+)\$([0-9a-f]+)")
 
 
-def hash_password(password: str, salt: bytes | None = None, log2n: int = _LOG2N) -> str:
+def hash_password(password: str, salt: bytes | None = None, log2n: int = LOG2N) -> str:
     """The entry of the user file for `password`."""
     salt = os.urandom(16) if salt is None else salt
     found = hashlib.scrypt(password.encode(), salt=salt, n=1 << log2n, r=_R, p=_P, maxmem=_MEMORY)
@@ -35,7 +29,7 @@ def hash_password(password: str, salt: bytes | None = None, log2n: int = _LOG2N)
 
 
 def password_matches(password: str, stored: str) -> bool:
-    """Slow.  `stored` was checked when the file was read."""
+    """Slow, without the interpreter's lock.  `stored` was checked when the file was read."""
     match = _HASH.fullmatch(stored)
     if match is None:
         return False
@@ -53,57 +47,70 @@ def password_matches(password: str, stored: str) -> bool:
 
 
 class Users:
-    """The known users.  `check` is cheap after the first time for each name and password."""
+    """The known users: those of the file, and those of this process.  A password is kept as a digest under a key of
+    this process only, once it was found to be right."""
 
-    def __init__(self, hashes: dict[str, str] | None = None) -> None:
-        self._hashes = dict(hashes or {})
+    def __init__(self, hashes: Mapping[str, str] | None = None) -> None:
         self._key = os.urandom(32)
+        self._added: dict[str, bytes] = {}
         self._right: dict[str, bytes] = {}
-        self._wrong: OrderedDict[bytes, None] = OrderedDict()
+        self._hashes: dict[str, str] = {}
+        self._decoys: list[str] = []
+        self.replace(hashes or {})
 
     def __contains__(self, name: str) -> bool:
-        return name in self._hashes or name in self._right
+        return name in self._hashes or name in self._added
 
     def add(self, name: str, password: str) -> None:
-        """A user of this process only; its password is not kept, only a digest."""
-        self._right[name] = self._digest(name, password)
+        """A user of this process only."""
+        self._added[name] = self.digest(name, password)
 
-    def check(self, name: str, password: str) -> bool:
-        digest = self._digest(name, password)
-        known = self._right.get(name)
-        if known is not None and hmac.compare_digest(known, digest):
-            return True
-        stored = self._hashes.get(name)
-        if stored is None or digest in self._wrong:
-            return False
-        if password_matches(password, stored):
-            self._right[name] = digest
-            return True
-        self._remember_wrong(digest)
-        return False
+    def replace(self, hashes: Mapping[str, str]) -> None:
+        """The content of the file has changed; who has the same hash as before stays verified."""
+        self._right = {name: digest for name, digest in self._right.items() if hashes.get(name) == self._hashes[name]}
+        self._hashes = dict(hashes)
+        costs = sorted({stored.rpartition("$")[0].rpartition("$")[0] for stored in hashes.values()})
+        self._decoys = [f"{cost}${'00' * 16}${'00' * 64}" for cost in costs or [f"scrypt${LOG2N}${_R}${_P}"]]
 
-    def _digest(self, name: str, password: str) -> bytes:
+    def digest(self, name: str, password: str) -> bytes:
         return hmac.digest(self._key, f"{len(name)}:{name}{password}".encode(), "sha256")
 
-    def _remember_wrong(self, digest: bytes) -> None:
-        self._wrong[digest] = None
-        if len(self._wrong) > _WRONG_KEPT:
-            self._wrong.popitem(last=False)
+    def verified(self, name: str, digest: bytes) -> bool:
+        """Fast: True if this is known to be right."""
+        known = (self._added.get(name), self._right.get(name))
+        return any(each is not None and hmac.compare_digest(each, digest) for each in known)
+
+    def stored(self, name: str) -> str:
+        """What `password_matches` compares with; for an unknown name a hash that costs as much and matches nothing."""
+        decoy = hmac.digest(self._key, f"decoy {name}".encode(), "sha256")[0] % len(self._decoys)
+        return self._hashes.get(name) or self._decoys[decoy]
+
+    def remember(self, name: str, digest: bytes, stored: str) -> bool:
+        """The password of this digest matches `stored`.  False if that is no longer the user's hash."""
+        if self._hashes.get(name) != stored:
+            return False
+        self._right[name] = digest
+        return True
 
 
 def read_users(file: Path | None) -> Users:
     """Without a file there is one user, guest/guest.  Raises `ConfigError`."""
-    if file is None:
-        users = Users()
-        users.add(*DEFAULT_USER)
-        return users
+    if file is not None:
+        return Users(read_user_file(file))
+    users = Users()
+    users.add(*DEFAULT_USER)
+    return users
+
+
+def read_user_file(file: Path) -> dict[str, str]:
+    """Name -> hash.  Raises `ConfigError`."""
     import yaml  # here: a fifteenth of the time in which a broker starts, and most have no user file
 
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the user file {file}: {error}") from None
-    return Users(_checked(file, content))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"cannot read the user file {file}: {' '.join(str(error).split())}") from None
+    return _checked(file, content)
 
 
 def _checked(file: Path, content: object) -> dict[str, str]:
@@ -122,16 +129,3 @@ def _usable(stored: str) -> bool:
         return False
     log2n, r, p = (int(match[i]) for i in (1, 2, 3))
     return 1 <= log2n <= 20 and 1 <= r <= 32 and 1 <= p <= 16 and 128 * r * (1 << log2n) < _MEMORY
-
-
-def main() -> None:
-    import yaml
-
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m qpidd_py.security.users NAME < password")
-    password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    print(yaml.safe_dump({sys.argv[1]: hash_password(password)}, width=1000), end="")
-
-
-if __name__ == "__main__":
-    main()

@@ -40,6 +40,10 @@ class PlainTransport:
     def output_ready(self) -> None:
         """The reactor writes the output of connections with a descriptor."""
 
+    @property
+    def waiting(self) -> int:
+        return 0
+
     def _drain(self, deadline: float) -> None:
         connection = self._connection
         if connection is None or connection.fd < 0:

@@ -9,12 +9,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from qpidd_py.broker.client_connection import ClientConnection, State, Transport
+from qpidd_py.broker.client_connection import ClientConnection, Transport
 from qpidd_py.broker.limits import RESERVED
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
+from qpidd_py.logrules import Floods
+from qpidd_py.security.logins import origin
 from qpidd_py.server.connection import PlainTransport
 from qpidd_py.server.descriptors import Descriptors
-from qpidd_py.server.tls import TlsConnection
+from qpidd_py.server.newcomers import Newcomers
+from qpidd_py.server.tls import TlsConnection, TlsFailures
 
 if TYPE_CHECKING:
     from qpidd_py.broker.broker import Broker
@@ -45,49 +48,35 @@ class Listener:
         self._network = network
         self._limits = limits
         self._guard = guard
-        self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
+        self._sockets: dict[socket.socket, ssl.SSLContext | None] = {}
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._failures = TlsFailures(loop.time)
         self._tls: set[TlsConnection] = set()
-        self._negotiating: deque[tuple[float, ClientConnection]] = deque()
+        self._newcomers: Newcomers[ClientConnection] = Newcomers(network.max_newcomers, network.max_negotiate_time)
+        self._floods = Floods(log)
         self._descriptors = Descriptors(broker.alarm)
-        self._scarce: deque[ClientConnection] = deque()  # in their handshake, with a descriptor of the reserve
+        self._scarce: deque[ClientConnection] = deque()  # not logged in, with a descriptor of the reserve
 
-    def open(self, sockets: list[socket.socket]) -> None:
-        """Accept plain connections on these listening sockets from now on."""
+    def open(self, sockets: list[socket.socket], context: ssl.SSLContext | None = None) -> None:
+        """Accept connections on these listening sockets from now on, with TLS if there is a `context`."""
         for sock in sockets:
-            self._sockets.append(sock)
+            self._sockets[sock] = context
             self._loop.add_reader(sock.fileno(), self._accept, sock)
-
-    async def open_tls(self, sockets: list[socket.socket], context: ssl.SSLContext) -> None:
-        for sock in sockets:
-            server = await self._loop.create_server(
-                lambda: TlsConnection(self._accept_tls, self._guard),
-                sock=sock,
-                ssl=context,
-                ssl_handshake_timeout=self._network.max_negotiate_time,
-            )
-            self._servers.append(server)
 
     def close(self) -> None:
         """Accept nothing more; connections stay."""
         for sock in self._sockets:
             self._loop.remove_reader(sock.fileno())
             sock.close()
-        for server in self._servers:
-            server.close()
         self._sockets.clear()
-        self._servers.clear()
 
     def tick(self, now: float) -> None:
-        """Ends handshakes that take too long.  All have the same time limit, so the oldest is first."""
+        """Ends handshakes that take too long."""
         self._descriptors.tick(now)
-        waiting = self._negotiating
-        while waiting and (waiting[0][0] <= now or waiting[0][1].state is not State.HANDSHAKE):
-            _, connection = waiting.popleft()
-            if connection.state is State.HANDSHAKE:
-                limit = self._network.max_negotiate_time
-                log.info("%r: no connection.open within %g s", connection, limit)
-                connection.close(320, "handshake timed out")
+        for connection in self._newcomers.late(now):
+            log.info("%r: no connection.open within %g s", connection, self._network.max_negotiate_time)
+            connection.close(320, "handshake timed out")
+        self._floods.tick(now)
         for tls in self._tls:
             tls.look()
         self._tls = {tls for tls in self._tls if not tls.closed}
@@ -102,7 +91,13 @@ class Listener:
                 self._cannot_accept(listening, error)
                 return
             scarce = self._descriptors.scarce(sock.fileno())
-            self._accept_plain(sock, f"{peer[0]}:{peer[1]}")
+            context = self._sockets.get(listening)
+            if context is None:
+                self._accept_plain(sock, str(Address(*peer[:2])))
+            else:
+                handshake = self._loop.create_task(self._shake_hands(sock, context, *peer[:2]))
+                self._handshakes.add(handshake)
+                handshake.add_done_callback(self._handshakes.discard)
             if scarce:
                 return  # who gives way is closed before the next one is taken
 
@@ -134,22 +129,31 @@ class Listener:
         else:
             self._guard(lambda: transport.attach(connection.core))
 
+    async def _shake_hands(self, sock: socket.socket, context: ssl.SSLContext, host: str, port: int) -> None:
+        try:
+            sock.setblocking(False)
+            if self._network.tcp_nodelay:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                lambda: TlsConnection(self._accept_tls, self._guard),
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=self._network.max_negotiate_time,
+            )
+        except OSError as error:
+            sock.close()
+            self._failures.failed(host, port, error)
+
     def _accept_tls(self, peer: str, transport: TlsConnection) -> ClientConnection | None:
-        connection = self._new_connection(peer, transport, transport.fileno())
+        connection = self._new_connection(peer, transport, transport.descriptor)
         if connection is not None:
             self._tls.add(transport)
         return connection
 
     def _new_connection(self, peer: str, transport: Transport, descriptor: int) -> ClientConnection | None:
-        """None if there is nothing left to find out whether it may open (`broker/limits.py`)."""
-        most, scarce = self._network.max_connections, self._descriptors.scarce(descriptor)
-        crowded = bool(most) and len(self._broker.connections) >= most + 2 * RESERVED
-        while self._scarce and self._scarce[0].state is not State.HANDSHAKE:
-            self._scarce.popleft()
-        if scarce and len(self._scarce) >= self._descriptors.full_from - self._descriptors.scarce_from:
-            self._make_way(self._scarce.popleft())
-        elif crowded or descriptor >= self._descriptors.full_from:
-            log.warning("connection from %s refused: %d are open", peer, len(self._broker.connections))
+        now, scarce = self._loop.time(), self._descriptors.scarce(descriptor)
+        if (reason := self._refusal(peer, descriptor)) != "":
+            self._floods.write(logging.WARNING, now, "connection from %s refused: %s", peer, reason)
             return None
         connection = ClientConnection(self._broker, peer, transport)
         connection.scarce = scarce
@@ -157,14 +161,34 @@ class Listener:
             self._scarce.append(connection)
         connection.handshake.channel_max = self._limits.channel_max or 65535
         connection.handshake.frame_max = self._limits.frame_max
-        self._negotiating.append((self._loop.time() + self._network.max_negotiate_time, connection))
+        self._newcomers.add(origin(peer), connection, now)
         return connection
 
-    def _make_way(self, connection: ClientConnection) -> None:
-        """The one that began its handshake first gives way to the next."""
-        if isinstance(connection.transport, PlainTransport):
-            connection.transport.lingers = False
-        connection.close(320, "others wait for a connection")
+    def _refusal(self, peer: str, descriptor: int) -> str:
+        """Why it is not taken, since nothing is left to find out whether it may open (`broker/limits.py`); empty if it
+        is."""
+        most = self._network.max_connections
+        if most and len(self._broker.connections) >= most + 2 * RESERVED:
+            return f"{len(self._broker.connections)} are open, max-connections allows {most}"
+        if not self._has_descriptor(descriptor):
+            return "there are no file descriptors"
+        room, oldest = self._newcomers.room(origin(peer))
+        if oldest is not None:
+            oldest.close(320, "too many connections from its address are not logged in")
+        return "" if room else f"{len(self._newcomers)} are not logged in, many of them from there (max-newcomers)"
+
+    def _has_descriptor(self, descriptor: int) -> bool:
+        """Of those with a descriptor of the reserve, the one that began its handshake first gives way to the next."""
+        descriptors, waiting = self._descriptors, self._scarce
+        while waiting and not waiting[0].negotiating:
+            waiting.popleft()
+        if descriptor < descriptors.scarce_from or len(waiting) < descriptors.full_from - descriptors.scarce_from:
+            return descriptor < descriptors.full_from
+        oldest = waiting.popleft()
+        if isinstance(oldest.transport, PlainTransport):
+            oldest.transport.lingers = False
+        oldest.close(320, "others wait for a connection")
+        return True
 
 
 def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> list[socket.socket]:
@@ -189,8 +213,8 @@ def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> l
     return sockets
 
 
-def bound_addresses(sockets: list[socket.socket]) -> list[Address]:
-    return [Address(*sock.getsockname()[:2]) for sock in sockets]
+def bound_addresses(sockets: list[socket.socket], tls: bool = False) -> list[Address]:
+    return [Address(*sock.getsockname()[:2])._replace(tls=tls) for sock in sockets]
 
 
 def _resolve(interface: str, port: int) -> list[tuple[str, int]]:

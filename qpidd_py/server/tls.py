@@ -1,23 +1,29 @@
-"""TLS connections: asyncio decrypts, the same core parser is fed, and its output goes back through asyncio.
+"""TLS connections of clients and of other brokers: asyncio decrypts, `TlsPump` moves the octets to and from the core.
 
-Back-pressure both ways: while asyncio's buffer is full the output stays in the core, which bounds it; while the core
-has paused a connection's input, reading is paused.  The core does not call when it wants input again, so the server
-calls `look` at each tick.
+A handshake runs in asyncio, beside everything else.  One that fails is logged with the peer's address and the reason,
+as `TlsFailures` has it: once in a while for each host, since anybody can cause them.
 """
 
 import asyncio
+import logging
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from qpidd_py.config import SecuritySettings
+from qpidd_py.config import Address, SecuritySettings
 from qpidd_py.errors import ConfigError
+from qpidd_py.tls_pump import TlsPump
 
 if TYPE_CHECKING:
     from qpidd_py.broker.client_connection import ClientConnection
 
-BUFFER: int = 1 << 20
-"""Octets that asyncio buffers before it pauses writing."""
+log = logging.getLogger(__name__)
+
+QUIET: Final = 10.0
+"""Seconds in which the same failure of the same host is not logged again."""
+_HOSTS: Final = 256
+"""Failures that are remembered for that."""
 
 
 class Accepter(Protocol):
@@ -43,11 +49,40 @@ def context(settings: SecuritySettings) -> ssl.SSLContext | None:
     return made
 
 
-def waiting(transport: asyncio.Transport) -> int:
-    """Octets of a TLS connection that the kernel has not got yet, encrypted or not."""
-    inner = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
-    encrypted: int = inner.get_write_buffer_size() if inner is not None else 0
-    return transport.get_write_buffer_size() + encrypted
+def common_name(certificate: Any) -> str:
+    """The name of the holder in a certificate as `ssl` shows it; empty if there is none."""
+    fields = dict(field for group in (certificate or {}).get("subject", ()) for field in group)
+    return str(fields.get("commonName", ""))
+
+
+def reason(error: BaseException) -> str:
+    """Why a handshake has failed, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        words = error.reason.lower().replace("_", " ")
+        return f"it refuses our certificate: {words}" if "alert" in words else words
+    if isinstance(error, ConnectionError):  # asyncio closes without telling the other side why
+        return "it breaks the handshake off, as one does that refuses our certificate"
+    return str(error) or type(error).__name__
+
+
+class TlsFailures:
+    """Logs handshakes that have failed."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def failed(self, host: str, port: int, error: BaseException) -> None:
+        why, now = reason(error), self._now()
+        level = logging.DEBUG if now - self._told.get((host, why), -QUIET) < QUIET else logging.WARNING
+        if level == logging.WARNING:
+            self._told[host, why] = now
+            self._told.move_to_end((host, why))
+            if len(self._told) > _HOSTS:
+                self._told.popitem(last=False)
+        log.log(level, "no TLS connection with %s:%d: %s", host, port, why)
 
 
 class TlsConnection(asyncio.Protocol):
@@ -57,82 +92,64 @@ class TlsConnection(asyncio.Protocol):
         self._accept = accept
         self._guard = guard
         self._connection: ClientConnection | None = None
-        self._transport: asyncio.Transport | None = None
-        self._writable = True
-        self._reading = True
+        self._pump: TlsPump | None = None
+        self.descriptor = -1
+        """Of its socket, before it is accepted."""
 
     # ---- from asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(BUFFER)
         peer = transport.get_extra_info("peername") or ("?", 0)
-        self._connection = self._accept(f"{peer[0]}:{peer[1]}", self)
-        if self._connection is None:
+        self.descriptor = transport.get_extra_info("socket").fileno()
+        connection = self._connection = self._accept(str(Address(*peer[:2])), self)
+        if connection is None:
             transport.abort()
+            return
+        self._pump = TlsPump(transport, connection.core)
+        connection.handshake.certified = common_name(transport.get_extra_info("peercert"))
 
     def data_received(self, data: bytes) -> None:
         self._guard(lambda: self._feed(data))
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._pump = None
         connection, self._connection = self._connection, None
         if connection is not None:
             self._guard(lambda: connection.closed(str(error) if error else "closed by the peer"))
 
     def pause_writing(self) -> None:
-        self._writable = False
+        if self._pump is not None:
+            self._pump.pause_writing()
 
     def resume_writing(self) -> None:
-        self._writable = True
-        self._guard(self.output_ready)
+        if self._pump is not None:
+            self._guard(self._pump.resume_writing)
 
     # ---- from the connection
 
     def output_ready(self) -> None:
-        connection, transport = self._connection, self._transport
-        if connection is None or transport is None:
-            return
-        while self._writable:
-            output = connection.core.take_output(False)
-            if not output:
-                break
-            transport.write(output)
-        connection.core.left(waiting(transport))
+        if self._pump is not None:
+            self._pump.flush()
 
     def disconnect(self) -> None:
-        self._writable = True
-        self.output_ready()
-        if self._transport is not None:
-            self._transport.close()
+        if self._pump is not None:
+            self._pump.finish()
+
+    @property
+    def waiting(self) -> int:
+        return self._pump.waiting if self._pump is not None else 0
 
     # ---- from the listener
 
-    def fileno(self) -> int:
-        """-1 if it is closed already."""
-        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
-        return int(sock.fileno()) if sock is not None else -1
-
     @property
     def closed(self) -> bool:
-        return self._transport is None
+        return self._pump is None
 
     def look(self) -> None:
-        """Pauses or resumes reading as the core asks, and reports to it how much output has left."""
-        connection, transport = self._connection, self._transport
-        if connection is None or transport is None:
-            return
-        connection.core.left(waiting(transport))
-        wanted = not connection.core.input_paused
-        if wanted and not self._reading:
-            transport.resume_reading()
-        elif self._reading and not wanted:
-            transport.pause_reading()
-        self._reading = wanted
+        if self._pump is not None:
+            self._pump.look()
 
     def _feed(self, data: bytes) -> None:
-        if self._connection is not None and not self._connection.finished:
-            self._connection.core.feed(data)
-            self._connection.broker.engine.end_turn()
-            self.look()
+        if self._pump is not None and self._connection is not None and not self._connection.finished:
+            self._pump.feed(data)

@@ -39,6 +39,10 @@ class Disk(Protocol):
         """A small file with this content, written in place; on disk when this returns."""
         ...
 
+    def settle(self, name: str) -> None:
+        """What `read` finds from now on is on disk.  A sync that has failed may have left in the cache what is not."""
+        ...
+
     def recycle(self, name: str) -> None:
         """The file is not needed any more; `create` may use its space."""
         ...
@@ -99,6 +103,14 @@ class Folder:
             os.close(descriptor)
         if new:
             self._sync_folder()
+
+    def settle(self, name: str) -> None:
+        descriptor = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
     def recycle(self, name: str) -> None:
         descriptor = self._open.pop(name, None)

@@ -131,8 +131,9 @@ class Journal:
         return not self._away and self._base_at is not None and self.durable >= self._base_at
 
     def leave(self) -> None:
-        """What the engine holds from here on is something else."""
+        """What the engine holds from here on is something else: nothing of it is made safe by what is to be written."""
         self._away, self._carry = True, None
+        self._unwritten = deque((number, 0, octets) for number, _, octets in self._unwritten)
 
     def begin_again(self) -> None:
         """What the engine holds now takes the place of what is on disk, as a whole."""

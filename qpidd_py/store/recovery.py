@@ -92,13 +92,11 @@ class Found:
         return sum(segment.octets for segment in self.segments)
 
 
-def scan(
-    disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None, found: Found | None = None
-) -> Found:
+def scan(disk: Disk, progress: Callable[[int, int], None] = lambda done, of: None, found: Found | None = None) -> Found:
     """Check the whole journal; `progress` is called with (segments done, of all).
 
     `found` is filled meanwhile: after Damaged it has what can be read.  Raises Damaged, FormatError, OSError."""
-    generations = sorted(g for name in disk.names() if (g := generation_of(name)) is not None)
+    generations = _generations(disk)
     found = found or Found()
     for done, generation in enumerate(generations):
         _scan_segment(disk, generation, found, last=generation == generations[-1])
@@ -106,6 +104,17 @@ def scan(
     _check_begin(found)
     _check_mark(disk, found)
     return found
+
+
+def settle(disk: Disk) -> None:
+    """Before `scan`, of a journal that goes on: what its writer has not synced may be in the cache only, and everything
+    from here on relies on it.  The other segments were synced before the last one began.  Raises OSError."""
+    if generations := _generations(disk):
+        disk.settle(segment_name(generations[-1]))
+
+
+def _generations(disk: Disk) -> list[int]:
+    return sorted(g for name in disk.names() if (g := generation_of(name)) is not None)
 
 
 def frames(disk: Disk, found: Found) -> Iterator[Frame]:

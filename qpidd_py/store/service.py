@@ -17,8 +17,8 @@ from qpidd_py.logrules import log_notice
 from qpidd_py.options import Amount, SyncEvery
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
-from qpidd_py.store.layout import FormatError, segment_name
-from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
+from qpidd_py.store.layout import FormatError
+from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan, settle
 from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.space import SpaceWatch
 from qpidd_py.store.thread import JournalThread
@@ -45,11 +45,14 @@ class Store:
         segment_size: int,
         free_limit: Amount,
         sync: SyncEvery = SyncEvery(),  # noqa: B008 (immutable)
+        applied: Callable[[], None] = lambda: None,
     ) -> None:
-        """Reads the journal into `broker`, which has no client yet.  Raises ConfigError."""
+        """Reads the journal into `broker`, which has no client yet; calls `applied` after each frame.
+        Raises ConfigError."""
         self._broker = broker
         self._space = SpaceWatch(free_limit)
         self._sync = sync
+        self._on_applied = applied
         self._segment_size = segment_size
         self._path = data_dir / NAME
         self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
@@ -184,6 +187,7 @@ class Store:
     def _read(self) -> Found:
         progress = Progress("check the journal")
         try:
+            settle(self._folder)
             found = scan(self._folder, progress.segment)
         except OSError as error:
             if error.errno != errno.EIO:
@@ -191,18 +195,20 @@ class Store:
             raise Damaged(f"a part of it cannot be read: {error}") from error
         if found.torn:
             log.warning("the journal ends with a frame that was not written completely, and never acknowledged")
-        if found.segments:
-            # Some of it may be in the page cache only, and everything from here on relies on it.
-            self._folder.sync(segment_name(found.end.generation))
         progress = Progress("read the journal")
         self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found.carry)
-        self._replay.apply(progress.frames(frames(self._folder, found), found.end.number))
+        self._replay.apply(self._applied(progress.frames(frames(self._folder, found), found.end.number)))
         if found.segments:
             queues = self._broker.engine.queues.values()
             text = "the journal is read: %d messages in %d queues, %d frames, %d segments"
             messages = sum(queue.ready for queue in queues)
             log_notice(log, text, messages, len(queues), self._replay.frames, len(found.segments))
         return found
+
+    def _applied(self, found: Iterable[Frame]) -> Iterator[Frame]:
+        for frame in found:
+            yield frame
+            self._on_applied()
 
 
 class Progress:

@@ -17,6 +17,11 @@ MOST: Final = 1 << 30
 """The limit in octets that a percentage gives at most."""
 
 
+def least_free(limit: Amount, size: int) -> int:
+    """Octets that `limit` (disk-free-limit) keeps free on a file system of `size` octets."""
+    return min(limit.of(size), MOST) if limit.percent else limit.octets
+
+
 class SpaceWatch:
     """Whether space is low."""
 
@@ -28,7 +33,7 @@ class SpaceWatch:
 
     def look(self, free: int, size: int) -> bool:
         """True if `reason` has changed between empty and not; `free` and `size` in octets."""
-        limit = min(self._limit.of(size), MOST) if self._limit.percent else self._limit.octets
+        limit = least_free(self._limit, size)
         low = free < limit * (RELIEF if self.reason else 1)
         changed = low != bool(self.reason)
         if changed:

@@ -9,18 +9,18 @@ import subprocess
 from pathlib import Path
 
 SIZE = 1 << 20
-"""Octets of one file system."""
+"""Octets of one file system, usually."""
 FILLER = "filler"
 
 
 class SmallDisk:
     """A file system of its own, mounted at `path`.  Raises OSError when this machine does not let us mount."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int = SIZE) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._read_only = False
-        _run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(path))
+        _run("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path))
 
     def fill(self) -> None:
         """Not one octet is left."""

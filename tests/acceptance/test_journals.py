@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pika
 import pytest
 
+from qpidd_py.cli.client_socket import RequestRefused
+from qpidd_py.errors import EXIT_DISK
 from tests.acceptance.cluster import Cluster, Member, first_promotable
+from tests.acceptance.disks import SmallDisk, mountable
 from tests.acceptance.test_pitfalls import events
 from tests.support.wait import wait_for
 
@@ -63,17 +69,18 @@ MOST = 300
 class Publisher(threading.Thread):
     """Publishes one message after the other, until there are enough or its broker is gone."""
 
-    def __init__(self, member: Member, first: int) -> None:
+    def __init__(self, member: Member, first: int, size: int = 0) -> None:
         super().__init__(name="publisher", daemon=True)
         self._member = member
         self._first = first
+        self._rest = bytes(size)
         self.confirmed: list[int] = []
         self.start()
 
     def run(self) -> None:
         with contextlib.suppress(pika.exceptions.AMQPError, OSError), self._member.channel() as channel:
             for number in range(self._first, self._first + MOST):
-                channel.basic_publish("", "orders", b"%06d" % number, PERSISTENT, mandatory=True)
+                channel.basic_publish("", "orders", b"%06d" % number + self._rest, PERSISTENT, mandatory=True)
                 self.confirmed.append(number)
 
 
@@ -126,3 +133,134 @@ def test_a_member_with_a_damaged_journal_begins_again(tmp_path: Path) -> None:
         kill_all(cluster)
         start_again(cluster)
         assert cluster.primary.peek("orders") == bodies(range(210))
+
+
+def test_the_only_member_with_a_damaged_journal_does_not_start(tmp_path: Path) -> None:
+    """It began without messages, and another member was promoted with what it held when it was lost."""
+    with Cluster(tmp_path, 2, journal="yes", ha_safety="manager").start() as cluster:
+        publish(cluster, "orders", range(20))
+        only, other = cluster.members
+        other.kill()
+        publish(cluster, "orders", range(20, 60))
+        only.kill()
+        segment = max((only.data_dir / "journal").glob("*.journal"), key=lambda path: path.stat().st_mtime)
+        octets = bytearray(segment.read_bytes())
+        octets[3000] ^= 1
+        segment.write_bytes(octets)
+        only.spawn()
+        other.spawn()
+        assert only.wait(20) == 1 and "no other member has all that was confirmed" in only.log
+        wait_for(lambda: other.status == "joining", 20, "it waits")
+        with pytest.raises(RequestRefused, match="node1, which may know that it was dropped, does not answer"):
+            other.promote_once()
+        octets[3000] ^= 1
+        segment.write_bytes(octets)
+        only.start().promote()
+        cluster.settle()
+        assert other.peek("orders") == bodies(range(60))
+
+
+SMALL = 8 << 20
+"""Octets of a file system: a few segments."""
+
+
+def test_disks_that_are_full_block_publishers_and_no_broker_ends(tmp_path: Path) -> None:
+    """Equal disks fill together.  What is confirmed is there, and is taken; then publishers go on."""
+    if not mountable(tmp_path / "probe"):
+        pytest.skip("mounting small file systems needs root")
+    cluster = Cluster(tmp_path, journal="yes", journal_segment_size="1M", disk_free_limit="0", ha_safety="quorum")
+    with contextlib.ExitStack() as stack:
+        for member in cluster.members:
+            stack.callback(SmallDisk(member.data_dir, SMALL).close)
+        stack.enter_context(cluster)
+        cluster.start()
+        publish(cluster, "orders", range(0))
+        publisher = Publisher(cluster.primary, 100_000, size=50_000)
+        wait_for(lambda: _blocked(publisher), 40, "it waits")
+        confirmed = len(publisher.confirmed)
+        assert 20 < confirmed < MOST and all(member.running for member in cluster.members)
+        cluster.settle()
+        with cluster.channel() as channel:
+            for _ in range(confirmed):
+                method, _, body = channel.basic_get("orders")
+                assert method is not None and int(body[:6]) == 100_000 + method.delivery_tag - 1
+                channel.basic_ack(method.delivery_tag)
+        wait_for(lambda: len(publisher.confirmed) > confirmed + 5, 40, "publishers go on")
+        cluster.settle()
+        kill_all(cluster)
+        publisher.join()
+        start_again(cluster)
+        found = [int(body[:6]) for body in cluster.primary.peek("orders")]
+        assert set(found) >= set(publisher.confirmed[confirmed:])
+
+
+def _blocked(publisher: Publisher) -> bool:
+    """Nothing was confirmed for a while."""
+    confirmed = len(publisher.confirmed)
+    publisher.join(2.0)
+    return confirmed > 20 and len(publisher.confirmed) == confirmed and publisher.is_alive()
+
+
+HANGING = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int fdatasync(int fd)
+{
+    int (*real)(int) = (int (*)(int)) dlsym(RTLD_NEXT, "fdatasync");
+    const char *hangs = getenv("HANGS");
+    while (hangs != NULL && access(hangs, F_OK) == 0)
+        usleep(10000);
+    return real(fd);
+}
+"""
+
+
+class OnHangingDisk(Member):
+    """`hang` is a file: while it is there no sync of its journal ends."""
+
+    hang: Path
+    library: Path
+
+    def spawn(self) -> OnHangingDisk:
+        environment = {**os.environ, "LD_PRELOAD": str(self.library), "HANGS": str(self.hang)}
+        with self.log_file.open("ab") as log:
+            self._log_start = log.tell()
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=environment)
+        return self
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers; the second is on a disk that may hang."""
+    source, library = tmp_path / "hang.c", tmp_path / "hang.so"
+    source.write_text(HANGING)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    cluster = Cluster(tmp_path, journal="yes", ha_slow_backup_timeout="3")
+    cluster.members[1].__class__ = OnHangingDisk
+    broker = cluster.members[1]
+    assert isinstance(broker, OnHangingDisk)
+    broker.library, broker.hang = library, tmp_path / "hangs"
+    with cluster.start():
+        yield cluster
+        broker.hang.unlink(missing_ok=True)
+
+
+def test_a_backup_whose_disk_hangs_ends_and_the_others_go_on(hanging: Cluster) -> None:
+    publish(hanging, "orders", range(10))
+    backup = hanging.members[1]
+    (hanging.directory / "hangs").touch()
+    publisher = Publisher(hanging.primary, 10)
+    assert backup.wait(30) == EXIT_DISK, backup.log
+    assert "others can do without this broker" in backup.log
+    wait_for(lambda: len(publisher.confirmed) > 10, 20, "messages are confirmed without it")
+    (hanging.directory / "hangs").unlink()
+    backup.spawn()
+    hanging.settle()
+    kill_all(hanging)
+    publisher.join()
+    start_again(hanging)
+    found = hanging.primary.peek("orders")
+    assert set(found) >= set(bodies(range(10))) | {f"{number:06d}" for number in publisher.confirmed}

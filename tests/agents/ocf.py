@@ -59,11 +59,13 @@ class Agent:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def options(self, *others: str) -> str:
+    def options(self, *others: str, safety: str = "manager") -> str:
         """Of the broker; `others` are addresses of more members."""
         url = ",".join((self.address, *others))
         log = self.directory / "broker.log"
-        return f"--interface 127.0.0.1 --ha-cluster yes --ha-brokers-url {url} --ha-replicate all --log-to-file {log}"
+        mode = f"--ha-safety {safety} --ha-registry none"
+        member = f"--ha-cluster yes --ha-brokers-url {url} --ha-replicate all {mode}"
+        return f"--interface 127.0.0.1 {member} --log-to-file {log}"
 
     def environment(self, **meta: Any) -> dict[str, str]:
         """`meta`: what Pacemaker says of the operation, in milliseconds."""

@@ -105,7 +105,7 @@ def test_every_answer_of_the_tool_has_state_and_score(agent: Agent) -> None:
 
 def test_a_refusal_is_one_line_on_standard_output(agent: Agent) -> None:
     """With exit code 1: the line becomes the exit reason."""
-    agent.parameters["options"] = agent.options("127.0.0.1:1", "127.0.0.1:2") + " --ha-safety quorum"
+    agent.parameters["options"] = agent.options("127.0.0.1:1", "127.0.0.1:2", safety="quorum")
     agent("start")
     with pytest.raises(subprocess.CalledProcessError) as refused:
         agent.tool("promote", "--cluster-manager")

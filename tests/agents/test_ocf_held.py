@@ -147,7 +147,7 @@ def test_a_hung_backup_is_no_candidate_and_lives(agent: Agent) -> None:
 
 def test_a_hung_primary_that_is_the_last_copy_gets_time(agent: Agent) -> None:
     """Nobody could take over, and with it would go what it holds; its score stays, or it would be demoted."""
-    agent.parameters["options"] = agent.options("127.0.0.1:1") + " --ha-safety availability"
+    agent.parameters["options"] = agent.options("127.0.0.1:1", safety="availability")
     agent("start")
     agent("promote")
     command = [sys.executable, "-m", "qpidd_py.cli.qpid_config", "-b", agent.address, "add", "queue", "orders"]

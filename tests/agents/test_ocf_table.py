@@ -211,7 +211,7 @@ def test_lock_without_a_process(agent: Agent) -> None:
 
 def test_a_refused_promotion_is_told_with_its_reason(make_agent: Callable[..., Agent]) -> None:
     agent = make_agent("a")
-    agent.parameters["options"] = agent.options("127.0.0.1:1", "127.0.0.1:2") + " --ha-safety quorum"
+    agent.parameters["options"] = agent.options("127.0.0.1:1", "127.0.0.1:2", safety="quorum")
     agent("start")
     found = agent("promote")
     assert found.code == GENERIC
@@ -222,7 +222,7 @@ def test_a_refused_promotion_is_told_with_its_reason(make_agent: Callable[..., A
 
 def test_a_stop_is_told_twice_to_the_last_primary(agent: Agent) -> None:
     """Pacemaker's order counts for more than the broker's caution; what is lost is in the log."""
-    agent.parameters["options"] = agent.options("127.0.0.1:1") + " --ha-safety availability"
+    agent.parameters["options"] = agent.options("127.0.0.1:1", safety="availability")
     agent("start")
     assert agent("promote").code == SUCCESS
     command = [sys.executable, "-m", "qpidd_py.cli.qpid_config", "-b", agent.address, "add", "queue", "orders"]

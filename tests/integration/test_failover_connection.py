@@ -174,9 +174,7 @@ class Publisher(threading.Thread):
         self.connection.close()
 
 
-@pytest.mark.parametrize(
-    "window", [100, pytest.param(None, marks=pytest.mark.slow)], ids=["window", "each confirmed"]
-)
+@pytest.mark.parametrize("window", [100, pytest.param(None, marks=pytest.mark.slow)], ids=["window", "each confirmed"])
 def test_callbacks_go_on_and_nothing_confirmed_is_lost(cluster, window) -> None:
     worker, publisher = Worker(cluster.addresses()), Publisher(cluster.addresses(), window)
     worker.start()

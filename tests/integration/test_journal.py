@@ -18,7 +18,10 @@ import psutil
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from ha.salvage.lines import decode_record
 from qpidd_py.cli.qpidd_journal import main as qpidd_journal
+from qpidd_py.store.archive import decode_message
+from qpidd_py.store.archive_file import ArchiveFile
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
@@ -179,6 +182,42 @@ def test_the_tool_shows_segments_and_operations(broker: BrokerProcess, capsys: C
     assert "is no folder" in capsys.readouterr().out
 
 
+def test_the_tool_exports_what_waits(broker: BrokerProcess, capsys: Capture, tmp_path: Path) -> None:
+    with orders(broker) as channel:
+        channel.exchange_declare("news", "topic", durable=True)
+        channel.queue_bind("orders", "news", "weather.#")
+        publish(channel, 0, 3)
+        channel.basic_publish("news", "weather.today", b"rain", pika.BasicProperties(delivery_mode=2, headers={"a": 1}))
+        channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
+        channel.basic_get("orders")
+        publish(channel, 3, 1)
+        kill(broker)
+    folder, file = str(broker.data_dir / "journal"), tmp_path / "all.jsonl"
+    assert qpidd_journal(["export", folder]) == 0
+    shown = capsys.readouterr()
+    assert "4 messages and 3 objects" in shown.err
+    assert qpidd_journal(["export", folder, "--to", str(file)]) == 0
+    assert file.read_text().splitlines()[1:-1] == shown.out.splitlines()[1:-1]
+    assert file.stat().st_mode & 0o777 == 0o600
+    archive = ArchiveFile(file)
+    lines = [line for line in archive.lines() if b'"body"' in line]
+    found = [decode_message(json.loads(line)) for line in lines]
+    assert [(each.exchange, each.routing_key, each.body.split()[0]) for each in found] == [
+        (b"", b"orders", b"1"),
+        (b"", b"orders", b"2"),
+        (b"news", b"weather.today", b"rain"),
+        (b"", b"orders", b"3"),
+    ]
+    assert [each.redelivered for each in found] == [True, False, False, False]
+    assert json.loads(lines[2])["properties"] == {"headers": {"a": 1}, "delivery_mode": 2}
+    records = [decode_record(line) for line in lines]  # as of a salvage file
+    assert [(record.id, record.body) for record in records] == [(each.id, each.body) for each in found]
+    capsys.readouterr()
+    (tmp_path / "notes").write_text("mine")
+    assert qpidd_journal(["export", folder, "--to", str(tmp_path / "notes")]) == 1
+    assert "exists and is not an archive" in capsys.readouterr().out and (tmp_path / "notes").read_text() == "mine"
+
+
 def test_the_tool_does_not_look_at_what_is_being_written(broker: BrokerProcess, capsys: Capture) -> None:
     assert qpidd_journal(["verify", str(broker.data_dir / "journal")]) == 1
     assert f"the broker with pid {broker.pid} writes" in capsys.readouterr().out
@@ -229,7 +268,7 @@ def test_a_member_of_a_cluster_refuses_the_journal_of_a_broker_outside(broker: B
         publish(channel, 0, 10)
     broker.stop()
     command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(broker.data_dir)]
-    command += [*SMALL, "--ha-cluster", "yes"]
+    command += [*SMALL, "--ha-cluster", "yes", "--ha-safety", "manager", "--ha-registry", "none"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "was written by a broker outside a cluster" in done.stderr and "or an empty folder" in done.stderr

@@ -98,7 +98,7 @@ def rss(broker: BrokerProcess) -> int:
 
 
 def test_publishers_wait_at_the_limit_and_go_on_when_it_is_drained(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, "--memory-limit", "100M") as broker:
+    with BrokerProcess(tmp_path, "--memory-limit", "100M", "--page-folder", "no") as broker:
         publisher = Publisher(broker.port)
         wait_for(publisher.waits, 30)
         assert publisher.told[-1] == "memory: the limit of 100 MiB is reached (memory-limit)"
@@ -115,7 +115,7 @@ def test_publishers_wait_at_the_limit_and_go_on_when_it_is_drained(tmp_path: Pat
 
 def test_a_backup_at_its_limit_stops_the_publishers_of_its_primary(tmp_path: Path) -> None:
     members = Members(tmp_path, names="ab")
-    members.brokers["b"].options = [*members.brokers["b"].options, "--memory-limit", "100M"]
+    members.brokers["b"].options = [*members.brokers["b"].options, "--memory-limit", "100M", "--page-folder", "no"]
     try:
         members.up()
         publisher = Publisher(members.brokers["a"].port)
@@ -175,7 +175,7 @@ def test_when_the_system_gives_no_more_publishers_are_closed_and_others_are_serv
 @pytest.mark.parametrize("mode", ["quorum", "manager", "availability"])
 def test_equal_brokers_do_not_die_of_the_same_backlog(tmp_path: Path, mode: str) -> None:
     """Both backups died of it in the same 50 ms, then the primary, with 262,144 confirmed messages."""
-    members = Members(tmp_path, "--ha-safety", mode, process=Confined)
+    members = Members(tmp_path, "--ha-safety", mode, "--page-folder", "no", process=Confined)
     try:
         members.up()
         port = members.brokers["a"].port

@@ -18,6 +18,7 @@ from qpidd_py.core.reactor import Reactor
 class _Socket:
     """The connection's transport."""
 
+    waiting = 0
     connection: ClientConnection
 
     def __init__(self, reactor):

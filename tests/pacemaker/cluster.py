@@ -54,7 +54,12 @@ class Setup:
 
     @property
     def name(self) -> str:
-        return f"{self.nodes} nodes, {self.safety}, fencing {'on' if self.fencing else 'off'}"
+        kept = ", journals" if self.journals else ""
+        return f"{self.nodes} nodes, {self.safety}, fencing {'on' if self.fencing else 'off'}{kept}"
+
+    @property
+    def journals(self) -> bool:
+        return self.options.get("journal") == "yes"
 
     def yaml(self) -> str:
         """cluster.yaml, as an administrator would write it."""

@@ -66,7 +66,7 @@ def test_shipped_files_are_up_to_date() -> None:
         ("qpid-cluster kill --ho", ["--hold"]),
         ("qpid-cluster render --for pace", ["pacemaker"]),
         ("qpid-cluster render pyproj", ["pyproject.toml"]),
-        ("qpidd --ha-safety ", ["manager", "availability", "quorum"]),
+        ("qpidd --ha-safety ", ["auto", "manager", "availability", "quorum"]),
         ("qpidd --ha-cluster ", ["yes", "no"]),
         ("qpidd --ha-cluster --ha-replicate a", ["all"]),
         ("qpidd --ha-brokers", ["--ha-brokers-url"]),

@@ -78,6 +78,8 @@ broker-name=${name%:*}
 ha-cluster=yes
 ha-brokers-url=127.0.0.1:5701,127.0.0.1:5702
 ha-replicate=all
+ha-safety=manager
+ha-registry=none
 log-to-file=/var/log/qpidd/${name%:*}.log
 END
     systemctl start qpidd@${name%:*}
@@ -123,6 +125,7 @@ def test_primary_unit_promotes_and_demotes(bootable: Machine) -> None:
         FUNCTIONS
         + """
         printf 'ha-cluster=yes\\nha-brokers-url=127.0.0.1:5672\\n' >>/etc/qpid/qpidd.conf
+        printf 'ha-safety=manager\\nha-registry=none\\n' >>/etc/qpid/qpidd.conf
         systemctl start qpidd-primary
         until_is active qpid-ha status
         systemctl stop qpidd-primary

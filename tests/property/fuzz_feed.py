@@ -29,6 +29,8 @@ from tests.support.memory import PROTOCOL_HEADER, decode, deliveries, method_oct
 class MemoryTransport:
     """The shell of a client connection in a test."""
 
+    waiting = 0
+
     def __init__(self) -> None:
         self.disconnected = False
 

@@ -253,7 +253,7 @@ def _recovered(cluster: Cluster, since: int) -> bool:
 
 @pytest.fixture(scope="module")
 def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("lonely"), ha_safety="manager") as cluster:
+    with Cluster(tmp_path_factory.mktemp("lonely"), ha_safety="manager", ha_registry="none") as cluster:
         cluster.driver.node_up("node1")
         cluster.service(PRIMARY, STARTED, "node1")
         cluster.service(qpidd_service("node1"), STARTED, "node1")
@@ -262,7 +262,7 @@ def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_the_driver_finds_a_script_that_kills_what_was_just_started(tmp_path: Path) -> None:
     """That the check above can fail: `stop` of a running broker shows among the outputs."""
-    with Cluster(tmp_path, ha_safety="manager") as cluster:
+    with Cluster(tmp_path, ha_safety="manager", ha_registry="none") as cluster:
         cluster.driver.node_up("node1")
         cluster.service(PRIMARY, STARTED, "node1")
         cluster.driver.disable(PRIMARY)

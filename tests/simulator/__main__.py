@@ -1,10 +1,10 @@
 """Runs seeds of the simulator.
 
-    python -m tests.simulator --seeds 0:10000 --mode quorum --jobs 2 --keep-going    many
-    python -m tests.simulator --seed 17 --mode quorum --verbose                      one, with all that happens
-    python -m tests.simulator --seed 17 --mode quorum --shrink --save FILE           makes a failing one small
-    python -m tests.simulator --replay FILE --verbose                                a scenario from a file
-    python -m tests.simulator --seeds 17 --mode quorum --report FOLDER               its logs, and what they look like
+python -m tests.simulator --seeds 0:10000 --mode quorum --jobs 2 --keep-going    many
+python -m tests.simulator --seed 17 --mode quorum --verbose                      one, with all that happens
+python -m tests.simulator --seed 17 --mode quorum --shrink --save FILE           makes a failing one small
+python -m tests.simulator --replay FILE --verbose                                a scenario from a file
+python -m tests.simulator --seeds 17 --mode quorum --report FOLDER               its logs, and what they look like
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ha.dial import Dial
 from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 class SimTransport:
     """What a connection asks of the shell."""
+
+    waiting = 0
 
     def __init__(self, end: End) -> None:
         self.end = end
@@ -305,9 +308,7 @@ class Ports:
             return  # nobody has that address (any more)
 
         def back(answer: Answer) -> None:
-            self.network.message(
-                target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer))
-            )
+            self.network.message(target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer)))
 
         def arrives() -> None:
             if self.network.rejects(process, target):
@@ -319,8 +320,7 @@ class Ports:
 
     def _asker(self, address: str) -> Asker:
         if address not in self._askers:
-            host, _, port = address.partition(":")
-            self._askers[address] = Asker(SimLoop(self.process), host, int(port), Login())  # type: ignore[arg-type]
+            self._askers[address] = Asker(SimLoop(self.process), address, Dial(Login()))  # type: ignore[arg-type]
         return self._askers[address]
 
     def granted(self, claim: Json) -> None:
@@ -426,7 +426,9 @@ class AdminDoor(Management):
         super().__init__(process.broker)
         self._process = process
 
-    def request(self, method: str, arguments: Json, reply: Callable[[Json], None], user: str) -> None:
+    def work(
+        self, method: str, arguments: Json, reply: Callable[[Json], None], asker: ClientConnection | None
+    ) -> Iterator[None]:
         process = self._process
 
         def answer(value: Json) -> None:
@@ -439,7 +441,7 @@ class AdminDoor(Management):
             if granted:
                 process.scheduler.at(0.0, lambda: process.simulation.faults.moment("granted", process))
 
-        super().request(method, arguments, answer, user)
+        return super().work(method, arguments, answer, asker)
 
 
 class _Dialling:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ha.environment import Json
 from tests.simulator.coincidences import Coincidences
 from tests.simulator.disk import Killed
+from tests.simulator.journal_faults import JournalFaults
 from tests.simulator.manager import promote
 from tests.simulator.network import Pairs
 from tests.simulator.scenario import Action
@@ -78,6 +79,7 @@ class Faults:
             "stack-stop": self._stack_stop,
             "daemon-down": self._daemon_down,
             **Coincidences(self).kinds,
+            **JournalFaults(self).kinds,
         }
 
     def do(self, action: Action) -> None:
@@ -117,7 +119,7 @@ class Faults:
             return next((each for each in self.simulation.brokers if each.running and not each.is_primary), None)
         return self.simulation.by_name.get(name)
 
-    def _later(self, seconds: float, call: Call) -> None:
+    def later(self, seconds: float, call: Call) -> None:
         self.scheduler.at(seconds, lambda: None if self.stopped else call())
 
     # ---- processes ------------------------------------------------------------------------------------------------
@@ -137,7 +139,7 @@ class Faults:
     def _blackout(self, fields: Mapping[str, Any]) -> None:
         """All die, one soon after the other, and come back; `ends`: seconds until it dies, and until it is back."""
         for name, (after, back) in fields["ends"].items():
-            self._later(after, partial(self._black, self.simulation.by_name[name], bool(fields["power"]), back))
+            self.later(after, partial(self._black, self.simulation.by_name[name], bool(fields["power"]), back))
 
     def _black(self, process: BrokerProcess, power: bool, back: float) -> None:
         if self.rules.may_kill(process):
@@ -158,7 +160,7 @@ class Faults:
         if process is not None and process.running:
             life = process.life
             process.pause()
-            self._later(fields["for"], lambda: process.resume() if process.life == life else None)
+            self.later(fields["for"], lambda: process.resume() if process.life == life else None)
 
     def _slow_disk(self, fields: Mapping[str, Any]) -> None:
         process = self.target(fields["who"])
@@ -166,7 +168,7 @@ class Faults:
             return
         self.scheduler.log(process.name, f"writes take {fields['delay']} s")
         process.write_seconds = fields["delay"]
-        self._later(fields["for"], lambda: setattr(process, "write_seconds", 0.0))
+        self.later(fields["for"], lambda: setattr(process, "write_seconds", 0.0))
 
     def _disk_error(self, fields: Mapping[str, Any]) -> None:
         """Writes of the state file fail; `kind` as in `disk.FAULTS`."""
@@ -176,7 +178,7 @@ class Faults:
         self.scheduler.log(process.name, f"the disk fails: {fields['kind']}")
         disk = process.disk
         disk.fault = fields["kind"]
-        self._later(fields["for"], lambda: setattr(disk, "fault", ""))
+        self.later(fields["for"], lambda: setattr(disk, "fault", ""))
 
     # ---- the manager errs -----------------------------------------------------------------------------------------
 
@@ -290,13 +292,13 @@ class Faults:
             self.scheduler.log("", f"healed {shown}")
             self.simulation.network.heal(pairs)
 
-        self._later(seconds, heal)
+        self.later(seconds, heal)
 
     def _slow(self, fields: Mapping[str, Any]) -> None:
         one, other = fields["from"], fields["to"]
         self.scheduler.log("", f"slow {one}>{other}: {fields['delay']} s")
         self.simulation.network.slow[one, other] = fields["delay"]
-        self._later(fields["for"], lambda: self.simulation.network.slow.update({(one, other): 0.0}))
+        self.later(fields["for"], lambda: self.simulation.network.slow.update({(one, other): 0.0}))
 
     def _narrow(self, fields: Mapping[str, Any]) -> None:
         """A link, or all that a host sends to other brokers, or both directions, has little bandwidth."""
@@ -312,7 +314,7 @@ class Faults:
         shown = " ".join(f"{source}>{target}" for source, target in sorted(pairs))
         self.scheduler.log("", f"narrow {shown}: {fields['octets']} octets/s")
         network.narrow.update(dict.fromkeys(pairs, fields["octets"]))
-        self._later(fields["for"], lambda: network.widen(pairs))
+        self.later(fields["for"], lambda: network.widen(pairs))
 
     def _linger(self, fields: Mapping[str, Any]) -> None:
         """The connections of this moment hang in one direction: whoever gives up and connects again is faster."""
@@ -328,13 +330,20 @@ class Faults:
             found[-1].reset(bool(fields.get("both")))
 
     def _reject(self, fields: Mapping[str, Any]) -> None:
-        """A living host refuses new connections; those that exist go on."""
-        pairs = {(other.name, fields["who"]) for other in self.simulation.brokers if other.name != fields["who"]}
+        """A living host refuses new connections; those that exist go on, or are `broken` first."""
+        process = self.target(fields["who"])
+        if process is None:
+            return
+        pairs = {(other.name, process.name) for other in self.simulation.brokers if other is not process}
         pairs &= {(fields.get("from", source), target) for source, target in pairs}
         self.scheduler.log("", f"refused, and alive: {' '.join(f'{one}>{other}' for one, other in sorted(pairs))}")
         rejecting = self.simulation.network.rejecting
         rejecting |= pairs
-        self._later(fields["for"], lambda: rejecting.difference_update(pairs))
+        if fields.get("broken"):
+            for source, target in sorted(pairs):
+                for end in self.simulation.network.between(source, target):
+                    end.reset(True)
+        self.later(fields["for"], lambda: rejecting.difference_update(pairs))
 
     def _repeat(self, fields: Mapping[str, Any]) -> None:
         self._requests(self.simulation.network.repeated, "twice", fields)
@@ -351,7 +360,7 @@ class Faults:
         def end() -> None:
             kind.pop(pair, None)
 
-        self._later(fields["for"], end)
+        self.later(fields["for"], end)
 
     def _clock_step(self, fields: Mapping[str, Any]) -> None:
         """The wall clock is set; the monotonic one runs on."""
@@ -368,9 +377,9 @@ class Faults:
         names = {each.name for each in self.simulation.brokers} - {process.name}
         hidden = {each.name for each in self.simulation.brokers if each.is_primary} & names
         self._cut_for(both_ways(process.name, hidden), fields["for"])
-        self._later(fields["promote"], lambda: promote(self.simulation, process, "rm"))
+        self.later(fields["promote"], lambda: promote(self.simulation, process, "rm"))
         later = fields["promote"] + fields["cut"]
-        self._later(later, lambda: self._cut_for(both_ways(process.name, names - hidden), fields["for"]))
+        self.later(later, lambda: self._cut_for(both_ways(process.name, names - hidden), fields["for"]))
 
     def _duel(self, fields: Mapping[str, Any]) -> None:
         """The primary and a backup lose sight of each other and of all that could tell, and the backup is promoted."""
@@ -382,31 +391,31 @@ class Faults:
                 self._pause({"who": process.name, "for": fields["for"]})
         self._cut_for(both_ways(primary.name, [rival.name]), fields["for"])
         self._registry_slow({"delay": fields["delay"], "for": fields["for"]})
-        self._later(fields["promote"], lambda: promote(self.simulation, rival, "rm"))
+        self.later(fields["promote"], lambda: promote(self.simulation, rival, "rm"))
 
     # ---- the registry ---------------------------------------------------------------------------------------------
 
     def _registry_down(self, fields: Mapping[str, Any]) -> None:
         self.scheduler.log("rm", "the registry is out of reach")
         self.simulation.registry.down = True
-        self._later(fields["for"], lambda: setattr(self.simulation.registry, "down", False))
+        self.later(fields["for"], lambda: setattr(self.simulation.registry, "down", False))
 
     def _registry_slow(self, fields: Mapping[str, Any]) -> None:
         self.scheduler.log("rm", f"the registry is slow: {fields['delay']} s")
         self.simulation.registry.slowness = fields["delay"]
-        self._later(fields["for"], lambda: setattr(self.simulation.registry, "slowness", 0.0))
+        self.later(fields["for"], lambda: setattr(self.simulation.registry, "slowness", 0.0))
 
     def _registry_silent(self, fields: Mapping[str, Any]) -> None:
         self.scheduler.log("rm", "the registry takes what it is told, and does not answer")
         self.simulation.registry.loses_answers = True
-        self._later(fields["for"], lambda: setattr(self.simulation.registry, "loses_answers", False))
+        self.later(fields["for"], lambda: setattr(self.simulation.registry, "loses_answers", False))
 
     def _registry_disk(self, fields: Mapping[str, Any]) -> None:
         """Where the registry is a file; Pacemaker's tools refuse, or say so (`tools.py`)."""
         self.scheduler.log("rm", f"the disk of the registry fails: {fields['kind']}")
         disk = self.simulation.registry.disk
         disk.fault = fields["kind"]
-        self._later(fields["for"], lambda: setattr(disk, "fault", ""))
+        self.later(fields["for"], lambda: setattr(disk, "fault", ""))
 
     def _ring_cut(self, fields: Mapping[str, Any]) -> None:
         """Corosync is cut between two sides, and the brokers are not."""
@@ -417,7 +426,7 @@ class Faults:
         cuts = {frozenset((one, other)) for one in side for other in pacemaker.nodes.keys() - side}
         self.scheduler.log("rm", f"Corosync is cut: {fields['side']} from the others")
         pacemaker.corosync.cuts |= cuts
-        self._later(fields["for"], lambda: pacemaker.corosync.cuts.difference_update(cuts))
+        self.later(fields["for"], lambda: pacemaker.corosync.cuts.difference_update(cuts))
 
     def _stack_stop(self, fields: Mapping[str, Any]) -> None:
         """An administrator stops the cluster's stack on a node in an orderly way, and starts it again."""
@@ -434,7 +443,7 @@ class Faults:
         node = pacemaker.nodes[process.name]
         self.scheduler.log("rm", f"commands do not reach Pacemaker on {process.name}")
         node.deaf = True
-        self._later(fields["for"], lambda: setattr(node, "deaf", False))
+        self.later(fields["for"], lambda: setattr(node, "deaf", False))
 
     # ---- at the worst moment --------------------------------------------------------------------------------------
 
@@ -460,7 +469,7 @@ class Faults:
         elif then["do"] == "disk-error" and "delay" not in trap:
             self._disk_error(then)  # this very write
         else:
-            self._later(trap.get("delay", 0.0), lambda: self.do(Action.from_json({"at": 0.0, **then})))
+            self.later(trap.get("delay", 0.0), lambda: self.do(Action.from_json({"at": 0.0, **then})))
 
     def _die(self, process: BrokerProcess, then: Mapping[str, Any]) -> None:
         """In this very write, at one of its steps, or right behind it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ha.dial import Dial
 from ha.environment import Answer, Link
 from ha.model.difference import normalise
 from ha.model.protocol import REPLICA
@@ -100,7 +101,7 @@ class Follower:
         addresses = tuple(process.address for process in self.simulation.brokers)
         settings = self.simulation.settings
         times = settings.heartbeat, settings.maintenance
-        self._replica = WatchedReplica(self, Source(addresses, Login()), *times, self._ended)
+        self._replica = WatchedReplica(self, Source(addresses, Dial(Login())), *times, self._ended)
         self.after(0.0, self._replica.start)
 
     def _ended(self, replica: Replica) -> None:
@@ -123,7 +124,7 @@ class Follower:
         self,
         owner: LinkOwner,
         address: str,
-        login: Login,
+        dial: Dial,
         properties: Mapping[str, object],
         timeout: float,
         done: Callable[[Link | Answer], None],

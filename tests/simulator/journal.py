@@ -6,14 +6,15 @@ part; when the host loses its power, what was not synced is gone in any sectors 
 
 from __future__ import annotations
 
+import contextlib
 from random import Random
 from typing import TYPE_CHECKING
 
 from ha.model.content import Content
-from qpidd_py.errors import LinkError
+from qpidd_py.errors import EXIT_DISK, LinkError
 from qpidd_py.store.journal import Journal
-from qpidd_py.store.layout import FormatError, segment_name
-from qpidd_py.store.recovery import Damaged, Found, frames, scan
+from qpidd_py.store.layout import FormatError
+from qpidd_py.store.recovery import Damaged, Found, frames, scan, settle
 from qpidd_py.store.replay import Replay
 from qpidd_py.store.writer import Work, Writer
 from tests.simulator.scheduler import Violation
@@ -37,22 +38,28 @@ class SimulatedJournal:
         self._work: list[Work] = []
         self._busy = False
         configuration = process.broker.vhost.configuration
+        self._hangs_until = 0.0
         try:
             found = self._read()
             self._replay = Replay(process.engine, configuration, found.carry)
-            self._replay.apply(frames(disk, found))
-        except (Damaged, FormatError, LinkError) as error:
+            self._replay.apply(frames(self._disk, found))
+        except (FormatError, LinkError) as error:
             raise Violation(f"I21: the journal of {process.name} cannot be read: {error}") from error
         self._found = found
-        self._writer = Writer(disk, found.end)
+        self._writer = Writer(self._disk, found.end)
         soon = lambda call: process.after(0.0, call)  # noqa: E731
         self.journal = Journal(process.engine, configuration, found, self._submit, soon, segment)
 
     def _read(self) -> Found:
-        found = scan(self._disk)
-        if found.segments:
-            self._disk.sync(segment_name(found.end.generation))
-        return found
+        settle(self._disk)
+        try:
+            return scan(self._disk)
+        except Damaged as error:
+            if self._process.content is not None:
+                raise Violation(f"I21: the journal of {self._process.name} is damaged: {error}") from error
+        # It is kept beside the new one.  (Where it is the only one, an administrator moves it away.)
+        self._process.platter = self._disk = MemoryDisk()
+        return Found()
 
     def begin(self) -> None:
         """As `ha.plugin.begin_journal` and `Store.begin_as_member` do."""
@@ -65,6 +72,10 @@ class SimulatedJournal:
         self._process.engine.on_applied = self.journal.batch
         self.journal.start(again=self._replay.ended)
 
+    def hang(self, seconds: float) -> None:
+        """No commit ends meanwhile."""
+        self._hangs_until = self._process.scheduler.now + seconds
+
     def _submit(self, work: Work) -> None:
         self._work.append(work)
         self._later()
@@ -75,8 +86,15 @@ class SimulatedJournal:
             self._process.after(self._process.rng.uniform(0.0, self._seconds), self._commit)
 
     def _commit(self) -> None:
+        if (left := self._hangs_until - self._process.scheduler.now) > 0:
+            self._process.after(left, self._commit)
+            return
         work, self._work = self._work, []
-        number = self._writer.commit(work)
+        try:
+            number = self._writer.commit(work)
+        except OSError as error:
+            self._process.end(f"the journal cannot be written: {error}", EXIT_DISK)
+            return
         self._process.after(self._process.rng.uniform(0.0, self._seconds / 4), lambda: self._written(number))
 
     def _written(self, number: int) -> None:
@@ -89,10 +107,8 @@ class SimulatedJournal:
         """What was handed over is on its way."""
         if rng.random() < 0.5:
             self._disk.cut_after = rng.randint(1, LATEST)
-            try:
+            with contextlib.suppress(PowerCut, OSError):  # in the middle
                 self._writer.commit(self._work)
-            except PowerCut:
-                """In the middle."""
         if power:
             self._disk.power_cut(rng)
         else:

@@ -58,6 +58,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
     ),
     "segment": Knob("Engine(segment_size)", "a batch needs many segments", _option("segments")),
     "sweep": Knob("Engine.sweep_most", "a compaction takes many ticks", _option("segments", "sweep")),
+    "pages": Knob("Paging", "all that may leave memory does", lambda scenario: "pages" in scenario.options),
     "asker": Knob("Environment.request", "questions are sent again when their connection breaks", _option("asker")),
     "file": Knob("Environment.exchange", "a write of the registry fails, or is made again", _option("registry file")),
     "pacemaker": Knob("AttributeRegistry", "nodes have different copies of the registry", _option("pacemaker")),
@@ -65,6 +66,9 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "full disk": Knob("Environment.persist", "it cannot be written, and is tried again", _action("disk-error")),
     "full socket": Knob("CoreLink.backlog", "what is written stays in the process", _action("narrow")),
     "journal": Knob("LocalMember.journal", "what is acknowledged is on a disk first", _option("journal")),
+    "journal disk": Knob(
+        "store.disk.Disk", "it rots, hangs, forgets", _action("disk-rots", "disk-hangs", "disk-forgets", "put-back")
+    ),
     "slow journal": Knob("Journal.submit", "a commit takes long", _option("journal", "seconds")),
     "twice": Knob("Environment.request", "a request is carried out twice", _action("repeat")),
     "late": Knob("Environment.request", "a request is carried out long after its answer counts", _action("delay")),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from ha.backup.backup import Backup
 from ha.backup.joining import Joining, Step
 from ha.model.content import Content
+from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import Kind
 from ha.node import Node
@@ -16,7 +17,10 @@ from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
 from qpidd_py.store.journal import Journal
+from qpidd_py.store.recovery import Damaged, Found, scan
+from tests.simulator import journal
 from tests.simulator.mistakes_safety import patched
+from tests.support.memory_disk import MemoryDisk
 
 
 def acknowledge_before_disk() -> AbstractContextManager[None]:
@@ -92,3 +96,33 @@ def removal_below_majority() -> AbstractContextManager[None]:
         return in_sync.shrink(self._going) if self._going else None
 
     return patched(Roster, _smaller=smaller)
+
+
+@contextmanager
+def old_copy_is_whole() -> Iterator[None]:
+    """What was put back from a backup is what it was, though the set on its disk is older and others hold more."""
+    with (
+        patched(promotion, _outdated=lambda case: ""),
+        patched(promotion._Case, restored=False),
+        patched(LocalMember, disown=lambda self: None),
+        patched(Backup, not_listed=lambda self: None),
+    ):
+        yield
+
+
+def rot_is_cut_off() -> AbstractContextManager[None]:
+    """What is damaged is taken for the end of the journal, also where it was acknowledged once."""
+
+    def scan_quietly(disk: Any) -> Found:
+        found = Found()
+        with suppress(Damaged):
+            return scan(disk, found=found)
+        found.head = min(found.head, *(segment.generation for segment in found.segments))
+        return found
+
+    return patched(journal, scan=scan_quietly)
+
+
+def cache_is_believed() -> AbstractContextManager[None]:
+    """After a sync that failed the cache shows what is not on the disk."""
+    return patched(MemoryDisk, settle=MemoryDisk.sync)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ha.environment import Answer
+from ha.model.local_member import LocalMember
+from ha.model.refusals import Refusals
 from ha.model.view import View
 from ha.primary.failing import FailingLinks
 from ha.primary.losses import Losses
@@ -55,3 +57,13 @@ def bury_the_refusing() -> AbstractContextManager[None]:
 
     old = promotion._unheard
     return patched(promotion, _unheard=unheard)
+
+
+def see_only_links() -> AbstractContextManager[None]:
+    """A primary that cannot store a set knows of no others than those that are linked to it.  (It was so once.)"""
+    return patched(LocalMember, apart=lambda self, since: 0)
+
+
+def refused_is_dead() -> AbstractContextManager[None]:
+    """A refused connection counts at once, also a moment after a sign of life."""
+    return patched(Refusals, judge=lambda self, address, answer: answer)

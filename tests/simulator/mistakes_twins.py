@@ -22,6 +22,16 @@ def take_second_link() -> AbstractContextManager[None]:
     return patched(Primary, elsewhere=lambda self, peer, member: None)
 
 
+def list_without_address() -> AbstractContextManager[None]:
+    """A broker that does not know its address may be a member, though nobody can ask it.  (It was so once.)"""
+
+    def is_broker(self: LocalMember, address: str, in_sync: InSync | None = None) -> bool:
+        return not address or old(self, address, in_sync)
+
+    old = LocalMember.is_broker
+    return patched(LocalMember, is_broker=is_broker)
+
+
 @contextmanager
 def trust_own_id() -> Iterator[None]:
     """Who has our id is taken for ourselves: its answer gives us its address, its claim is granted and not written

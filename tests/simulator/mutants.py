@@ -3,8 +3,8 @@
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
 granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
 `mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_reactor.py` (turns and sockets),
-`mistakes_journal.py` (disks of members), `mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py`
-(copied identities).
+`mistakes_journal.py` (disks of members), `mistakes_liveness.py` (what a refused connection means), `mistakes_score.py`
+(what a resource manager is told) and `mistakes_twins.py` (copied identities).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_journal as journal
+from tests.simulator import mistakes_liveness as liveness
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
 from tests.simulator import mistakes_pacemaker as pacemaker
@@ -47,6 +48,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "shrink-at-once": Mutant(safety.shrink_at_once, "manager"),
     "promote-unasked": Mutant(safety.promote_unasked, seed=15),
     "grant-and-follow-on": Mutant(safety.grant_and_follow_on),
+    "refused-is-dead": Mutant(liveness.refused_is_dead, "manager", ("listener",), seed=56),
     "ignore-silence": Mutant(safety.ignore_silence, "manager", ("ambush",), 600, seed=22),
     "expect-everything": Mutant(safety.expect_everything, "manager", ("ambush", "crash"), 1000),
     "forget-removed": Mutant(safety.forget_removed, "manager", ("isolate", "cut", "pause", "promote"), seed=28),
@@ -92,9 +94,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111),
     "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
     "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=159),
-    "own-copy-only": Mutant(
-        pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=107
-    ),
+    "own-copy-only": Mutant(pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=107),
     "look-then-write": Mutant(pacemaker.read_before_write, "registry", ("pacemaker", "duel"), seed=70),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
@@ -107,6 +107,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "content-in-parts": Mutant(journal.content_in_parts, "registry", ("blackout", "crash"), seed=2),
     "restart-without-doubt": Mutant(journal.restart_without_doubt, "manager", ("blackout", "isolate"), 1000, seed=484),
     "dead-is-lost": Mutant(journal.dead_is_lost, "registry", ("blackout", "crash"), seed=64),
+    "rot-is-cut-off": Mutant(journal.rot_is_cut_off, "quorum", ("blackout", "disks"), seed=8),
+    "cache-is-believed": Mutant(journal.cache_is_believed, "quorum", ("blackout", "disks"), seed=20),
     "copy-stands-for-member": Mutant(journal.copy_stands_for_member, "registry", ("blackout", "clone"), seed=15),
     "set-unheard": Mutant(votes.set_unheard, "quorum", seed=4),
     "vote-taken-back": Mutant(votes.vote_taken_back, "quorum", ("race",), seed=8),

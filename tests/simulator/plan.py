@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests.simulator import journal_faults
 from tests.simulator import liveness as core
 from tests.simulator.coincidences import planned
 from tests.simulator.disk import FAULTS as DISK_FAULTS
@@ -57,6 +58,8 @@ ROUTE = {"turned": "turn"}
 DURATION = 4.0
 FOLLOWED = 0.2
 """Share of the scenarios with all kinds of faults in which a broker outside follows a queue."""
+PAGED = 0.3
+"""Share of the scenarios in which messages leave the brokers' memory."""
 SLICED = 0.4
 """Share of the scenarios whose connections are served by the reactor."""
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
@@ -79,7 +82,9 @@ MOMENTS = (
 """When a trap springs."""
 REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
-APART = ("clone", "narrow", "pacemaker", "blackout")
+RESTARTS = 0.35
+"""Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -127,10 +132,14 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["registry file"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
+    paged = Random(f"pages {seed}")
+    if paged.random() < PAGED:
+        options["pages"] = paged.choice((0.0, 0.0003, 0.05))
     if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
         options["reactor"] = found
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
+    actions += _listener(seed, mode, names, faults)
     followed = Random(f"follower {seed} {mode}")
     if not faults and followed.random() < FOLLOWED:
         clients.append({"name": "f1", "kind": "follower", "follows": followed.choice(("main", "work", "fan1", "out1"))})
@@ -141,6 +150,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         clients.append(dict(core.PROBE))
     actions += _pacemaker(seed, mode, names, options, faults)
     actions += _journals(seed, mode, names, options, [each["name"] for each in clients], faults)
+    actions += _disks(seed, mode, names, options, faults)
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -179,6 +189,14 @@ def _journals(
     blackouts = [_blackout(rng, names) for _ in range(rng.choice((1, 1, 2, 4)))]
     producers = [name for name in clients if name.startswith("p")]
     return blackouts + [_late(rng, producers, each.at) for each in blackouts for _ in range(rng.choice((0, 5, 10)))]
+
+
+def _disks(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some of those with journals their disks have faults of their own.  Drawn apart, too."""
+    rng = Random(f"disks {seed} {mode}")
+    if "journal" not in options or ("disks" not in only and (only or rng.random() > 0.3)):
+        return []
+    return [journal_faults.planned(rng, mode, names, DURATION) for _ in range(rng.choice((1, 1, 2, 4)))]
 
 
 def _late(rng: Random, producers: Sequence[str], before: float) -> Action:
@@ -371,6 +389,21 @@ def _clones(seed: int, mode: str, names: str, options: Fields, only: Sequence[st
     who = "abcdefgh"[len(names) + spares]
     fields = {"who": who, "of": rng.choice([*names, "primary"]), "listed": rng.random() < 0.4}
     return [Action(_time(rng, 0.3, 2.0), "clone", fields)]
+
+
+def _listener(seed: int, mode: str, names: str, only: Sequence[str]) -> list[Action]:
+    """In some scenarios of the modes that rest on refusals a listener restarts, or a firewall refuses for a moment, and
+    the manager may promote another broker meanwhile; drawn apart, too."""
+    rng = Random(f"listener {seed} {mode}")
+    if mode in REJECTING or ("listener" not in only and (only or rng.random() > 0.3)):
+        return []
+    at, seconds = _time(rng, 0.3, 3.0), rng.choice((0.05, 0.2, RESTARTS))
+    fields = {"who": rng.choice([*names, "primary", "primary"]), "for": seconds, "broken": rng.random() < 0.8}
+    promotions = [_time(rng, at, at + seconds) for _ in range(rng.choice((0, 1, 2)))]
+    return [
+        Action(at, "reject", fields),
+        *(Action(time, "promote", {"who": rng.choice(names)}) for time in promotions),
+    ]
 
 
 def _pacemaker(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:

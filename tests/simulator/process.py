@@ -30,6 +30,7 @@ from tests.simulator.environment import Ports
 from tests.simulator.follower import Passes
 from tests.simulator.journal import SimulatedJournal
 from tests.simulator.network import End
+from tests.simulator.pages import SimulatedPages
 from tests.simulator.reactor import Reactor
 from tests.simulator.scheduler import TICK, Call, Violation
 from tests.support.memory_disk import MemoryDisk
@@ -75,6 +76,7 @@ class BrokerProcess(Ports):
     broker: Broker
     node: CoveredNode
     reactor: Reactor
+    pages: SimulatedPages | None
     passes: Passes
     """Its queues that brokers outside follow."""
 
@@ -91,7 +93,9 @@ class BrokerProcess(Ports):
         """The disk of its journal."""
         self.journal: SimulatedJournal | None = None
         self.content: Member | None = None
-        """Whose content the journal has; None without one."""
+        """Whose content the journal has; None without one, or if that is less than was acknowledged."""
+        self.outdated = False
+        """Its data directory was put back from a backup, and nothing was copied to it since."""
         self.life = 0
         self.alive = False
         self.paused = False
@@ -100,7 +104,7 @@ class BrokerProcess(Ports):
         """It is not started again."""
         self.busy_until = 0.0
         self.seen_safe = 0
-        self._machine = 0
+        self.machine = 0
         self.original: BrokerProcess | None = None
         """Whose data directory was copied here."""
         self._waiting: list[tuple[object, int, Call]] = []
@@ -124,9 +128,9 @@ class BrokerProcess(Ports):
 
     def new_machine(self) -> None:
         """An empty disk, and so another identity."""
-        self._machine += 1
-        self.disk, self.platter, self.content = Disk(), MemoryDisk(), None
-        self.state = HaState(f"id-{self.name}" if self._machine == 1 else f"id-{self.name}-{self._machine}")
+        self.machine += 1
+        self.disk, self.platter, self.content, self.outdated = Disk(), MemoryDisk(), None, False
+        self.state = HaState(f"id-{self.name}" if self.machine == 1 else f"id-{self.name}-{self.machine}")
         StateFile(self.disk).store(self.state)
 
     def copy_of(self, original: BrokerProcess, address: str) -> None:
@@ -142,8 +146,8 @@ class BrokerProcess(Ports):
 
     def new_identity(self) -> None:
         """As `--new-identity` does."""
-        self._machine += 1
-        self.state = with_new_identity(self.state, f"id-{self.name}-{self._machine}")
+        self.machine += 1
+        self.state = with_new_identity(self.state, f"id-{self.name}-{self.machine}")
         StateFile(self.disk).store(self.state)
 
     def configure(self) -> None:
@@ -162,6 +166,8 @@ class BrokerProcess(Ports):
         self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
         self.simulation.history.loaded(self.state)
         self.engine = self._engine(**self.simulation.scenario.option("segments", {}))
+        read = self.simulation.scenario.option("pages", None)
+        self.pages = SimulatedPages(self, read) if read is not None else None
         self.engine.now = self.wall_clock()
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
@@ -184,7 +190,7 @@ class BrokerProcess(Ports):
         self.opened()
         if self.journal is not None:
             self.journal.begin()
-            self.content = self.node.local.member
+            self.content = None if self.outdated else self.node.local.member
         self.simulation.tap.started(self)
         self.run("timer", self.node.start)
         self.after(TICK, self._tick)
@@ -237,6 +243,8 @@ class BrokerProcess(Ports):
         swept = self.engine.pool.swept
         self.engine.tick()
         self.simulation.history.counts["octets compacted"] += self.engine.pool.swept - swept
+        if self.pages is not None:
+            self.pages.tick()
         self.broker.tick(self.now())
         for transport in self.transports:
             transport.look()

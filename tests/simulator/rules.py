@@ -13,8 +13,8 @@ What is not: promoting on a side without any reachable member of the in-sync set
 unfenced; leaving an isolated primary (a node without quorum) running for longer than `ha-isolation-wait`.  A manager
 with quorum and fencing does neither.
 
-`availability`: one promotion at a time, of a whole member of the last primary's in-sync set, which knows that set if it
-was restarted, after every primary was stopped, and everybody that the candidate does not reach.
+`availability`: one promotion at a time, of a whole member of the last primary's in-sync set, which knows or hears of
+that set if it was restarted, after every primary was stopped, and everybody that the candidate does not reach.
 
 `quorum`, and `manager` with a registry: nothing is out; any promotion at any time, by two managers at once, no fencing.
 `gamble` is the same with `availability`, to see what then is lost.
@@ -100,9 +100,10 @@ class Rules:
             return False
         if not survivors and self.history.holders():
             return False  # a whole member of the newest set comes back with its disk
-        local = process.node.local
-        if local.before and local.persisted.in_sync.key < self.history.newest.key:
-            return False  # it was away when that set was made, which need not list it
+        heard = [process, *(other for other in others if self._reaches(process, other))]
+        known = max(other.node.local.persisted.in_sync.key for other in heard)
+        if survivors and process.node.local.before and known < self.history.newest.key:
+            return False  # it was away when that set was made, which need not list it, and nobody tells it
         self._fence(other for other in others if other.is_primary or not self._reaches(process, other))
         return True
 

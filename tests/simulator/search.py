@@ -1,6 +1,6 @@
 """Looks for schedules that reach something new: a corpus of scenarios, mutated; what adds a pair (`coverage.py`) stays.
 
-    python -m tests.simulator --search 500 --mode quorum
+python -m tests.simulator --search 500 --mode quorum
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Search:
                     del faults[at]
                 else:
                     moved = self._moved(faults[at], scenario.duration)
-                    faults[at:at + (kind == "move")] = [moved]
+                    faults[at : at + (kind == "move")] = [moved]
         actions = sorted([*faults, *others], key=lambda action: action.at)
         return replace(scenario, seed=f"{scenario.seed.partition('~')[0]}~{self._number}", actions=tuple(actions))
 

@@ -32,6 +32,7 @@ FOUND = Path(__file__).parent / "found"
         ("links-that-break-before-they-are-complete", mistakes.forgive_broken_links, "liveness"),
         ("back-before-it-is-missed", mistakes.forgive_broken_links, "liveness"),
         ("a-crash-loop-hides-a-silent-backup", mistakes.begin_surveys_anew, "liveness"),
+        ("a-majority-that-it-does-not-see", mistakes.see_only_links, "liveness"),
         ("refused-is-not-dead", mistakes.bury_the_refusing, "I1"),
     ],
 )

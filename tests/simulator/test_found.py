@@ -15,12 +15,12 @@ from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_asker import hang_up_early
-from tests.simulator.mistakes_journal import copy_stands_for_member, removal_below_majority
+from tests.simulator.mistakes_journal import copy_stands_for_member, old_copy_is_whole, removal_below_majority
 from tests.simulator.mistakes_log import half_a_difference
 from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
 from tests.simulator.mistakes_reactor import settled_with_the_write
-from tests.simulator.mistakes_twins import expect_by_id, trust_own_id, whole_by_id
+from tests.simulator.mistakes_twins import expect_by_id, list_without_address, trust_own_id, whole_by_id
 from tests.simulator.scenario import Scenario
 from tests.simulator.shrink import outcome
 from tests.support.memory import MemoryClient, confirms, deliveries
@@ -97,7 +97,8 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
     [
         ("copied-voter", trust_own_id, "I1: p1.2@1"),
         ("copied-member", whole_by_id, "I1: p1.2@1"),
-        ("original-for-its-copy", expect_by_id, "I1: p1.1@2"),
+        ("original-for-its-copy", expect_by_id, "I10: d says"),
+        ("listed-where-nobody-can-ask-it", list_without_address, "liveness: 20 s"),
         ("half-a-difference", half_a_difference, "I1: p1.1@1"),
         ("settled-with-the-write", settled_with_the_write, "I1: p2.24@1"),
         ("inherited-of-a-transaction", inherited_at_once, "I6: "),
@@ -105,6 +106,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("a-handshake-slower-than-its-question", hang_up_early, "liveness: 4 s after the repair there is no primary"),
         ("removed-below-a-majority", removal_below_majority, "I10: d says"),
         ("a-copy-of-an-older-journal", copy_stands_for_member, "I1: p1.1@1"),
+        ("an-old-copy-of-the-data-directory", old_copy_is_whole, "I1: p1.1@1"),
     ],
 )
 def test_a_schedule_fails_with_the_mistake_that_it_is_about(

@@ -73,6 +73,10 @@ class MemoryDisk:
         self.write(name, 0, [content])
         self.sync(name)
 
+    def settle(self, name: str) -> None:
+        self.sync(name)
+        self.files[name] = bytearray(self._platter[name])
+
     def recycle(self, name: str) -> None:
         self._operation()
         self._pending = [found for found in self._pending if found[0] != name]
@@ -102,11 +106,15 @@ class MemoryDisk:
         other._platter = {name: bytearray(content) for name, content in self.files.items()}
         return other
 
+    def harden(self, name: str) -> None:
+        """What the process sees of this file is on the platter."""
+        self._platter[name] = bytearray(self.files[name])
+
     # ---- faults ---------------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
         """The process ends, the machine goes on: the page cache is kept."""
-        self.cut_after = 0
+        self.cut_after = self.sync_error = 0
 
     def power_cut(self, rng: random.Random) -> None:
         """What was not synced is on the platter in part."""
@@ -117,7 +125,7 @@ class MemoryDisk:
             if rng.random() < 0.5:
                 self._platter[name] = content
         self.files = {name: bytearray(content) for name, content in self._platter.items()}
-        self._pending, self._forgotten, self._spares, self.cut_after = [], {}, [], 0
+        self._pending, self._forgotten, self._spares, self.cut_after, self.sync_error = [], {}, [], 0, 0
 
     def _tear(self, content: bytearray, offset: int, data: bytes, share: float, rng: random.Random) -> None:
         at = 0

@@ -16,6 +16,8 @@ from qpidd_py.management.amqp_door import install
 class Peer:
     """The transport of one connection."""
 
+    waiting = 0
+
     def __init__(self, broker: Broker, connection: socket.socket) -> None:
         self.socket = connection
         self.ending = False

@@ -116,7 +116,8 @@ def test_a_manager_keeps_a_registry_in_its_directory(tmp_path):
 @pytest.mark.parametrize("more", ["registry: none", "safety: availability", "safety: quorum"])
 def test_no_registry_otherwise(more, tmp_path):
     lines = written(f"{SMALL}{more}", tmp_path)
-    assert not [line for line in lines if line.startswith("ha-registry")]
+    wanted = ["ha-registry=none"] if more == "registry: none" else []
+    assert [line for line in lines if line.startswith("ha-registry")] == wanted
     safety = more.removeprefix("safety: ") if "safety" in more else "manager"
     assert f"ha-safety={safety}" in lines
 

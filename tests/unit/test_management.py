@@ -19,6 +19,8 @@ from qpidd_py.management.model import BROWSE_OCTETS, PEEK_BODY, to_json
 
 
 class NoTransport:
+    waiting = 0
+
     def disconnect(self) -> None:
         pass
 
@@ -76,6 +78,9 @@ class FakeHa:
         pass
 
     def alarm(self, name: str, reason: str) -> None:
+        pass
+
+    def paging(self, result: str, reason: str) -> None:
         pass
 
     def tick(self, now: float) -> None:

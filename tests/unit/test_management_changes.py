@@ -29,7 +29,7 @@ class Asker:
 
     def begin(self, method, **arguments):
         replies = []
-        self.management.request(method, arguments, replies.append, "guest")
+        self.management.request(method, arguments, replies.append)
         return replies
 
     def ask(self, method, **arguments):
@@ -150,7 +150,7 @@ def test_a_backup_refuses(asker):
         ("queue.delete", {"queue": "a"}),
         ("queue.move", {"source": "a", "target": "a"}),
     ):
-        management.request(method, arguments, replies.append, "guest")
+        management.request(method, arguments, replies.append)
     assert ["is replicated and this broker is a backup" in reply["error"] for reply in replies] == [True] * 3
     assert asker.bodies("a", backup) == [b"0"]
 
@@ -185,5 +185,5 @@ def test_exchanges_and_bindings_are_listed(asker):
 
 def test_without_replication_the_answer_comes_at_once():
     replies = []
-    Management(Broker()).request("queue.delete", {"queue": "none"}, replies.append, "guest")
+    Management(Broker()).request("queue.delete", {"queue": "none"}, replies.append)
     assert replies == [{"ok": False, "error": "no queue 'none'"}]

@@ -75,8 +75,13 @@ class FakeHa:
             "primary": "127.0.0.1:1",
             "in_sync": {"version": 4, "members": [{"id": "aa", "name": "node2"}]},
             "members": [
-                {"id": "aa", "name": "node2", "address": "10.0.0.2:5672", "state": "ready",
-                 "lag": {"positions": 10, "octets": 4321, "seconds": 0.125}},
+                {
+                    "id": "aa",
+                    "name": "node2",
+                    "address": "10.0.0.2:5672",
+                    "state": "ready",
+                    "lag": {"positions": 10, "octets": 4321, "seconds": 0.125},
+                },
                 {
                     "id": "bb",
                     "name": "a-node-with-a-long-name" * 4,

@@ -98,9 +98,7 @@ def test_members_are_listed_added_and_removed(run: Run, backup: SocketBroker, me
     assert asked == [{"action": "add", "address": "b:2"}, {"action": "remove", "address": "[::1]:3"}]
 
 
-def test_a_dump_goes_to_the_primary(
-    run: Run, server: SocketBroker, backup: SocketBroker, member: FakeMember
-) -> None:
+def test_a_dump_goes_to_the_primary(run: Run, server: SocketBroker, backup: SocketBroker, member: FakeMember) -> None:
     member.results["ha.dump"] = {"queues": 2, "messages": 7, "unnamed": 0}
     assert run("dump", "-b", backup.address) == (0, "7 messages in 2 queues\n")
     member.results["ha.dump"]["unnamed"] = 3

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,9 @@ class Watcher:
         self.at_start = at_start
         self.calls: list[str] = []
         self.refusal = ""
+
+    def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
+        return []
 
     def attach(self, host: PluginHost) -> HaHooks | None:
         self.host = host

@@ -8,7 +8,7 @@ from client_lib.cli.values import LEVELS
 from ha.model.status import EXPECTATIONS
 from ha.qpid_cluster import main as local_manager
 from ha.qpid_ha import parser as cli_parser
-from qpidd_py.cli import qpid_config, qpidd_journal
+from qpidd_py.cli import qpid_config, qpid_passwd, qpidd_journal
 from qpidd_py.config import GROUPS
 from qpidd_py.options import command_line
 from qpidd_py.plugins import load_plugins
@@ -20,7 +20,8 @@ MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remo
 
 
 def all_programs() -> list[Program]:
-    return [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster(), qpidd_journal_(), *client_tools(), failover_report_()]
+    ours = [qpidd(), qpid_ha(), qpid_config_(), qpid_cluster(), qpidd_journal_(), qpid_passwd_()]
+    return [*ours, *client_tools(), failover_report_()]
 
 
 def qpidd() -> Program:
@@ -67,6 +68,10 @@ def qpid_config_() -> Program:
 
 def qpid_cluster() -> Program:
     return _with_verbs("qpid-cluster", local_manager._parser())
+
+
+def qpid_passwd_() -> Program:
+    return _with_verbs(qpid_passwd.PROGRAM, qpid_passwd.make_parser())
 
 
 def qpidd_journal_() -> Program:

@@ -10,7 +10,7 @@ exit codes:
   0   ended by SIGTERM or SIGINT; --check: the broker runs; --quit: it has stopped
   1   cannot start; --check: the broker does not run; --quit: it refuses to stop
   3   cannot be part of its cluster
-  4   the disk of the journal has failed; nothing was confirmed after it
+  4   the disk of the journal has failed, or the page file cannot be read; nothing was confirmed after it
   70  found itself in contradiction, and stopped at once"""
 TOOL_CODES: Final = """\
 exit codes:
@@ -20,6 +20,11 @@ JOURNAL_CODES: Final = """\
 exit codes:
   0   done, and the journal is whole
   1   the journal is damaged, or the command could not be carried out
+  2   wrong usage"""
+PASSWD_CODES: Final = """\
+exit codes:
+  0   done, or (check) this is the password
+  1   everything else; one line says what
   2   wrong usage"""
 CLUSTER_CODES: Final = """\
 exit codes:
@@ -32,6 +37,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpid-ha": TOOL_CODES,
     "qpid-config": TOOL_CODES,
     "qpidd-journal": JOURNAL_CODES,
+    "qpid-passwd": PASSWD_CODES,
     "qpid-cluster": CLUSTER_CODES,
     "qpid-send": CLIENT_EXIT_CODES,
     "qpid-receive": CLIENT_EXIT_CODES,

@@ -11,7 +11,7 @@ from client_lib.cli.common import EXIT_CODES as CLIENT_EXIT_CODES
 from ha.model.status import TRANSITIONS, State
 from ha.qpid_cluster import main as local_manager
 from ha.qpid_ha import parser as cli_parser
-from qpidd_py.cli import qpid_config, qpidd_journal
+from qpidd_py.cli import qpid_config, qpid_passwd, qpidd_journal
 from qpidd_py.config import GROUPS
 from qpidd_py.logrules import category
 from qpidd_py.options import command_line
@@ -68,7 +68,7 @@ class Program:
 
 def programs() -> Mapping[str, Program]:
     """All programs that are installed, by name."""
-    ours = (_qpidd(), _qpid_ha(), _qpid_config(), _qpid_cluster(), _qpidd_journal())
+    ours = (_qpidd(), _qpid_ha(), _qpid_config(), _qpid_cluster(), _qpidd_journal(), _qpid_passwd())
     found = (*ours, *_client_tools(), _failover_report())
     return {program.name: program for program in found}
 
@@ -113,6 +113,12 @@ def _qpidd_journal() -> Program:
     parser = qpidd_journal.make_parser()
     text = "look at the journal of a broker that does not run"
     return Program(qpidd_journal.PROGRAM, text, parser, _verbs(parser), (f"{qpidd_journal.PROGRAM} VERB FOLDER",))
+
+
+def _qpid_passwd() -> Program:
+    parser = qpid_passwd.make_parser()
+    text = "the user file of a broker"
+    return Program(qpid_passwd.PROGRAM, text, parser, _verbs(parser), (f"{qpid_passwd.PROGRAM} VERB FILE [NAME]",))
 
 
 def _failover_report() -> Program:

@@ -32,6 +32,7 @@ _SAFETY = {
     "manager": "manager: the cluster manager sees to it that a lost primary is dead before it promotes another one.",
     "availability": "availability: nothing. A lost backup is forgotten at once; what only it knew may be lost.",
 }
+_NO_REGISTRY = "Only fencing prevents that two brokers confirm while they cannot hear each other."
 _USERS = """\
 Clients log in as guest/guest until a file says who may: NAME: HASH, a line for each; the same on all nodes.
 README.md of qpidd tells how such a line is made."""
@@ -51,13 +52,16 @@ def config(spec: ClusterSpec, node: NodeSpec, manager: str, decided: Mapping[str
     registry = {name: value for name, value in decided.items() if name.startswith("ha-registry")}
     values = {**_own(spec, node), **registry, **node.options, **decided}
     values.setdefault("ha-replicate", "all")
+    if spec.safety == "manager":
+        values.setdefault("ha-registry", "none")
     values.setdefault("link-heartbeat-interval", "0.5")
     lines = comment(f"{CONFIG} of {node.name}, in cluster {spec.name} under {manager}. Written by qpid-cluster render.")
     lines += comment(
         "It holds a password: owner root, group qpidd, mode 0640. NAME=VALUE without blanks around the `=`."
     )
     for name, value in values.items():
-        lines += ["", *comment(_WHY[name])] if name in _WHY else []
+        why = _NO_REGISTRY if (name, value) == ("ha-registry", "none") else _WHY.get(name)
+        lines += ["", *comment(why)] if why else []
         lines += [f"{name}={value}"]
         lines += comment(_SAFETY[value]) if name == "ha-safety" else []
     return joined(lines if "user-file" in values else [*lines, "", *comment(_USERS), "#user-file=/etc/qpid/users.yaml"])

@@ -153,7 +153,8 @@ def _shared(spec: ClusterSpec, url: str) -> dict[str, str]:
     """Options that are equal on all brokers."""
     common = _common(spec)
     member = {"ha-cluster": "yes", "ha-cluster-name": spec.name, "ha-brokers-url": url, "ha-safety": spec.safety}
-    return {"port": str(PORT), **member, **common, "ha-safety": spec.safety}
+    registry = {"ha-registry": "none"} if spec.safety == "manager" else {}
+    return {"port": str(PORT), **registry, **member, **common, "ha-safety": spec.safety}
 
 
 def _service(spec: ClusterSpec, node: NodeSpec, port: int, shared: Mapping[str, str]) -> str:

@@ -215,7 +215,7 @@ def validate_all(parameters: Parameters, operation: Operation) -> int:
     """Also runs `qpidd --check-config`, so that the broker validates its own options."""
     check(parameters)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("QPID_", "OCF_"))}
-    code, text = run([parameters.binary, "--check", *_settings(parameters)], kept)
+    code, text = run([parameters.binary, "--check-config", *_settings(parameters)], kept)
     if code and text:
         raise refused(f"the broker refuses its settings: {text}")
     return OCF_SUCCESS

@@ -24,6 +24,15 @@ WILDCARDS = ("", "0.0.0.0", "::", "*", "all")
 UNITS = (("ms", 0.001), ("us", 0.000001), ("sec", 1.0), ("s", 1.0), ("min", 60.0), ("m", 60.0))
 
 
+def _first_line(path: str) -> str:
+    """Of a file; empty if it cannot be read: the broker says why."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            return lines.readline().rstrip("\n")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 class Parameters:
     """Parameters as read, without checks: `stop` must work even if they are wrong."""
 
@@ -41,7 +50,8 @@ class Parameters:
         interface = file.get("interface", "")
         self.host = "127.0.0.1" if interface in WILDCARDS else interface.strip("[]")
         user = file.get("ha-username", "")
-        self.login = (user, file.get("ha-password", "")) if user else ("guest", "guest")
+        password = file.get("ha-password", "") or _first_line(file.get("ha-password-file", ""))
+        self.login = (user, password) if user else ("guest", "guest")
         """User and password for the agent's requests to the broker (SASL PLAIN)."""
 
     @property

@@ -14,6 +14,8 @@ HEADER = b"AMQP\x00\x00\x09\x01"
 class Peer:
     """One client of `broker`."""
 
+    waiting = 0
+
     def __init__(self, broker, opened=True, heartbeat=0, **properties):
         self.broker = broker
         self.disconnected = 0

@@ -330,7 +330,6 @@ class TestTransactions:
         operations = [record[0] for record in records(batches[0][32:])]
         assert operations == ["enqueue"] * 5 + ["dequeue"]
 
-
     def test_what_a_transaction_settles_is_not_confirmed_before_it_is_safe(
         self, engine: Engine, client: MemoryClient, queue: Queue
     ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pika
 import pytest
 
+from ha.dial import Dial
 from ha.environment import Answer, Outcome
 from ha.shell.asker import Asker
 from ha.shell.management_link import ManagementLink
@@ -41,7 +42,7 @@ async def outcome(port: int, timeout: float, late: bool = False) -> Outcome:
     if late:
         loop.create_connection = connected_and_broken  # type: ignore[method-assign, assignment]
     answered = loop.create_future()
-    asker = Asker(loop, "127.0.0.1", port, Login("guest", "guest", "PLAIN"))
+    asker = Asker(loop, f"127.0.0.1:{port}", Dial(Login("guest", "guest", "PLAIN")))
     asker.ask("ha.query", {}, timeout, answered.set_result)
     found: Answer = await answered
     asker.close()
@@ -78,7 +79,8 @@ async def connections_of(questions: int) -> list[int]:
         writer.close()
 
     server = await asyncio.start_server(begin, "127.0.0.1", 0)
-    asker = Asker(loop, "127.0.0.1", server.sockets[0].getsockname()[1], Login("guest", "guest", "PLAIN"))
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    asker = Asker(loop, address, Dial(Login("guest", "guest", "PLAIN")))
     for _ in range(questions):
         answered: asyncio.Future[Answer] = loop.create_future()
         asker.ask("ha.query", {}, 0.2, answered.set_result)
@@ -105,3 +107,47 @@ def test_what_is_given_up_leaves_nothing_behind():
     for number in numbers:
         link._answered(management_client.Answer(number, True, {}, ""))
     assert [answer.number for answer in answers] == numbers[2:]
+
+
+async def refused_here(*doors: tuple[str, int]) -> Outcome:
+    """A question to a closed port of a broker that may have other doors."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Answer] = loop.create_future()
+    asker = Asker(loop, f"127.0.0.1:{closed_port()}", Dial(Login()), lambda: doors)
+    asker.ask("ha.ask", {}, 1.0, answered.set_result)
+    found = (await answered).outcome
+    asker.close()
+    return found
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_one_that_refuses_on_one_port_and_listens_on_another_lives(caplog: pytest.LogCaptureFixture) -> None:
+    """Its plain port is closed, or its TLS port: a refused connection proves nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        doors = ("127.0.0.1", closed_port()), ("127.0.0.1", port)
+        assert asyncio.run(refused_here(*doors)) is Outcome.SILENT
+    assert f"refuses connections, but its broker lives: it listens on port {port}" in caplog.text
+
+
+def test_a_door_that_cannot_be_tried_says_nothing() -> None:
+    assert asyncio.run(refused_here(("no such host.invalid", 1))) is Outcome.SILENT
+
+
+def test_one_that_refuses_at_every_door_is_gone() -> None:
+    assert asyncio.run(refused_here(("127.0.0.1", closed_port()))) is Outcome.REFUSED
+
+
+def test_tls_without_authorities_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask() -> Outcome:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer] = loop.create_future()
+        Asker(loop, "ssl:127.0.0.1:1", Dial(Login())).ask("ha.ask", {}, 1.0, answered.set_result)
+        return (await answered).outcome
+
+    assert asyncio.run(ask()) is Outcome.SILENT
+    assert "ssl:127.0.0.1:1 cannot be asked: there is no ha-ssl-ca (or ssl-ca) here" in caplog.text

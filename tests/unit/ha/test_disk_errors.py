@@ -316,7 +316,36 @@ def test_a_primary_whose_disk_fails_keeps_its_clients_while_the_others_are_no_ma
     fail(world, "a")
     world["c"].kill()
     world.run(20.0)
-    assert FULL in str(world['a'].node.stall()) and world["a"].closed_clients == []
+    assert FULL in str(world["a"].node.stall()) and world["a"].closed_clients == []
+
+
+def test_others_may_take_over_also_when_the_primary_does_not_see_that_they_hear_each_other() -> None:
+    """a is linked to b alone, and hears from it that b and c are a majority."""
+    world = World(safety="quorum", isolation_timeout=2.0)
+    world.cluster()
+    filled(world)
+    fail(world, "a")
+    world.cut("a", "c")
+    world.until(lambda: bool(world["a"].closed_clients), 20.0)
+    assert FULL in world["a"].closed_clients[0] and world["a"].node.candidacy.score is None
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE and world["c"].state is State.READY, 20.0)
+    assert world["c"].contents("q") == bodies(0, 20)
+
+
+def test_brokers_that_cannot_store_a_vote_are_no_majority() -> None:
+    """All disks are full: no other broker could be promoted, so the consumers stay."""
+    world = World(safety="quorum", isolation_timeout=2.0)
+    world.cluster()
+    filled(world)
+    for name in "abc":
+        fail(world, name)
+    local = world["b"].node.local
+    with pytest.raises(StateNotStored):
+        local.persist(epoch=local.epoch + 1)
+    world.cut("a", "c")
+    world.run(20.0)
+    assert FULL in str(world["a"].node.stall()) and world["a"].closed_clients == []
 
 
 def test_a_primary_with_a_slow_disk_gives_way_and_is_promoted_last() -> None:

@@ -374,12 +374,18 @@ def test_a_failure_is_said_once_and_its_end_too() -> None:
     assert found.events[-1] == "failed full" and found.looks == 3
 
 
-@pytest.mark.parametrize(("seconds", "wait"), [(0.0, disk.RETRY), (0.25, 2.5)])
-def test_a_disk_that_fails_is_tried_again_and_not_for_most_of_the_time(seconds: float, wait: float) -> None:
-    """A tenth of the time at most."""
+@pytest.mark.parametrize(
+    ("writes", "seconds", "wait"),
+    [(1, 0.0, disk.RETRY), (5, 0.0, disk.RETRY), (1, 2.0, 2.0), (2, 2.0, 4.0), (4, 2.0, 16.0), (5, 2.0, 20.0)],
+)
+def test_a_disk_that_fails_is_tried_again_and_not_for_most_of_the_time(
+    writes: int, seconds: float, wait: float
+) -> None:
+    """A tenth of the time in the end; before that the wait is no longer than the fault has lasted."""
     found = Disk()
     found.seconds = seconds
-    found.fail()
+    for _ in range(writes):
+        found.fail()
     found.seconds, failed = 0.0, found.time
     for after, due in ((0.0, False), (wait - 0.125, False), (wait, True)):
         found.time = failed + after

@@ -19,6 +19,7 @@ from ha.model.position import make
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
+from ha.promotion.claims import Claim
 from ha.promotion.promotion import Record, Refuse, decide
 from ha.settings import NodeSettings
 from qpidd_py.errors import EXIT_DISK, LinkError
@@ -33,6 +34,7 @@ SILENT, REFUSED = Outcome.SILENT, Outcome.REFUSED
 
 def view(member: Member = B, sequence: int = 100, **fields: Any) -> View:
     found = View(member.id, member.name, member.address, State.READY, 1, "id-a", make(1, sequence), True, SET)
+    found = replace(found, writer="id-a")
     return replace(found, **{"instance": member.instance, **fields})
 
 
@@ -102,6 +104,47 @@ def test_what_came_back_may_be_an_old_copy(mode: str) -> None:
     assert refusal(view(doubt=True), survey(restored(A), restored(C, 101)), mode, behind=True) == ""
 
 
+def test_a_new_primary_counts_what_its_backups_have_on_disk() -> None:
+    """What one only has in memory is not safe: its disk may be the one that is left."""
+    seen = survey(view(A, durable=make(1, 60)), view(C, durable=0))
+    found = decide(view(doubt=True), seen, Safety("quorum", BROKERS, 2.0, True))
+    assert isinstance(found, Claim)
+    assert found.positions == {"id-a": (make(1, 60), "id-a"), "id-c": (0, "id-a")}
+    assert View.from_json(view(durable=7).to_json()).stored == 7 and view().stored == make(1, 100)
+
+
+@pytest.mark.parametrize(
+    ("durable", "complete", "expected"),
+    [(make(1, 7), True, make(1, 7)), (make(1, 7), False, 0), (make(1, 99), True, make(1, 9))],
+    ids=["behind", "other content", "ahead"],
+)
+def test_a_view_says_what_is_on_disk(durable: int, complete: bool, expected: int) -> None:
+    local = member(SET, make(1, 9))
+    local.lineage = {1: Origin("id-a")}
+    local.journal = SimpleNamespace(position=durable, complete=complete)
+    role: Any = SimpleNamespace(position=make(1, 9), primary_address="", doubt=False, stood=False, isolation="")
+    assert local.view(role).stored == expected
+    local.journal.position = make(0, 50)
+    assert local.view(role).stored == 0, "of another epoch, perhaps of another log"
+
+
+@pytest.mark.parametrize(("mode", "record"), [("quorum", None), ("manager", RECORD)], ids=["quorum", "registry"])
+def test_a_set_that_is_older_shows_an_old_copy(mode: str, record: Record | None) -> None:
+    """A data directory from before the last change of the set; the only other whole member is down."""
+    newer = InSync(1, "id-a", 4, (A, B))
+    if record is not None:
+        record = replace(record, states=(HaState("id-a", 1, "id-a", newer),))
+    text = "the in-sync set on its disk is older than the newest one, and so may be what it holds"
+    text = f"{text}: a, which would show that, does not answer"
+    knows = view(C, whole=False, in_sync=newer)
+    assert refusal(restored(), survey(knows, a=REFUSED), mode, record=record) == text
+    assert refusal(restored(), survey(knows, a=REFUSED), mode, record=record, force=True) == ""
+    assert refusal(restored(), survey(knows, restored(A, in_sync=newer)), mode, record=record) == ""
+    assert refusal(restored(in_sync=newer), survey(knows, a=REFUSED), mode, record=record) == ""
+    assert refusal(view(), survey(knows, a=REFUSED), mode, record=record) == "", "it was not away"
+    assert refusal(restored(), survey(knows, a=REFUSED), "availability") == ""
+
+
 def test_the_advice_names_the_disks_that_are_missing() -> None:
     pair = InSync(1, "id-a", 3, (A, C))
     me, seen = view(whole=False, in_sync=pair), survey(view(C, whole=False, in_sync=pair), a=REFUSED)
@@ -147,7 +190,7 @@ def test_what_may_lack_something_stands_for_no_run() -> None:
     assert replace(content, boot="").after("tuesday").instances == ("b.1",)
     local = member(SET, make(1, 9))
     local.restore(content.after("tuesday"))
-    assert not local.whole and not local.acknowledged
+    assert not local.whole and local.acknowledged == make(1, 9), "it may be the only copy: it is put aside, not dropped"
 
 
 def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
@@ -166,7 +209,7 @@ def test_a_restart_is_whole_if_the_set_on_its_disk_lists_its_content() -> None:
     for other in (InSync(1, "id-a", 4, (A, C)), InSync(1, "id-a", 4, (replace(B, instance="b.0"),))):
         local = member(other, make(1, 9))
         local.restore(content)
-        assert not local.whole and not local.acknowledged
+        assert not local.whole and local.acknowledged == make(1, 9)
 
 
 def test_a_vote_that_is_older_than_the_journal_is_raised() -> None:

@@ -49,6 +49,7 @@ class World:
             safety=safety,
             settings=SimpleNamespace(heartbeat=INTERVAL, dead_after=DEAD_AFTER),
             persisted=SimpleNamespace(in_sync=InSync()),
+            refusals=SimpleNamespace(alive=lambda address, at: None),
             ask_all=self._ask,
             survey=lambda answers: Survey.of("id-a", answers, "mine"),
         )

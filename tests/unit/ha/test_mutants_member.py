@@ -25,7 +25,7 @@ A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")
 
 def member(mode: str = "quorum", brokers: tuple[str, ...] = ("a:1", "b:1", "c:1"), **state: Any) -> LocalMember:
     settings = NodeSettings(name="a", address="a:1", safety=mode, brokers=brokers)
-    anything: Any = SimpleNamespace()
+    anything: Any = SimpleNamespace(now=lambda: 100.0)
     return LocalMember(settings, anything, anything, anything, HaState("id-a", **state), "life-1")
 
 

@@ -234,7 +234,7 @@ def test_an_entry_never_goes_back(cluster: Cluster) -> None:
 def test_tools_that_fail_are_an_error(cluster: Cluster, fault: str, time: float, text: str) -> None:
     cluster.set(fault)
     with pytest.raises(RegistryError, match=text):
-        exchange("", state(A, 1), 0.5)
+        exchange("", state(A, 1), time)
 
 
 def test_a_machine_without_pacemaker_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,22 +185,26 @@ def test_an_answer_that_comes_too_late_is_dropped_and_the_next_one_is_not() -> N
 
 def test_options_that_fit(tmp_path: Path) -> None:
     assert registry_store(HaSettings(), A.id) is None
-    assert isinstance(registry_store(HaSettings(ha_registry="pacemaker"), A.id), PacemakerRegistry)
-    options = HaSettings(ha_registry="file", ha_registry_file=tmp_path / "r")
+    assert isinstance(registry_store(HaSettings(ha_safety="manager", ha_registry="pacemaker"), A.id), PacemakerRegistry)
+    options = HaSettings(ha_safety="manager", ha_registry="file", ha_registry_file=tmp_path / "r")
     assert isinstance(registry_store(options, A.id), FileRegistry)
     with pytest.raises(ConfigError, match=r"option ha-registry-file: .* cannot be used"):
-        registry_store(HaSettings(ha_registry="file", ha_registry_file=tmp_path / "not mounted" / "r"), A.id)
+        registry_store(replace(options, ha_registry_file=tmp_path / "not mounted" / "r"), A.id)
+
+
+MANAGER = {"ha_safety": "manager"}
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"ha_registry": "file"}, "ha-registry: found file without ha-registry-file, expected the path"),
-        ({"ha_registry_file": Path("/r")}, "found /r with ha-registry=none, expected ha-registry=file"),
+        ({"ha_registry": "file", **MANAGER}, "ha-registry: found file without ha-registry-file, expected the path"),
+        ({"ha_registry_file": Path("/r"), **MANAGER}, "found /r with ha-registry=none, expected ha-registry=file"),
         (
             {"ha_registry": "pacemaker", "ha_safety": "availability"},
             "ha-registry: found pacemaker with ha-safety=availability, expected none",
         ),
+        ({"ha_registry": "pacemaker"}, "ha-registry: found pacemaker with ha-safety=auto, expected none"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, object], text: str) -> None:

@@ -71,7 +71,7 @@ def test_two_nodes_record_their_set_in_pacemaker():
     config = render(fenced(2, "manager"), "pacemaker")["qpidd-node1.conf"].splitlines()
     assert {"ha-safety=manager", "ha-registry=pacemaker", "ha-public-url=192.0.2.10:5672"} <= set(config)
     config = render(fenced(2, "manager"), "rgmanager")["qpidd-node1.conf"].splitlines()
-    assert not [line for line in config if line.startswith("ha-registry")]
+    assert [line for line in config if line.startswith("ha-registry")] == ["ha-registry=none"]
 
 
 def test_options_of_the_file_and_of_one_node():

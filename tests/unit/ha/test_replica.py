@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from ha.dial import Dial
 from ha.environment import Answer, Outcome
 from ha.model.protocol import REPLICA, Kind, encode_control, encode_held, encode_merge
 from ha.single_queue.follower import Replica, Source, Step, renumbered
@@ -153,7 +154,7 @@ class Broker:
     def log(self, level, text):
         self.lines.append(text)
 
-    def connect(self, owner, address, login, properties, timeout, done):
+    def connect(self, owner, address, dial, properties, timeout, done):
         assert properties[REPLICA]["queue"] == "q"
         self.attempts.append(self.clock.time)
         peer = self.net[address]
@@ -190,7 +191,7 @@ class Pair:
         self.replica = self.begin(urls)
 
     def begin(self, urls):
-        source = Source.parse(urls, Login())
+        source = Source.parse(urls, Dial(Login()))
         port = self.follower
         return Replica(port, port.engine, port.queue, source, "f", HEARTBEAT, 2.0, self.ended.append)
 
@@ -501,14 +502,14 @@ def test_a_busy_queue_is_not_walked_over_all_the_time(pair, monkeypatch):
 
 
 def test_a_source_as_text():
-    assert Source.parse("h:1,i", Login("u", "p")) == Source(("h:1", "i:5672"), Login("u", "p"))
-    assert Source.parse("amqp://me/secret@h:1,[::1]:2", Login()) == Source(
-        ("h:1", "[::1]:2"), Login("me", "secret")
+    assert Source.parse("h:1,i", Dial(Login("u", "p"))) == Source(("h:1", "i:5672"), Dial(Login("u", "p")))
+    assert Source.parse("amqp://me/secret@h:1,[::1]:2", Dial(Login())) == Source(
+        ("h:1", "[::1]:2"), Dial(Login("me", "secret"))
     )
-    assert str(Source.parse("me/secret@h:1", Login())) == "h:1"
+    assert str(Source.parse("me/secret@h:1", Dial(Login()))) == "h:1"
     for wrong in ("", "none", "me@", "h:x"):
         with pytest.raises(ValueError, match="list"):
-            Source.parse(wrong, Login())
+            Source.parse(wrong, Dial(Login()))
 
 
 def test_slices_are_checked():

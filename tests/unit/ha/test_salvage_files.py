@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import pytest
 
+from ha.dial import Dial
 from ha.environment import Answer, Json
 from ha.environment import Outcome as Reached
 from ha.model.position import make
@@ -121,9 +122,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("room", [10, 400])
-def test_a_full_disk_is_an_error_of_the_link(
-    files: SalvageFiles, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
+def test_a_full_disk_is_an_error_of_the_link(files: SalvageFiles, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     real = salvage_files.create
     monkeypatch.setattr(salvage_files, "create", lambda path: FullDisk(real(path), room))
     with pytest.raises(LinkError, match="No space left"):
@@ -205,11 +204,11 @@ def asked(
             if there is None:
                 loop.call_soon(done, Answer(Reached.SILENT))
             else:
-                doors.append(SalvageDoor(loop, there, "other", peers, Login()))
+                doors.append(SalvageDoor(loop, there, "other", peers, Dial(Login())))
                 doors[-1].request(arguments, "", reply)
 
         peers = Peers(lambda: primary, lambda: list(known), request)
-        door = SalvageDoor(loop, files, "node1", peers, Login())
+        door = SalvageDoor(loop, files, "node1", peers, Dial(Login()))
         doors = [door]
         answers = []
         for arguments in requests:
@@ -527,9 +526,9 @@ def test_restore_names_who_was_not_told(capsys: pytest.CaptureFixture[str]) -> N
     assert tool(hooks, capsys, "restore", NAME) == (
         0,
         [
-                "5 messages restored",
-                "not informed: b:1, c:1; files there may hold the same messages, not marked as restored",
-            ],
+            "5 messages restored",
+            "not informed: b:1, c:1; files there may hold the same messages, not marked as restored",
+        ],
     )
 
 

@@ -59,7 +59,7 @@ def test_a_primary_that_dies_meanwhile_is_replaced() -> None:
     world.until(lambda: world["b"].node.takeover is not None)
     second = world["b"].promote(takeover=True)
     world["a"].kill()
-    world.until(lambda: bool(first) and bool(second), 1.0)
+    world.until(lambda: bool(first) and bool(second), 2.0)
     assert first[0]["ok"]
     assert second[0]["ok"]
 

@@ -231,6 +231,8 @@ class Host:
         self.life = 0
         self.alive = False
         self.paused = False
+        self.refuses = False
+        """It lives, and its host refuses new connections."""
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.wall_offset = 0
         """Microseconds by which its wall clock is wrong."""
@@ -274,6 +276,12 @@ class Host:
                 link.open = False
                 self.world.between(self, link.other.host, functools.partial(link.other.lost, "reset"), force=True)
 
+    def break_links(self) -> None:
+        """Every link of this broker is reset, at both ends."""
+        for link in [link for link in self.links if link.open]:
+            for end, peer in ((link, self), (link.other, link.peer_host)):
+                self.world.between(self, peer, functools.partial(end.lost, "reset"))
+
     def _guard(self, life: int, call: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
             if not self.alive or self.life != life:
@@ -306,7 +314,7 @@ class Host:
             self.world.between(peer, self, self._guard(life, lambda: finish(end)), force=not peer.alive)
 
         def arrive() -> None:
-            if not peer.alive:
+            if not peer.alive or peer.refuses:
                 answer(Answer(Outcome.REFUSED))
             elif not peer.node.local.state.is_primary:
                 answer(Answer(Outcome.ANSWERED, error=peer.node.role.refusal_text()))
@@ -335,7 +343,7 @@ class Host:
             answer(Answer(Outcome.ANSWERED, copy.get("result", {}), copy.get("error", "")))
 
         def arrive() -> None:
-            if not peer.alive:
+            if not peer.alive or peer.refuses:
                 answer(Answer(Outcome.REFUSED))
             else:
                 assert peer.requests.request(method, json.loads(json.dumps(arguments)), reply, self.settings.username)

@@ -15,8 +15,7 @@ from pamqp import commands
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from qpidd_py.store.journal import Journal
-from qpidd_py.store.layout import segment_name
-from qpidd_py.store.recovery import Found, frames, scan
+from qpidd_py.store.recovery import Found, frames, scan, settle
 from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.writer import Work, Writer
 from tests.support.memory import MemoryClient, deliveries
@@ -62,9 +61,7 @@ class Machine:
         self.work: list[Work] = []
         self.calls: list[Callable[[], None]] = []
         self.writer = Writer(self.disk, found.end)
-        self.journal = Journal(
-            self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT
-        )
+        self.journal = Journal(self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT)
         self.broker.engine.on_batch = self.journal.batch
         self.journal.start()
         self.broker.vhost.on_restarted()
@@ -75,10 +72,8 @@ class Machine:
         self.judge()
 
     def _read(self) -> Found:
-        found = scan(self.disk)
-        if found.segments:
-            self.disk.sync(segment_name(found.end.generation))
-        return found
+        settle(self.disk)
+        return scan(self.disk)
 
     # ---- what clients do ------------------------------------------------------------------------------------------
 

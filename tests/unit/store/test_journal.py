@@ -105,3 +105,17 @@ def test_it_is_not_relieved_while_too_much_waits(machine: Machine) -> None:
     before = machine.journal.octets
     machine.journal.relieve()
     assert not machine.work and machine.journal.octets == before
+
+
+def test_what_was_left_makes_nothing_safe_any_more(machine: Machine) -> None:
+    """Two leaders may write one epoch: positions of a log that was left may lie beyond those of the log after it."""
+    before = machine.journal.position
+    machine.publish("q", 3)
+    machine.turn()
+    machine.journal.leave()
+    machine.commit()
+    assert machine.journal.position == before and not machine.journal.waiting
+    machine.journal.begin_again()
+    assert machine.journal.position == before and not machine.journal.complete
+    machine.settle()
+    assert machine.journal.position == machine.broker.engine.position and machine.journal.complete

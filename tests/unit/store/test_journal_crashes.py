@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -35,12 +36,17 @@ def act(machine: Machine, rng: random.Random) -> None:
 def live(machine: Machine, rng: random.Random) -> None:
     """Some steps, and an end at any operation of the disk."""
     machine.disk.cut_after = rng.choice((0, rng.randrange(1, 40)))
+    machine.disk.sync_error = rng.choice((0, 0, 0, errno.EIO))
+    failed = False
     try:
         for _ in range(rng.randrange(1, 60)):
             act(machine, rng)
     except PowerCut:
         pass
-    if rng.random() < 0.2:
+    except OSError:
+        failed = True  # the process ends, and what the cache shows is not on the disk
+    machine.disk.sync_error = 0
+    if rng.random() < (0.8 if failed else 0.2):
         machine.disk.kill()
     else:
         machine.disk.power_cut(rng)

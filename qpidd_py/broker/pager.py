@@ -1,0 +1,211 @@
+"""Which segments go to the page file, and when they come back.  Pure; `qpidd_py.core.paging` has the theory.
+
+    used memory   0 ───── BEGIN ───────────── WAIT ────────── limit
+                  stays   the youngest are    and publishers   publishers get connection.blocked (`memory`)
+                          written to the file are not read
+                                              while it is behind
+
+The file is not recovered: it makes room, and promises nothing.  When it cannot be written, segments stay in memory,
+and the limit of the memory does its work.  When it cannot be read, this broker's copy of some messages is lost:
+`PageError` ends the process as a crash would, so that a whole backup takes over, or the journal is read again.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.core import Page, Paging
+from qpidd_py.errors import PageError
+from qpidd_py.logrules import log_notice
+
+log = logging.getLogger(__name__)
+
+BEGIN: Final = 0.6
+"""Share of the memory limit above which segments leave."""
+WAIT: Final = 0.8
+"""Share above which publishers wait for the file."""
+FLOOR: Final = 1 / 8
+"""Share that segments may always take."""
+FLIGHT: Final = 1 / 8
+"""Share that may be on its way to the file."""
+YOUNG: Final = 32
+"""Segments that stay because their messages are probably consumed soon; at most a quarter of what may stay."""
+AHEAD: Final = 8
+"""Segments that are read ahead of the consumers of a queue, at most."""
+READS: Final = 4
+"""Segments that are being read at a time."""
+RETRY: Final = 5.0
+"""Seconds between two attempts on a full disk."""
+FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+CAUSE: Final = "page file"
+
+
+class File(Protocol):
+    """The page file.  What it is told to do is done later, in order, reads first; `Pager` hears the result."""
+
+    def write(self, page: Page) -> None: ...
+
+    def read(self, page: Page) -> None: ...
+
+    def shrink(self, slots: int) -> None:
+        """Nothing behind so many slots is needed."""
+        ...
+
+
+class Pager:
+    """The page file of one broker, as the loop sees it."""
+
+    def __init__(self, broker: Broker, paging: Paging, file: File, limit: int) -> None:
+        """`limit`: of the memory, in octets."""
+        self._broker = broker
+        self._pool = broker.engine.pool
+        self._paging = paging
+        self._file = file
+        self._limit = limit
+        self._slots = Slots()
+        self._reading = 0
+        self._retry_at = 0.0
+        self.now = 0.0
+        """Seconds of a monotonic clock."""
+        self.reason = ""
+        """Why nothing is written; empty while it can be."""
+        self._gave_up = False
+        self._waits = self._relieving = self._in_use = False
+        self.on_left: Callable[[], None] = lambda: None
+        """Called when segments have left memory."""
+        segments = limit // self._pool.segment_size
+        self._young = min(YOUNG, segments // 16)
+        paging.ahead = max(1, min(AHEAD, segments // 32))
+        paging.on_wanted = self.read
+        self._pool.keep = min(self._pool.keep, limit // 16)
+
+    # ---- out --------------------------------------------------------------------------------------------------------
+
+    def relieve(self, used: int) -> None:
+        """Write what is too much.  `used`: octets of the process, with what it keeps for reuse."""
+        pool = self._pool
+        busy = used - (pool.held() - pool.allocated)
+        excess = busy - int(BEGIN * self._limit)
+        most = pool.allocated - int(FLOOR * self._limit)
+        octets = min(excess, most, int(FLIGHT * self._limit)) - pool.leaving
+        self._vacate()
+        if octets > 0 and not self._gave_up and self.now >= self._retry_at and not self._relieving:
+            self._relieving = True
+            for page in self._paging.leave(octets, self._young):
+                page.place = self._slots.take(-(-page.octets // pool.segment_size))
+                self._file.write(page)
+            self._relieving = False
+        self._look_behind(busy)
+        self.read()
+        in_use = self._slots.end > 0 and (self._in_use or pool.paged > 0)
+        if in_use != self._in_use:
+            self._in_use = in_use
+            log_notice(log, "%s", "messages leave memory" if self._in_use else "the page file is empty again")
+            self._tell("begun" if self._in_use else "ended")
+
+    def _tell(self, result: str, reason: str = "") -> None:
+        if self._broker.hooks is not None:
+            self._broker.hooks.paging(result, reason)
+
+    def _look_behind(self, busy: int) -> None:
+        behind = self._pool.leaving > 0 and busy > WAIT * self._limit
+        if behind != self._waits:
+            self._waits = behind
+            text = f"{self._pool.leaving >> 20} MiB are on their way to the page file" if behind else ""
+            self._broker.limit(CAUSE, text, tell=False)
+
+    def _vacate(self) -> None:
+        end = self._slots.end
+        for place in self._paging.vacated():
+            self._slots.give(place)
+        if self._slots.end < end:
+            self._file.shrink(self._slots.end)
+
+    def wrote(self, page: Page, error: OSError | None) -> None:
+        """From the file."""
+        if error is None:
+            self._paging.left(page)
+            if self.reason and not self._gave_up:
+                self.reason = ""
+                log_notice(log, "the page file can be written again")
+        else:
+            self._paging.stay(page)
+            self._slots.give(page.place)
+            self._refused(error)
+        self.on_left()
+
+    def _refused(self, error: OSError) -> None:
+        self._retry_at = self.now + RETRY
+        for_good = error.errno not in FULL
+        if not self.reason or (for_good and not self._gave_up):
+            self.reason = f"the page file cannot be written: {error.strerror}; messages stay in memory"
+            log.error("%s", self.reason)
+            self._tell("failed", self.reason)
+        self._gave_up = self._gave_up or for_good
+
+    # ---- back -------------------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read what is wanted, some at a time.  What there is no memory for now is tried again when some has left."""
+        try:
+            while self._reading < READS and (page := self._paging.next_read()) is not None:
+                self._reading += 1
+                self._file.read(page)
+        except MemoryError:
+            log.warning("no memory for a segment of the page file; its consumers wait")
+
+    def arrived(self, page: Page, error: OSError | None) -> None:
+        """From the file.  Raises PageError."""
+        self._reading -= 1
+        if error is not None:
+            raise PageError(f"the page file cannot be read: {error}") from error
+        self._paging.arrived(page)
+        self.read()
+
+    def shown(self) -> dict[str, object]:
+        """Octets; for management."""
+        pool = self._pool
+        return {
+            "octets": pool.paged,
+            "file": self._slots.end * pool.segment_size,
+            "written": pool.written,
+            "read": pool.loaded,
+            "waits": self._paging.waits,
+            "reason": self.reason,
+        }
+
+
+class Slots:
+    """Which slots of the file are taken; the first free ones are given out, so that the file can shrink at its end."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        """No slot from here on is taken."""
+        self._free: set[int] = set()
+        self._first: list[int] = []
+        """A heap of those in `_free`, and of some that are not any more."""
+
+    def take(self, number: int) -> tuple[int, ...]:
+        return tuple(self._take() for _ in range(number))
+
+    def _take(self) -> int:
+        while self._first:
+            slot = heapq.heappop(self._first)
+            if slot in self._free:
+                self._free.remove(slot)
+                return slot
+        self.end += 1
+        return self.end - 1
+
+    def give(self, slots: tuple[int, ...]) -> None:
+        for slot in slots:
+            self._free.add(slot)
+            heapq.heappush(self._first, slot)
+        while self.end - 1 in self._free:
+            self.end -= 1
+            self._free.remove(self.end)

@@ -1,0 +1,183 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Segments that leave memory for a page file, and come back.
+
+    in memory ──leave──▶ leaving ──left──▶ in the file ──wanted──▶ being read ──arrived──▶ in memory, and in the file
+        ▲                  │ stay             ▲ ▲                                               │ leave (nothing is written)
+        └──────────────────┘                  │ └───────────────────────────────────────────────┘
+                                              └──load (something needs a record now)──▶ in memory, and in the file
+
+Theory.  Queue entries stay in memory, with all that takes, settles, counts and removes a message; only who reads a
+record needs its segment.  `record_of` is the one way to a record: it reads the segment back at once if it is not in
+memory, so paging changes what is fast and nothing else.  Consumers do not let the loop wait: the pump asks `at_hand`,
+which asks another thread for what is missing and for the segments behind it, and the pump returns to the queue when
+its segment has arrived.
+
+Who leaves.  A segment that a writer has left, that no batch refers to which a link or the journal may still read, and
+that is not about to be swept.  The youngest go first, because queues need the oldest next; some very young ones stay,
+because most messages are consumed soon.  What was read back for a consumer counts as the oldest.  What is in the file
+already leaves without being written again, since segments never change.
+
+Invariants: memory is given back only between turns (`leave`, `left`), so that a pointer to a record is valid until the
+turn ends; a place in the file is vacant when its segment is dead, and not before: a page that is read or written
+refers to its segment; octets that come back have the checksum of those that were written, or PageError ends the
+process, since this copy of the messages is lost.
+
+No I/O here: `leave` and `next_read` answer pages, buffers for the thread of the owner, which reports `left`, `stay`
+or `arrived`.
+"""
+from collections import deque
+
+from libc.stdint cimport uint64_t
+
+from qpidd_py.core.ring cimport GONE, Entry, ring_at
+
+cdef size_t STEPS = 1024        # of one walk: over segments that may leave, over entries ahead of a consumer
+cdef size_t STRIDES = 4         # entries that are looked at in each segment that is read ahead
+
+
+cdef class Paging:
+    """Of one engine, from its construction on.  `read(place, buffer)` fills `buffer` from the page file."""
+
+    def __cinit__(self, Engine engine, read):
+        self.engine = engine
+        self.pool = engine.pool
+        self.pool.read = read
+        self.loading = {}
+        self.wanted = deque()
+        self.ahead = 4
+        engine.paging = self
+
+    # ---------------------------------------------------------------- out
+
+    def leave(self, size_t octets, size_t young):
+        """Frees about so many octets: what the file has already goes at once, the answer is to be written.  The
+        `young` youngest segments stay."""
+        cdef Segment segment, older = below(self.pool.youngest)
+        cdef size_t found = 0, steps = STEPS
+        pages = []
+        while older is not None and found < octets and steps:
+            segment, older = older, below(older.older)
+            steps -= 1
+            if (segment is self.engine.log.segment or segment is self.engine.local.segment or segment.pins
+                    or segment.leaving or segment.sparse or not segment.live):
+                continue
+            if segment.place is not None:
+                segment.evict()
+            elif young:
+                young -= 1
+                continue
+            else:
+                pages.append(self.page_of(segment))
+            found += segment.capacity
+        return pages
+
+    cdef Page page_of(self, Segment segment):
+        cdef Page page = Page.__new__(Page)
+        page.segment = segment
+        page.octets = segment.used
+        segment.leaving = True
+        self.pool.leaving += segment.capacity
+        return page
+
+    def left(self, Page page):
+        """It is in the file, at `page.place`."""
+        cdef Segment segment = page.segment
+        self.stay(page)
+        segment.place, segment.crc = page.place, page.crc
+        self.pool.written += segment.used
+        segment.evict()
+
+    def stay(self, Page page):
+        """It could not be written."""
+        page.segment.leaving = False
+        self.pool.leaving -= page.segment.capacity
+
+    def vacated(self):
+        """Places in the file that are not needed any more, since the last call."""
+        places, self.pool.vacant = self.pool.vacant, []
+        return places
+
+    # ---------------------------------------------------------------- back
+
+    cdef int want(self, Segment segment, Queue queue) except -1:
+        """Asks for it; `queue` is pumped when it is there."""
+        cdef Page page = self.loading.get(<size_t><void*>segment)
+        if page is None:
+            page = Page.__new__(Page)
+            page.segment = segment
+            page.queues = []
+            self.loading[<size_t><void*>segment] = page
+            self.wanted.append(page)
+            if self.on_wanted is not None:
+                self.on_wanted()
+        if queue is not None:
+            page.queues.append(queue)
+        return 0
+
+    def next_read(self):
+        """The page to read next, with memory for it; None if there is none.  Raises MemoryError."""
+        cdef Page page
+        while self.wanted:
+            page = self.wanted[0]
+            if page.segment.live and page.segment.data == NULL:
+                page.begin_read()
+                return self.wanted.popleft()
+            self.wanted.popleft()
+            self.end(page)
+        return None
+
+    def arrived(self, Page page):
+        """It was read.  Raises PageError."""
+        page.segment.adopt(page, True)
+        self.end(page)
+
+    cdef int end(self, Page page) except -1:
+        cdef Queue queue
+        del self.loading[<size_t><void*>page.segment]
+        for queue in page.queues:
+            self.engine.mark_queue(queue)
+        return 0
+
+    cdef int read_ahead(self, Queue level, uint64_t index) except -1:
+        """Asks for the segments in which the next messages lie."""
+        cdef size_t left = self.ahead, steps = STEPS
+        cdef Segment segment, last = None
+        cdef Entry* e
+        while index < level.main.tail and steps:
+            steps -= 1
+            e = ring_at(&level.main, index)
+            if e.state == GONE:
+                index += 1
+                continue
+            segment = <Segment>e.segment
+            if segment is not last:
+                if last is not None:
+                    if not left:
+                        break
+                    left -= 1
+                    if segment.data == NULL:
+                        self.want(segment, None)
+                last = segment
+            index += 1 + segment.used // (e.size * STRIDES)
+        return 0
+
+
+cdef inline Segment below(void* segment):
+    """A counted reference: a new page may make the collector free batches, and these their segments."""
+    return None if segment == NULL else <Segment>segment
+
+
+cdef bint at_hand(Engine engine, Queue queue, Queue level, uint64_t index, bint now) except -1:
+    """False when the message cannot be handed out before its segment has arrived; the queue is pumped then.  True if it
+    is wanted `now`."""
+    cdef Paging paging = <Paging>engine.paging
+    cdef Segment segment = <Segment>ring_at(&level.main, index).segment
+    if segment.data == NULL and now:
+        segment.load(True)
+    elif segment.data == NULL:
+        paging.waits += 1
+        paging.want(segment, queue)
+    if level.reads_in != <void*>segment:
+        level.reads_in = <void*>segment
+        paging.read_ahead(level, index)
+    return segment.data != NULL

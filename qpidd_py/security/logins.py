@@ -1,0 +1,255 @@
+"""Which login is verified when.  Pure: the time is an argument, threads are those of `verifier`.
+
+A password that is known to be right is accepted at once (`Users.verified`).  Any other one costs tens of milliseconds
+of a processor, which may not be spent for one peer at the expense of others:
+
+    submit --right--> accepted
+       |
+       +--> lane of (address, user) --ready--> turn of the address --> running (at most WORKERS) --> accepted or refused
+                 ^      |                                                       |
+                 |      +--has failed before--> delayed ---time---> ready       |
+                 +--------------------------------------------------------------+  next of the lane
+
+* A *lane* is the queue of one user from one address.  One of its logins runs at a time; when it succeeds, those with
+  the same password are accepted with it.  After a failure the lane waits, longer after each (DELAYS): guesses are
+  slowed, and nothing else is.
+* Addresses take turns, and so do the lanes of one address.  The addresses of an IPv6 network /64 count as one.
+* A refused password is remembered, too: the same again costs no processor time, only the delay.
+* An unknown name takes the same way as a known one (`Users.stored`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from qpidd_py.amqp.sasl import Decided
+from qpidd_py.security.users import Users
+
+WORKERS: Final = 2
+"""Verifications at a time."""
+DELAYS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Seconds before the next login of the lane, after the first failure, the second..."""
+FORGET: Final = 60.0
+"""Seconds after a failure until it no longer counts."""
+KEPT: Final = 10_000
+"""Failures and refused passwords that are remembered."""
+SLICE: Final = 200
+"""Logins that are decided in one call."""
+
+
+def origin(peer: str) -> str:
+    """The address of HOST:PORT as far as it identifies a peer."""
+    host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(address, IPv6Address):
+        return host
+    return str(address.ipv4_mapped or IPv6Address(int(address) >> 64 << 64))
+
+
+@dataclass(eq=False, slots=True)
+class Login:
+    """One that waits."""
+
+    name: str
+    password: str
+    digest: bytes
+    decided: Decided
+    wanted: Callable[[], bool]
+    stored: str = ""
+    """What its password is compared with, once it runs."""
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """The logins of one user from one address."""
+
+    address: str
+    name: str
+    logins: deque[Login] = field(default_factory=deque)
+    busy: bool = False
+    """One of its logins runs, or it is among the ready or the delayed ones."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.address, self.name
+
+    def next(self) -> Login | None:
+        """The first one whose answer is still wanted."""
+        while self.logins and not self.logins[0].wanted():
+            self.logins.popleft()
+        return self.logins[0] if self.logins else None
+
+
+class Failures:
+    """How often each (address, user) was refused of late."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+
+    def note(self, key: tuple[str, str], now: float) -> None:
+        self._known[key] = (self._count(key, now) + 1, now)
+        self._known.move_to_end(key)
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+
+    def forget(self, key: tuple[str, str]) -> None:
+        self._known.pop(key, None)
+
+    def until(self, key: tuple[str, str], now: float) -> float:
+        """When the next login may run; 0 = at once."""
+        count = self._count(key, now)
+        return self._known[key][1] + DELAYS[min(count, len(DELAYS)) - 1] if count else 0.0
+
+    def _count(self, key: tuple[str, str], now: float) -> int:
+        count, last = self._known.get(key, (0, 0.0))
+        return count if now - last < FORGET else 0
+
+
+class Logins:
+    """All that wait for a decision."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._ready: OrderedDict[str, deque[Lane]] = OrderedDict()
+        self._delayed: list[tuple[float, int, Lane]] = []
+        self._number = 0
+        self._running = 0
+        self._stuck = False
+        """The next lane needs a verification, and WORKERS are under way."""
+        self._failures = Failures()
+        self._wrong: OrderedDict[bytes, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Logins that wait, without those that run."""
+        return sum(len(lane.logins) for lane in self._lanes.values())
+
+    @property
+    def due(self) -> float | None:
+        """When the next delayed lane may go on."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def users_changed(self) -> None:
+        """A password that was wrong may be right now."""
+        self._wrong.clear()
+
+    def submit(
+        self, peer: str, name: str, password: str, decided: Decided, wanted: Callable[[], bool], now: float
+    ) -> bool:
+        """True if the login waits for `run`; otherwise it is accepted already."""
+        digest = self._users.digest(name, password)
+        if self._users.verified(name, digest):
+            decided(name)
+            return False
+        key = (origin(peer), name)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(*key)
+        lane.logins.append(Login(name, password, digest, decided, wanted))
+        if not lane.busy:
+            self._queue(lane, now)
+        return True
+
+    def run(self, now: float) -> Iterator[tuple[Lane, Login]]:
+        """Decides what needs no verification, and yields what is to be verified now; `finished` ends each.  Stops after
+        SLICE decisions: `pending` says whether to call again soon."""
+        while self._delayed and self._delayed[0][0] <= now:
+            self._make_ready(heappop(self._delayed)[2])
+        for _ in range(SLICE):
+            if not self.pending:
+                return
+            lane, login = self._take()
+            if login is None:
+                self._queue(lane, now)
+            elif self._users.verified(login.name, login.digest):
+                self._accept(lane, now)
+            elif login.digest in self._wrong:
+                self._refuse(lane, lane.logins.popleft(), now)
+            elif self._running < WORKERS:
+                lane.logins.popleft()
+                self._running += 1
+                login.stored = self._users.stored(login.name)
+                yield lane, login
+            else:
+                self._make_ready(lane, first=True)
+                self._stuck = True
+                return
+
+    @property
+    def pending(self) -> bool:
+        """There are ready lanes, and nothing that runs has to end first."""
+        return bool(self._ready) and not self._stuck
+
+    def finished(self, lane: Lane, login: Login, matches: bool, now: float) -> None:
+        """A verification has ended."""
+        self._running -= 1
+        self._stuck = False
+        if not matches:
+            self._wrong[login.digest] = None
+            if len(self._wrong) > KEPT:
+                self._wrong.popitem(last=False)
+            self._refuse(lane, login, now)
+            return
+        # Under a hash that has changed meanwhile it is verified again.
+        self._users.remember(login.name, login.digest, login.stored)
+        lane.logins.appendleft(login)
+        self._make_ready(lane, first=True)
+
+    def failed(self, lane: Lane, login: Login, now: float) -> None:
+        """A verification could not be made, for lack of memory: refused, and not remembered as wrong."""
+        self._running -= 1
+        self._stuck = False
+        self._refuse(lane, login, now)
+
+    def _take(self) -> tuple[Lane, Login | None]:
+        """The lane whose turn it is; it and its address go to the end."""
+        address, lanes = self._ready.popitem(last=False)
+        lane = lanes.popleft()
+        if lanes:
+            self._ready[address] = lanes
+        return lane, lane.next()
+
+    def _accept(self, lane: Lane, now: float) -> None:
+        login = lane.logins.popleft()
+        self._failures.forget(lane.key)
+        login.decided(login.name)
+        if lane.logins:
+            self._make_ready(lane, first=True)
+        else:
+            self._queue(lane, now)
+
+    def _refuse(self, lane: Lane, login: Login, now: float) -> None:
+        self._failures.note(lane.key, now)
+        if login.wanted():
+            login.decided(None)
+        self._queue(lane, now)
+
+    def _queue(self, lane: Lane, now: float) -> None:
+        """Its next login waits for its turn, or for its time."""
+        lane.busy = bool(lane.logins)
+        until = self._failures.until(lane.key, now)
+        if not lane.busy:
+            self._lanes.pop(lane.key, None)
+        elif until > now:
+            self._number += 1
+            heappush(self._delayed, (until, self._number, lane))
+        else:
+            self._make_ready(lane)
+
+    def _make_ready(self, lane: Lane, first: bool = False) -> None:
+        """`first`: its next login costs nothing, or it has waited for its turn already."""
+        lane.busy = True
+        lanes = self._ready.setdefault(lane.address, deque())
+        if first:
+            lanes.appendleft(lane)
+            self._ready.move_to_end(lane.address, last=False)
+        else:
+            lanes.append(lane)

@@ -1,0 +1,184 @@
+"""The lines of an archive: configuration and messages of a broker, for people and for `qpid-ha restore`.         Pure.
+
+    header    {"archive": 1, "time", "broker", "position", "messages": has it any?, "damage": what could not be read}
+    object    {"object": "queue.declare" | "exchange.declare" | "bind", ..., "operation": the field table, base64}
+    message   {"id", "queue", "redelivered", "arrival", "exchange", "routing_key", "properties", "header", "body", ...}
+    end       {"end": messages, "objects": number, "sha256": of all lines before}
+
+Objects come in the order in which they were made, messages of one queue in the order of their ids.  `operation` and
+`header` are what counts when the archive is restored; what stands beside them is for people.  A message has the fields
+of a line in a salvage file, so tools for those read it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from qpidd_py.amqp.codec import decode_properties
+from qpidd_py.amqp.fields import FieldError, decode_table
+from qpidd_py.errors import AmqpError, QpiddError
+
+FORMAT: Final = 1
+OBJECTS: Final = ("queue.declare", "exchange.declare", "bind")
+"""Operations of a snapshot of the configuration that are part of an archive."""
+_SEQUENCE: Final = (1 << 48) - 1
+
+
+class ArchiveError(QpiddError):
+    """It is no archive, or not a whole one."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Where an archive comes from."""
+
+    time: str
+    """UTC."""
+    broker: str
+    position: str
+    """EPOCH.SEQUENCE: it holds what the broker held there."""
+    messages: bool
+    """False: only the configuration."""
+    damage: str = ""
+    """What could not be read of a journal; empty if it was whole."""
+
+
+class Message(NamedTuple):
+    """One message in one queue."""
+
+    queue: str
+    id: int
+    redelivered: bool
+    arrival: int
+    """Milliseconds since 1970; 0 if the broker did not record it."""
+    exchange: bytes
+    routing_key: bytes
+    header: bytes
+    """The content header as the publisher sent it."""
+    body: bytes
+    leader: str = ""
+    """Id of the broker that assigned `id`; empty if it is not known."""
+
+
+class End(NamedTuple):
+    """The last line."""
+
+    messages: int
+    objects: int
+    sha256: str
+
+
+def encode_header(header: Header) -> bytes:
+    return _line({"archive": FORMAT, **vars(header)})
+
+
+def decode_header(line: bytes) -> Header:
+    """Raises ArchiveError."""
+    value = decode_line(line)
+    found = value.get("archive")
+    if not isinstance(found, int):
+        raise ArchiveError("not an archive of qpidd: the first line says something else")
+    if found > FORMAT:
+        raise ArchiveError(f"archive of format {found}, this version reads up to {FORMAT}: a newer version wrote it")
+    try:
+        time, broker, position = (str(value[name]) for name in ("time", "broker", "position"))
+        return Header(time, broker, position, bool(value["messages"]), str(value.get("damage", "")))
+    except KeyError as error:
+        raise ArchiveError(f"the first line has no {error}") from error
+
+
+def encode_object(payload: bytes) -> bytes:
+    """`payload`: an operation of `Configuration.snapshot`.  Raises FieldError."""
+    operation = decode_table(payload)[0]
+    shown = {"object": operation.pop("op"), **operation}
+    return _line({**shown, "operation": base64.b64encode(payload).decode()})
+
+
+def decode_object(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The operation.  Raises ArchiveError."""
+    try:
+        operation: dict[str, Any] = decode_table(base64.b64decode(value["operation"], validate=True))[0]
+    except (KeyError, TypeError, ValueError, FieldError) as error:
+        raise ArchiveError(f"not an object of an archive: {error!r}") from error
+    if operation.get("op") not in OBJECTS:
+        raise ArchiveError(f"operation {operation.get('op')!r}, expected {', '.join(OBJECTS)}")
+    return operation
+
+
+def encode_message(message: Message) -> bytes:
+    try:
+        properties: Any = decode_properties(message.header)
+    except AmqpError as error:
+        properties = {"unreadable": error.reply_text}
+    value = {
+        "id": position_text(message.id),
+        "queue": message.queue,
+        "redelivered": message.redelivered,
+        "arrival": message.arrival,
+        "exchange": message.exchange.decode("utf-8", "surrogateescape"),
+        "routing_key": message.routing_key.decode("utf-8", "surrogateescape"),
+        "properties": properties,
+        "header": base64.b64encode(message.header).decode(),
+        "body": base64.b64encode(message.body).decode(),
+        "leader": message.leader,
+        "grade": "received",
+    }
+    return _line(value)
+
+
+def decode_message(value: Mapping[str, Any]) -> Message:
+    """Raises ArchiveError."""
+    try:
+        epoch, _, sequence = value["id"].partition(".")
+        return Message(
+            str(value["queue"]),
+            int(epoch) << 48 | int(sequence),
+            bool(value["redelivered"]),
+            int(value["arrival"]),
+            value["exchange"].encode("utf-8", "surrogateescape"),
+            value["routing_key"].encode("utf-8", "surrogateescape"),
+            base64.b64decode(value["header"], validate=True),
+            base64.b64decode(value["body"], validate=True),
+            str(value.get("leader", "")),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ArchiveError(f"not a message of an archive: {error!r}") from error
+
+
+def encode_end(end: End) -> bytes:
+    return _line({"end": end.messages, "objects": end.objects, "sha256": end.sha256})
+
+
+def decode_end(value: Mapping[str, Any]) -> End | None:
+    """None for another line."""
+    if "end" not in value:
+        return None
+    return End(int(value["end"]), int(value.get("objects", 0)), str(value.get("sha256", "")))
+
+
+def decode_line(line: bytes) -> dict[str, Any]:
+    """Raises ArchiveError."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ArchiveError(f"not a line of an archive: {error}") from error
+    if not isinstance(value, dict):
+        raise ArchiveError(f"a JSON {type(value).__name__}, expected an object")
+    return value
+
+
+def position_text(position: int) -> str:
+    return f"{position >> 48}.{position & _SEQUENCE}"
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=_plain).encode() + b"\n"
+
+
+def _plain(value: Any) -> str:
+    """Values of field tables that are no JSON."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)

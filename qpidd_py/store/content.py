@@ -1,0 +1,50 @@
+"""What a broker holds and an archive takes: objects that outlive their connections, and the messages in them.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from qpidd_py.amqp.fields import decode_table
+from qpidd_py.broker.configuration import Configuration, Operation
+from qpidd_py.core import Queue
+from qpidd_py.store.archive import OBJECTS, Message
+
+READ: Final = 16
+"""Messages copied from the core at once: a body may have many MiB."""
+_LAST: Final = (1 << 64) - 1
+
+
+class Objects:
+    """The replicated objects that outlive their connections, as they were when this was made."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._snapshot = configuration.snapshot()
+        self._gone = {queue.name for queue in configuration.queues.values() if queue.exclusive}
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Their operations, in their order."""
+        for _, payload in self._snapshot:
+            operation = decode_table(payload)[0]
+            if operation["op"] in OBJECTS and _queue_of(operation) not in self._gone:
+                yield payload
+
+
+def _queue_of(operation: Operation) -> str | None:
+    """The name of the queue that it makes, or binds."""
+    if operation["op"] == "bind":
+        return None if operation["exchange"] else operation["destination"]
+    return operation["name"] if operation["op"] == "queue.declare" else None
+
+
+def kept_queues(configuration: Configuration) -> list[Queue]:
+    """The queues whose messages are replicated, without those that end with their connection."""
+    return [queue.core for queue in configuration.queues.values() if queue.core.replicated and not queue.exclusive]
+
+
+def messages(queue: Queue, after: int = 0, last: int = _LAST) -> Iterator[Message]:
+    """In the order of their ids."""
+    while not queue.deleted and (read := queue.read(after + 1, last, READ)):
+        for id, redelivered, arrival, exchange, routing_key, header, body in read:
+            yield Message(queue.name, id, redelivered, arrival, exchange, routing_key, header, body)
+            after = id

@@ -1,0 +1,61 @@
+"""The content of a journal at rest as an archive: what a broker with this journal would hold.                 Shell."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Final
+
+from qpidd_py.broker.configuration import Cancelled, Configuration
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.core import Engine
+from qpidd_py.store.archive import Header, position_text
+from qpidd_py.store.archive_file import ArchiveWriter
+from qpidd_py.store.content import Objects, kept_queues, messages
+from qpidd_py.store.disk import Disk
+from qpidd_py.store.recovery import Found, frames
+from qpidd_py.store.replay import Replay
+
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class _Unobserved:
+    def queue_created(self, queue: DeclaredQueue) -> None:
+        """Nobody uses it."""
+
+    def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
+        """Nobody used it."""
+
+
+def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveWriter:
+    """`found`, `damage`: what can be read, and what cannot.  The whole content is in memory meanwhile, as in a broker.
+
+    Raises LinkError and OSError."""
+    engine = Engine()
+    configuration = Configuration(engine, _Unobserved())
+    engine.on_config = configuration.apply
+    replay = Replay(engine, configuration, found.carry)
+    replay.apply(frames(disk, found))
+    position = engine.position
+    engine.begin_epoch(engine.epoch + 1)  # so that what was handed out says that it may come again
+    header = Header(time.strftime(TIME, time.gmtime()), "", position_text(position), True, damage)
+    writer = ArchiveWriter(stream, header)
+    for payload in Objects(configuration):
+        writer.object(payload)
+    leaders = _leaders(replay.note)
+    for queue in kept_queues(configuration):
+        for message in messages(queue):
+            writer.message(message._replace(leader=leaders.get(message.id >> 48, "")))
+    writer.finish()
+    return writer
+
+
+def _leaders(note: bytes) -> Mapping[int, str]:
+    """Epoch -> id of the broker that assigned its ids, if a member of a cluster wrote the journal."""
+    leaders: dict[int, str] = {}
+    with suppress(ValueError, TypeError, KeyError):
+        for epoch, leader, *_ in json.loads(note)["lineage"]:
+            leaders[int(epoch)] = str(leader)
+    return leaders

@@ -1,0 +1,246 @@
+"""A backlog larger than memory: it is taken, kept and handed out in order while the broker stays below its limit."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+import psutil
+import pytest
+
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from qpidd_py.errors import EXIT_DISK
+from tests.support.members import Members
+from tests.support.process import BrokerProcess
+from tests.support.slow import mostly_slow
+from tests.support.wait import wait_for
+
+MIB = 1 << 20
+SIZE = 65536
+LIMIT = 64 * MIB
+OPTIONS = ("--memory-limit", "64M")
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+STARTED = 50 * MIB
+"""Of a broker without messages, and what its consumers and publishers need besides."""
+
+
+@contextmanager
+def channel_of(broker: BrokerProcess) -> Iterator[Any]:
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.port, blocked_connection_timeout=60)
+    with pika.BlockingConnection(parameters) as connection:
+        yield connection.channel()
+
+
+def body(number: int) -> bytes:
+    return b"%010d" % number + number.to_bytes(4, "big") * ((SIZE - 10) // 4)
+
+
+def publish(broker: BrokerProcess, first: int, number: int, confirmed: list[int] | None = None) -> None:
+    """Returns when all are confirmed; `confirmed` gets the numbers of those that are."""
+    seen = confirmed if confirmed is not None else []
+
+    def confirm(frame: Any) -> None:
+        assert isinstance(frame.method, pika.spec.Basic.Ack)
+        seen.extend(range(first + len(seen), first + frame.method.delivery_tag))
+
+    with channel_of(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        channel._impl.confirm_delivery(confirm)
+        for n in range(number):
+            channel._impl.basic_publish("", "q", body(first + n), PERSISTENT)
+            while n - len(seen) > 50:
+                channel.connection.process_data_events(0.01)
+        wait_for(lambda: channel.connection.process_data_events(0.01) or len(seen) == number, 60)
+
+
+def consume(broker: BrokerProcess, first: int, number: int) -> None:
+    """The next ones of the queue, in order and unchanged."""
+    with channel_of(broker) as channel:
+        channel.basic_qos(prefetch_count=200)
+        wanted = iter(range(first, first + number))
+        for n in wanted:
+            method, _, found = next(channel.consume("q", inactivity_timeout=30))
+            assert method is not None, f"message {n} does not come"
+            assert found == body(n), f"message {n}"
+            if n % 50 == 0 or n == first + number - 1:
+                channel.basic_ack(method.delivery_tag, multiple=True)
+
+
+def rss(broker: BrokerProcess) -> int:
+    return int(psutil.Process(broker.pid).memory_info().rss)
+
+
+def paged(broker: BrokerProcess) -> Any:
+    with ManagementSocket(Target("127.0.0.1", broker.port), Deadline(30)) as connection:
+        return connection.request("broker.info", {})["paged"]
+
+
+@pytest.mark.parametrize("number", mostly_slow([2500, 9600], 1))
+def test_a_backlog_beyond_the_limit_is_taken_and_handed_out_in_order(tmp_path: Path, number: int) -> None:
+    with BrokerProcess(tmp_path, *OPTIONS) as broker:
+        publish(broker, 0, number)
+        assert rss(broker) < LIMIT
+        assert paged(broker)["octets"] > number * SIZE - LIMIT
+        consume(broker, 0, number // 2)
+        publish(broker, number, 100)
+        consume(broker, number // 2, number - number // 2 + 100)
+        wait_for(lambda: not paged(broker)["file"])
+        assert rss(broker) < LIMIT + 8 * MIB and paged(broker)["octets"] == 0
+        assert not list(broker.data_dir.glob("*page*")), "the file has no name"
+
+
+def test_three_brokers_with_a_backlog_beyond_their_memory_lose_nothing(tmp_path: Path) -> None:
+    members = Members(tmp_path, "--ha-safety", "quorum", *OPTIONS)
+    try:
+        members.up()
+        brokers = members.brokers
+        publish(brokers["a"], 0, 2000)
+        members.settled("a")
+        for broker in brokers.values():
+            assert paged(broker)["octets"] > 2000 * SIZE - LIMIT and rss(broker) < LIMIT + 8 * MIB
+        consume(brokers["a"], 0, 500)
+        members.settled("a")
+        brokers["a"].kill()
+        members.tool("promote", "--cluster-manager", name="b")
+        brokers["a"].start()
+        members.settled("b")
+        assert paged(brokers["a"])["octets"] > 0, "what joins is paged, too"
+        consume(brokers["b"], 500, 1000)
+        members.settled("b")
+        brokers["b"].kill()
+        members.tool("promote", "--cluster-manager", name="a")
+        consume(brokers["a"], 1500, 500)
+    finally:
+        members.close()
+
+
+@pytest.mark.parametrize("journal", mostly_slow(["no", "yes"], 1))
+def test_a_primary_that_is_killed_while_it_pages_loses_nothing_confirmed(tmp_path: Path, journal: str) -> None:
+    members = Members(tmp_path, "--ha-safety", "quorum", "--journal", journal, *OPTIONS)
+    try:
+        members.up()
+        brokers = members.brokers
+        confirmed: list[int] = []
+        killer = threading.Thread(target=lambda: kill_when(brokers["a"], lambda: len(confirmed) > 1500))
+        killer.start()
+        with pytest.raises(pika.exceptions.AMQPError):
+            publish(brokers["a"], 0, 5000, confirmed)
+        killer.join()
+        members.tool("promote", "--cluster-manager", name="b")
+        brokers["a"].start()
+        members.settled("b")
+        assert paged(brokers["b"])["octets"] > 0
+        consume(brokers["b"], 0, len(confirmed))
+    finally:
+        members.close()
+
+
+def kill_when(broker: BrokerProcess, due: Callable[[], bool]) -> None:
+    wait_for(due, 60)
+    broker.kill()
+
+
+def test_a_journal_larger_than_memory_is_read_within_the_limit(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, *OPTIONS, "--journal", "yes", "--journal-segment-size", "4M")
+    try:
+        publish(broker.start(), 0, 2000)
+        broker.kill()
+        broker.start()
+        assert rss(broker) < LIMIT + 8 * MIB and paged(broker)["octets"] > 2000 * SIZE - LIMIT
+        consume(broker, 0, 1500)
+        publish(broker, 2000, 100)
+        broker.kill()
+        consume(broker.start(), 1500, 600)
+    finally:
+        broker.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: root only")
+def test_a_page_file_that_is_full_leaves_the_limit_to_do_its_work(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+
+    class OnSmallDisk(BrokerProcess):
+        def command(self) -> list[str]:
+            words = " ".join(super().command())
+            return ["unshare", "-m", "sh", "-c", f"mount -t tmpfs -o size=24m none {folder} && exec {words}"]
+
+    folder.mkdir()
+    broker = OnSmallDisk(tmp_path, *OPTIONS, "--page-folder", str(folder))
+    try:
+        broker.start()
+        told: list[str] = []
+        with channel_of(broker) as channel:
+            channel.connection.add_on_connection_blocked_callback(lambda _, frame: told.append(frame.method.reason))
+            channel.queue_declare("q", durable=True)
+            number = 0
+            while not told:
+                assert number < 2000
+                channel.basic_publish("", "q", body(number), PERSISTENT)
+                number += 1
+                channel.connection.process_data_events(0)
+            assert "memory-limit" in told[0]
+            assert "cannot be written" in paged(broker)["reason"] and "cannot be written" in broker.log
+            consume(broker, 0, number)
+        publish(broker, number, 2 * LIMIT // SIZE // 4)
+        consume(broker, number, 2 * LIMIT // SIZE // 4)
+        assert broker.running
+    finally:
+        broker.close()
+
+
+def test_a_page_file_that_rots_ends_the_broker(tmp_path: Path) -> None:
+    """It must not hand out other octets, and not go on without the message."""
+    with BrokerProcess(tmp_path, *OPTIONS) as broker:
+        publish(broker, 0, 1500)
+        open_files = list(Path(f"/proc/{broker.pid}/fd").iterdir())
+        (file,) = (path for path in open_files if str(broker.data_dir / "#") in path_of(path))
+        with open(file, "r+b") as pages:
+            pages.seek(0)
+            pages.write(b"rot")
+        with pytest.raises((AssertionError, pika.exceptions.AMQPError)):
+            consume(broker, 0, 1500)
+        assert broker.wait() == EXIT_DISK
+        assert "other octets" in broker.log and "Traceback" not in broker.log
+
+
+def path_of(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, "--page-folder", str(tmp_path / "missing"))
+    try:
+        assert broker.spawn().wait() == 1
+        assert "option page-folder: " in broker.log and "cannot be used: No such file or directory" in broker.log
+    finally:
+        broker.close()
+
+
+class Confined(BrokerProcess):
+    """With 600 MiB of address space (`ulimit -v`)."""
+
+    def command(self) -> list[str]:
+        return ["prlimit", f"--as={600 * MIB}", *super().command()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["quorum", "manager", "availability"])
+def test_confined_brokers_take_more_than_their_address_space(tmp_path: Path, mode: str) -> None:
+    members = Members(tmp_path, "--ha-safety", mode, process=Confined)
+    try:
+        members.up()
+        publish(members.brokers["a"], 0, 14000)
+        members.settled("a")
+        consume(members.brokers["a"], 0, 14000)
+        members.settled("a")
+        assert all(broker.running for broker in members.brokers.values())
+    finally:
+        members.close()

@@ -1,0 +1,1 @@
+"""Attacks, and what a running broker does about them."""

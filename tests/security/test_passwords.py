@@ -1,0 +1,157 @@
+"""Guessed passwords, and many honest logins at once."""
+
+import re
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pamqp.commands as commands
+import pytest
+
+from qpidd_py.amqp.codec import encode_method
+from qpidd_py.amqp.constants import PROTOCOL_HEADER
+from qpidd_py.security.refusals import ADDRESSES, LINES, PERIOD, Refusals, shown
+from qpidd_py.security.users import hash_password
+from tests.security.peers import Raw, guessing, longest_wait, start_ok
+from tests.support.process import BrokerProcess
+from tests.support.wait import wait_for
+
+MakeBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(scope="module")
+def user_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("users") / "users.yaml"
+    file.write_text("".join(f"{name}: {hash_password(name)}\n" for name in ("anna", "ben")))
+    return file
+
+
+@pytest.fixture
+def guarded(make_broker: MakeBroker, user_file: Path) -> BrokerProcess:
+    return make_broker("--user-file", str(user_file), "--max-negotiate-time", "3s").start()
+
+
+def test_guessed_passwords_delay_nobody(guarded: BrokerProcess) -> None:
+    """Sixty guesses cost three seconds of a processor, which was three seconds in which the broker did nothing else."""
+    with Raw(guarded.port) as honest:
+        honest.log_in("anna", "anna")
+        with guessing(guarded.port, 60, lambda number: f"user{number}") as guesses:
+            with Raw(guarded.port, source="127.0.0.2") as another:
+                another.log_in("ben", "ben")
+            answered, _, _ = select.select([peer.socket for peer in guesses], [], [], 0)
+            assert len(answered) < 40, "addresses take turns"
+            assert longest_wait(honest, 0.5) < 1.0
+
+
+def test_known_and_unknown_names_are_refused_alike(guarded: BrokerProcess) -> None:
+    times = {}
+    for name in ("anna", "nobody"):
+        with Raw(guarded.port) as peer:
+            peer.begin()
+            began = time.monotonic()
+            peer.send(start_ok(name, "guess"))
+            close = peer.frame()
+            times[name] = time.monotonic() - began
+            assert isinstance(close, commands.Connection.Close) and close.reply_code == 403
+    assert min(times.values()) > 0.01, f"scrypt ran for both: {times}"
+
+
+def test_while_a_login_waits_nothing_more_is_read(guarded: BrokerProcess) -> None:
+    with guessing(guarded.port, 30, lambda number: f"user{number}"), Raw(guarded.port) as peer:
+        peer.begin()
+        peer.send(start_ok("ben", "guess") + b"x" * 20_000)
+        close = peer.frame()
+        assert isinstance(close, commands.Connection.Close) and "ahead of an answer" in close.reply_text
+
+
+def test_what_was_sent_early_is_handled_after_the_login(guarded: BrokerProcess) -> None:
+    early = encode_method(0, commands.Connection.TuneOk(0, 0, 0)) + encode_method(0, commands.Connection.Open())
+    with Raw(guarded.port) as peer:
+        peer.send(PROTOCOL_HEADER + start_ok("anna", "anna") + early)
+        answers = [type(peer.frame()) for _ in range(3)]
+    assert answers == [commands.Connection.Start, commands.Connection.Tune, commands.Connection.OpenOk]
+
+
+def test_frames_are_small_until_limits_are_agreed(guarded: BrokerProcess) -> None:
+    with Raw(guarded.port) as peer:
+        peer.begin()
+        peer.send(b"\1\0\0" + (20_000).to_bytes(4, "big"))
+        close = peer.frame()
+        assert isinstance(close, commands.Connection.Close) and close.reply_code == 501
+
+
+def test_a_waiting_login_ends_with_its_time(guarded: BrokerProcess) -> None:
+    """Guesses of one name wait for each other; those that wait too long are closed and cost nothing."""
+    with guessing(guarded.port, 10, lambda number: "anna") as peers:
+        ends = [peer.frame() for peer in peers]
+    refused = [end for end in ends if isinstance(end, commands.Connection.Close) and end.reply_code == 403]
+    assert 1 <= len(refused) <= 4 and all(end is None for end in ends if end not in refused)
+    with Raw(guarded.port, source="127.0.0.2") as peer:
+        peer.log_in("anna", "anna")
+
+
+def test_silent_connections_keep_nobody_out(make_broker: MakeBroker) -> None:
+    broker = make_broker("--max-newcomers", "20").start()
+    silent = [Raw(broker.port) for _ in range(20)]
+    try:
+        with Raw(broker.port, source="127.0.0.2") as peer:
+            peer.log_in()
+        wait_for(lambda: any(not _open(peer) for peer in silent), what="the oldest silent one goes")
+        assert sum(map(_open, silent)) == 19
+        refused = Raw(broker.port)
+        silent.append(refused)
+        assert _open(refused), "there is room again"
+        silent.append(Raw(broker.port))
+        wait_for(lambda: not _open(silent[-1]), what="one more of the same address is refused")
+        assert re.search(r"connection from 127.0.0.1:\d+ refused: 20 are not logged in", broker.log)
+    finally:
+        for peer in silent:
+            peer.close()
+
+
+def _open(peer: Raw) -> bool:
+    peer.socket.setblocking(False)
+    try:
+        return peer.socket.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_refusals_are_told_with_their_address_and_cut(guarded: BrokerProcess) -> None:
+    name = "x\n" + "y" * 10_000
+    with Raw(guarded.port) as peer:
+        peer.begin()
+        peer.send(start_ok(name, "guess"))
+        assert isinstance(peer.frame(), commands.Connection.Close)
+    (line,) = [line for line in guarded.log.splitlines() if "login refused" in line]
+    expected = r"warning: login refused from 127\.0\.0\.1:\d+: user 'x\\ny{62}'\.\.\. using PLAIN$"
+    assert re.search(expected, line), line
+    assert len(guarded.log) < 5000, "the name is nowhere else either"
+
+
+def test_the_documented_filter_matches_the_lines() -> None:
+    """As fail2ban reads it: <ADDR> stands for an address."""
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text()
+    (filter_line,) = re.findall(r"^failregex = (.*)$", page, re.MULTILINE)
+    pattern = re.compile(filter_line.replace("<ADDR>", r"(?P<ip>[0-9a-fA-F:.]+)"))
+    refusals = Refusals()
+    for now, peer, expected in ((100, "192.0.2.7:41234", "192.0.2.7"), (200, "[2001:db8::1]:80", "2001:db8::1")):
+        lines = []
+        for _ in range(LINES + 3):
+            lines += refusals.refused(peer, f"user {shown('from 10.9.9.9:1: ')} using PLAIN", now)
+        lines += refusals.period(now + PERIOD)
+        assert len(lines) == LINES + 1
+        for line in lines:
+            found = pattern.search(f"2026-11-24 09:00:00 [Security] warning: {line}")
+            assert found and found["ip"] == expected
+
+
+def test_lines_about_refusals_are_bounded() -> None:
+    refusals = Refusals()
+    lines = [line for n in range(5000) for line in refusals.refused(f"10.0.{n % 250}.1:{n}", "user 'x'", 1.0)]
+    assert len(lines) == ADDRESSES * LINES
+    summed = refusals.period(1.0 + PERIOD)
+    assert len(summed) == ADDRESSES + 1 and sum(int(re.findall(r"(\d+) more", line)[0]) for line in summed) == 4500

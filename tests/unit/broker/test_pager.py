@@ -1,0 +1,177 @@
+"""What goes to the page file when, what a file that fails or is slow means, and which slots are taken."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from random import Random
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.memory import CAUSE, MemoryWatch
+from qpidd_py.broker.pager import BEGIN, RETRY, WAIT, Pager, Slots
+from qpidd_py.broker.pager import CAUSE as FILE
+from qpidd_py.core import Engine, Page, Paging
+from qpidd_py.errors import PageError
+from qpidd_py.hooks import HaHooks
+from tests.support.memory import MemoryClient
+
+MIB = 1 << 20
+LIMIT = 64 * MIB
+STARTED = 20 * MIB
+
+
+class Process:
+    """A broker whose file does what the test says; its memory is that of its segments, and some more."""
+
+    def __init__(self) -> None:
+        self.broker = Broker("b", engine=Engine(segment_size=MIB))
+        self.engine = self.broker.engine
+        self.writing: list[Page] = []
+        self.reading: list[Page] = []
+        self.slots: list[int] = []
+        self.pager = Pager(self.broker, Paging(self.engine, lambda place, buffer: None), self, LIMIT)
+        self.watch = MemoryWatch(self.broker, LIMIT, self.resident, self.pager)
+        self.told: list[str] = []
+        self.broker.hooks = cast(HaHooks, SimpleNamespace(limited=lambda reason, brief: None, paging=self.paging))
+        self.client = MemoryClient(self.engine, q=self.engine.create_queue(1, "q", False))
+        self.now = 0.0
+
+    def resident(self) -> int:
+        return STARTED + self.engine.pool.held()
+
+    def write(self, page: Page) -> None:
+        self.writing.append(page)
+
+    def read(self, page: Page) -> None:
+        self.reading.append(page)
+
+    def shrink(self, slots: int) -> None:
+        self.slots.append(slots)
+
+    def paging(self, result: str, reason: str) -> None:
+        self.told.append(result)
+
+    def written(self, error: OSError | None = None) -> int:
+        number = 0
+        while self.writing:
+            number += 1
+            self.pager.wrote(self.writing.pop(0), error)
+        return number
+
+    def publish(self, octets: int, write: bool = True) -> None:
+        for _ in range(octets // 60000):
+            self.client.publish(b"x" * 60000, "q")
+            self.client.turn()
+            if write:
+                self.written()
+
+    def tick(self, seconds: float = 0.25) -> None:
+        self.now += seconds
+        self.watch.tick(self.now)
+
+
+def test_nothing_leaves_below_its_share_and_the_limit_is_never_reached_above() -> None:
+    process = Process()
+    process.publish(int(BEGIN * LIMIT) - STARTED - 4 * MIB)
+    process.tick()
+    assert not process.engine.pool.written and not process.writing
+    process.publish(4 * LIMIT)
+    process.tick()
+    assert process.engine.pool.paged > 3 * LIMIT
+    assert process.resident() < (BEGIN + 0.1) * LIMIT and not process.broker.limits
+
+
+def test_a_slow_file_makes_publishers_wait_before_the_limit() -> None:
+    process = Process()
+    while not process.broker.limits:
+        process.publish(MIB, write=False)
+        assert process.resident() < LIMIT
+    assert set(process.broker.limits) == {FILE} and not process.broker.blocked, "a matter of moments"
+    assert process.engine.throttled and process.resident() > WAIT * LIMIT
+    flight = process.engine.pool.leaving
+    assert 0 < flight <= LIMIT // 8 + MIB
+    while process.writing:
+        process.written()
+    assert not process.broker.limits and not process.engine.throttled
+
+
+def test_a_file_that_hangs_leaves_the_limit_to_do_its_work() -> None:
+    process = Process()
+    process.publish(2 * LIMIT, write=False)
+    assert CAUSE in process.broker.limits and process.broker.blocked
+
+
+def test_a_full_disk_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    process.publish(LIMIT - STARTED - 8 * MIB, write=False)
+    with caplog.at_level(logging.ERROR):
+        assert process.written(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert "cannot be written: No space left on device" in caplog.text
+    assert process.pager.shown()["reason"] and not process.engine.pool.paged and not process.engine.pool.leaving
+    process.tick()
+    assert not process.writing, "not at once"
+    assert process.told[-1] == "failed"
+    process.tick(RETRY)
+    assert process.written()
+    assert process.engine.pool.paged and not process.pager.reason
+
+
+def test_any_other_error_ends_the_use_of_the_file(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    process.publish(LIMIT - STARTED - 8 * MIB, write=False)
+    process.written(OSError(errno.EIO, os.strerror(errno.EIO)))
+    process.tick(10 * RETRY)
+    assert not process.writing and "Input/output error" in process.pager.reason
+    process.publish(LIMIT)
+    assert CAUSE in process.broker.limits
+
+
+def test_a_file_that_cannot_be_read_raises() -> None:
+    process = Process()
+    process.publish(2 * LIMIT)
+    process.client.channel.consume(process.engine.queues[1], "c", False, 0)
+    for _ in range(20):
+        process.client.turn()
+    assert process.reading
+    with pytest.raises(PageError, match="cannot be read"):
+        process.pager.arrived(process.reading[0], OSError(errno.EIO, "Input/output error"))
+
+
+def test_a_few_segments_are_read_at_a_time() -> None:
+    process = Process()
+    process.pager._paging.ahead = 30
+    process.publish(4 * LIMIT)
+    process.client.channel.consume(process.engine.queues[1], "c", False, 0)
+    for _ in range(20):
+        process.client.turn()
+    assert len(process.reading) == 4
+
+
+def test_the_file_shrinks_when_its_end_is_free() -> None:
+    process = Process()
+    process.publish(2 * LIMIT)
+    process.engine.purge(process.engine.queues[1])
+    process.client.turn()
+    process.tick()
+    assert process.slots[-1] == 0 and process.pager.shown()["file"] == 0
+    assert process.told == ["begun", "ended"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slots_are_never_given_twice(seed: int) -> None:
+    rng, slots, taken = Random(seed), Slots(), set[tuple[int, ...]]()
+    for _ in range(300):
+        if rng.random() < 0.55 or not taken:
+            place = slots.take(rng.choice((1, 1, 3)))
+            assert not {slot for other in taken for slot in other} & set(place)
+            taken.add(place)
+        else:
+            place = rng.choice(sorted(taken))
+            taken.remove(place)
+            slots.give(place)
+        assert slots.end == max((slot + 1 for place in taken for slot in place), default=0)

@@ -1,0 +1,78 @@
+"""Which brokers hear which (`ha/model/hearing.py`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.environment import Answer, Outcome
+from ha.model.hearing import Hearing
+from ha.model.view import View
+from qpidd_py.errors import LinkError
+from tests.unit.ha.world import World
+
+OTHERS = ("b:1", "c:1", "d:1")
+
+
+def hearing() -> tuple[World, Hearing]:
+    world = World("a")
+    world.clock = 100.0
+    return world, Hearing(world["a"])
+
+
+def test_a_broker_that_has_answered_was_heard() -> None:
+    world, found = hearing()
+    found.answered("b:1")
+    world.clock += 6.0
+    assert found.ages() == {"b:1": 6.0}
+
+
+def test_one_that_asks_was_heard_when_our_answers_reach_it() -> None:
+    world, found = hearing()
+    found.said("b:1", {"c:1": 0.5}, "a:1")
+    assert found.ages() == {}
+    found.said("b:1", {"c:1": 0.5, "a:1": 2.0}, "a:1")
+    assert found.ages() == {"b:1": 2.0}
+    world.clock += 1.0
+    found.said("b:1", {"a:1": 5.0}, "a:1")
+    assert found.ages() == {"b:1": 3.0}, "the last time"
+
+
+def test_the_largest_number_of_which_one_has_heard_the_others() -> None:
+    world, found = hearing()
+    assert found.apart(OTHERS, 0.0) == 0
+    found.said("b:1", {}, "a:1")
+    assert found.apart(OTHERS, 100.0) == 1
+    found.said("c:1", {"b:1": 2.0, "a:1": 0.0, "x:1": 0.0}, "a:1")
+    assert found.apart(OTHERS, 98.0) == 2, "neither we, nor a stranger"
+    assert found.apart(OTHERS, 98.25) == 1, "b may be dead since"
+    world.clock += 1.0
+    assert found.apart(OTHERS, 100.25) == 0
+    found.said("c:1", {}, "a:1")
+    assert found.apart(OTHERS, 98.0) == 1, "what it said last counts"
+
+
+def test_it_is_in_questions_and_answers() -> None:
+    world = World(safety="quorum")
+    world.cluster()
+    world["a"].kill()
+    died = world.clock
+    world.run(5.0)
+    for name, other in ("bc", "cb"):
+        assert dict(world[name].node.view().heard)[f"{other}:1"] < 5.0
+    assert world["b"].node.local.apart(died) == 1, "only c is not b, and lives"
+
+
+@pytest.mark.parametrize("heard", ["c:1", 5, ["c:1"], {"c:1": "now"}])
+def test_something_else_is_an_invalid_answer(heard: object) -> None:
+    view = World("a")["a"].node.view().to_json()
+    assert View.from_json({**view, "heard": {"c:1": 1}}).heard == (("c:1", 1.0),)
+    with pytest.raises(LinkError, match="not who was heard"):
+        View.from_json({**view, "heard": heard})
+
+
+def test_a_stranger_is_not_remembered() -> None:
+    world = World()
+    world.cluster()
+    local = world["a"].node.local
+    local._note({"x:1": Answer(Outcome.ANSWERED, {**world["b"].node.view().to_json(), "id": "x", "address": "x:1"})})
+    assert "x:1" not in local._hearing.ages() and "x:1" not in local._hearing._said
