@@ -112,6 +112,10 @@ class MemoryDisk:
 
     # ---- faults ---------------------------------------------------------------------------------------------------
 
+    def rot(self, name: str, at: int, bits: int) -> None:
+        for files in (self.files, self._platter):
+            files[name][at] ^= bits
+
     def kill(self) -> None:
         """The process ends, the machine goes on: the page cache is kept."""
         self.cut_after = self.sync_error = 0

@@ -76,8 +76,7 @@ def rot(seed: int) -> None:
     machine.idle()
     machine.disk.power_cut(rng)
     last = scan(machine.disk).segments[-1]
-    content = machine.disk.files[segment_name(last.generation)]
-    content[last.octets - 1 - rng.randrange(20)] ^= 1 << rng.randrange(8)
+    machine.disk.rot(segment_name(last.generation), last.octets - 1 - rng.randrange(20), 1 << rng.randrange(8))
     with pytest.raises(Damaged):
         machine.boot()
 
