@@ -147,14 +147,21 @@ class Node:
         if isinstance(self.role, Backup):
             self.role.membership(position, Membership.decode(payload))
 
-    def limited(self, reason: str, brief: bool = False) -> None:
-        """This broker is at a limit of its own; empty: not any more.  `brief`: nothing for the reports."""
-        local = self.local
-        local.limited = reason
-        result = "begun" if reason else "ended"
-        if not brief:
-            local.env.event("limit", result=result, reason=reason, last_pos=self.role.position)
+    def limited(self, reason: str) -> None:
+        """This broker is at a limit of its own, and reads no publisher; empty: not any more."""
+        self.local.limited = reason
         self.role.limited()
+
+    def alarm(self, name: str, reason: str) -> None:
+        """An alarm has begun, or (an empty reason) is over."""
+        local = self.local
+        if reason:
+            local.alarms[name] = reason
+        else:
+            local.alarms.pop(name, None)
+        result = "begun" if reason else "ended"
+        attrs = {"alarm": name}
+        local.env.event("limit", result=result, reason=reason, last_pos=self.role.position, attrs=attrs)
 
     # ---- promotion ------------------------------------------------------------------------------------------------
 
@@ -342,6 +349,13 @@ class Node:
     def stall(self) -> Json | None:
         """Why confirms wait: why, seconds, until; None if they do not wait."""
         return self.role.stall()
+
+    def alarms(self) -> dict[str, str]:
+        """What an administrator has to know, and why: of the broker, and of the disk with the vote."""
+        error, slow = self.local.disk.error, self.local.slow_disk
+        vote = f"vote: it cannot be stored: {error}" if error else f"vote: {slow}" if slow else ""
+        found = {**self.local.alarms, "vote": vote, "journal disk": self.local.journal_watch.hangs}
+        return {name: reason for name, reason in found.items() if reason}
 
     def advice(self) -> str:
         """Advice for the administrator while there is no primary, or while the disk fails; empty if there is none."""

@@ -119,7 +119,10 @@ class StandaloneHooks(Standalone):
     def connection_closed(self, connection: ClientConnection) -> None:
         pass
 
-    def limited(self, reason: str, brief: bool) -> None:
+    def limited(self, reason: str) -> None:
+        pass
+
+    def alarm(self, name: str, reason: str) -> None:
         pass
 
     def paging(self, result: str, reason: str) -> None:

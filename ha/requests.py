@@ -162,6 +162,7 @@ class NodeRequests(RequestTable):
             "score": node.candidacy.score,
             "stalled": stall["why"] if stall else "",
             "advice": node.advice(),
+            "alarms": node.alarms(),
             "twins": local.sightings.shown(),
         }
 
@@ -185,6 +186,7 @@ class NodeRequests(RequestTable):
             "stalled": node.stall(),
             "isolated": bool(node.role.isolation),
             "advice": node.advice(),
+            "alarms": node.alarms(),
             "twins": local.sightings.shown(),
         }
 

@@ -88,6 +88,8 @@ class BrokerSettings:
     memory_limit: Amount = option(
         amount, Amount(percent=40), "publishers wait while the broker takes more, in octets or % of RAM; 0 = no limit"
     )
+    max_queues: int = option(integer, 0, "most queues; 0 = no limit")
+    max_queues_per_user: int = option(integer, 0, "most queues that one user has declared; 0 = no limit")
     heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none")
 
     def __post_init__(self) -> None:
@@ -111,6 +113,8 @@ class NetworkSettings:
     tcp_nodelay: bool = option(boolean, True, "send small packets at once")
     max_negotiate_time: float = option(milliseconds, 10.0, "time for a client's handshake; plain number = ms")
     max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit")
+    max_connections_per_user: int = option(integer, 0, "the same for each user")
+    max_connections_per_ip: int = option(integer, 0, "the same for each address of clients")
     max_newcomers: int = option(integer, 5000, "most connections at a time that are not logged in yet; 0 = no limit")
 
 

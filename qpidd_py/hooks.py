@@ -48,9 +48,11 @@ class HaHooks(Protocol):
     ) -> bool:
         """A management request "ha.*" of `user`; False if the method is unknown.  `reply` may be called later."""
 
-    def limited(self, reason: str, brief: bool) -> None:
-        """This broker has reached a limit of its own (`Broker.limit`); empty: it is at none any more.  `brief`: it is a
-        matter of moments, and nothing for the reports."""
+    def limited(self, reason: str) -> None:
+        """This broker has reached a limit of its own (`Broker.limit`); empty: it is at none any more."""
+
+    def alarm(self, name: str, reason: str) -> None:
+        """An alarm has begun (`Broker.alarm`), or, with an empty reason, is over."""
 
     def paging(self, result: str, reason: str) -> None:
         """Messages leave memory for the page file ("begun"); it is empty again ("ended"); it cannot be written

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.memory import MemoryWatch
+from qpidd_py.broker.limits import Limits
+from qpidd_py.broker.memory import MemoryWatch, ReserveWatch
 from qpidd_py.broker.pager import Pager
 from qpidd_py.broker.state_dump import state_dump
 from qpidd_py.config import (
@@ -28,6 +29,7 @@ from qpidd_py.config import (
     is_loopback,
 )
 from qpidd_py.core import Engine, Paging, Reactor
+from qpidd_py.core.memory import hold_reserve, reserve_uses
 from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, ReplyCode
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
@@ -80,6 +82,7 @@ class Service:
         self.port = self._addresses[0].port
         self._broker = _make_broker(settings, str(self._addresses[0]), version)
         self._reactor = Reactor(self._broker.engine)
+        self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
         self._pages: PageThread | None = None
         self._memory = self._watch(settings[BrokerSettings].memory_limit, files)
@@ -214,6 +217,7 @@ class Service:
         self._broker.tick(now)
         if self._memory is not None:
             self._memory.tick(now)
+        self._reserve.tick(now)
         if now >= self._core_tick_due:
             self._core_tick_due = now + CORE_TICK
             self._broker.engine.now = time.time_ns() // 1_000_000
@@ -340,7 +344,7 @@ def _bind(network: NetworkSettings, port: int) -> list[Any]:
 
 
 def _make_broker(settings: Settings, address: str, version: str) -> Broker:
-    limits = settings[BrokerSettings]
+    limits, network = settings[BrokerSettings], settings[NetworkSettings]
     engine = Engine()
     engine.max_message_size = limits.max_message_size
     return Broker(
@@ -349,4 +353,11 @@ def _make_broker(settings: Settings, address: str, version: str) -> Broker:
         version=version,
         engine=engine,
         clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000),
+        limits=Limits(
+            connections=network.max_connections,
+            connections_per_user=network.max_connections_per_user,
+            connections_per_ip=network.max_connections_per_ip,
+            queues=limits.max_queues,
+            queues_per_user=limits.max_queues_per_user,
+        ),
     )

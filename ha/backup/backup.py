@@ -347,6 +347,10 @@ class Backup(Role):
             self._applied = self.engine.position
         self._joining = None
         self._hold_applied()
+        if self.engine.torn:
+            self.engine.torn = False
+            self.env.log("error", "a batch of the log was applied in part only: the difference is copied again")
+            self.not_listed()
 
     def _hold_applied(self) -> None:
         """Our position must be the end of what we hold, or a log that we continue lacks what our queues have."""

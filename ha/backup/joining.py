@@ -321,7 +321,7 @@ class Joining:
             return
         try:
             done = self._staging.some()
-        except LinkError as error:
+        except (LinkError, MemoryError) as error:
             self._spoiled(error)
             self.link.close()
             self._joiner.lost(str(error))
@@ -355,7 +355,7 @@ class Joining:
     def _take_rest(self) -> bool:
         try:
             self._staging.all()
-        except LinkError as error:
+        except (LinkError, MemoryError) as error:
             self._spoiled(error)
             return False
         self._taken_over()
@@ -366,7 +366,7 @@ class Joining:
         self._local.journal.begin_again()
         self._aside.clear()
 
-    def _spoiled(self, error: LinkError) -> None:
+    def _spoiled(self, error: LinkError | MemoryError) -> None:
         """An error while applying: the content is inconsistent."""
         self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
         self._staging.forget()

@@ -92,6 +92,8 @@ class LocalMember:
         self.led: set[int] = set()
         self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait, self.keeps)
         self.stopped = False
+        self.alarms: dict[str, str] = {}
+        """Name and reason of each (`Broker.alarm`)."""
         self.limited = ""
         """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
         self.copied = ""

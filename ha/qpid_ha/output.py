@@ -69,13 +69,15 @@ def troubles(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("Confirms wait", text))
     elif stalled:
         found.append(("Confirms wait", str(stalled)))
+    alarms = answer.get("alarms") or {}
+    found += [("Alarm", str(reason)) for _, reason in sorted(alarms.items())]
     if answer.get("isolated"):
         found.append(("Isolated", "clients are closed and refused, see ha-isolation-timeout"))
     for twin in answer.get("twins") or ():
         who = f"{twin.get('name')} ({twin.get('address') or 'address unknown'})"
         seen = f"seen {twin.get('seconds', 0):.0f} s ago"
         found.append(("Twin", f"{who} has the identity of {twin.get('other')}, {seen}; {twin.get('remedy')}"))
-    if answer.get("advice"):
+    if answer.get("advice") and answer["advice"] not in alarms.values():
         found.append(("Advice", str(answer["advice"])))
     return found
 

@@ -72,8 +72,11 @@ class ClusterHooks:
     def request(self, method: str, arguments: Json, reply: Reply, user: str) -> bool:
         return self.requests.request(method, arguments, reply, user)
 
-    def limited(self, reason: str, brief: bool) -> None:
-        self._node.limited(reason, brief)
+    def limited(self, reason: str) -> None:
+        self._node.limited(reason)
+
+    def alarm(self, name: str, reason: str) -> None:
+        self._node.alarm(name, reason)
 
     def paging(self, result: str, reason: str) -> None:
         self._node.local.env.event("paging", result=result, reason=reason, last_pos=self._node.role.position)

@@ -9,6 +9,7 @@ from typing import Any
 from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.sasl import Authenticate, accept_all
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.engine import Engine
@@ -46,13 +47,15 @@ class Broker:
         rng: random.Random | None = None,
         engine: Engine | None = None,
         clocks: Clocks = NO_CLOCKS,
+        limits: Limits = Limits(),  # noqa: B008 (immutable)
     ) -> None:
         self.name = name
         self.clocks = clocks
         self.authenticate = authenticate
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
-        self.vhost = VHost(self.engine)
+        self.vhost = VHost(self.engine, limits)
+        self.connection_count = ConnectionCount(limits, self.alarm)
         self.engine.on_config = self.vhost.configuration.apply
         self.connections: set[ClientConnection] = set()
         self.hooks: HaHooks | None = None
@@ -60,6 +63,7 @@ class Broker:
         self.couriers: set[str] = set()
         """Users who may publish messages of others: brokers restore what was put aside."""
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
+        self.alarms: dict[str, str] = {}  # name -> what an administrator has to know, while it lasts
         self.paging: Callable[[], dict[str, object]] | None = None
         """What is in the page file, for management; None without one."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
@@ -103,9 +107,22 @@ class Broker:
         for connection in list(self.connections):
             connection.block(self.blocked)
 
+    def alarm(self, name: str, reason: str) -> None:
+        """An alarm begins, or (an empty reason) is over."""
+        if reason == self.alarms.get(name, ""):
+            return
+        if reason:
+            self.alarms[name] = reason
+        else:
+            del self.alarms[name]
+        if self.hooks is not None:
+            self.hooks.alarm(name, reason)
+
     def limit(self, cause: str, reason: str, tell: bool = True) -> None:
-        """This broker has reached a limit: publishers are not read until `reason` is empty again, and are told why
-        unless it is a matter of moments."""
+        """This broker has reached a limit: publishers are not read until `reason` is empty again.  They are told why,
+        and it is an alarm, unless it is a matter of moments."""
+        if tell:
+            self.alarm(cause, reason)
         if reason:
             self.limits[cause] = reason
             if tell:
@@ -115,7 +132,7 @@ class Broker:
             self.unblock(cause)
         self.engine.throttle(bool(reason), cause)
         if self.hooks is not None:
-            self.hooks.limited(next(iter(self.limits.values()), ""), brief=not tell)
+            self.hooks.limited(next(iter(self.limits.values()), ""))
 
     def unblock(self, cause: str = "") -> None:
         self._blocks.pop(cause, None)

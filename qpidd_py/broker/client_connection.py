@@ -91,6 +91,7 @@ class ClientConnection:
         self.channels: dict[int, ClientChannel] = {}
         self.link: LinkHandler | None = None
         self.was_opened = False
+        self.scarce = False  # its descriptor is one of the reserve
         self.started = 0  # when start-ok came, µs of `broker.clocks`
         self.end_reason = ""
         self._told_blocked = False
@@ -110,6 +111,11 @@ class ClientConnection:
     def admin(self) -> bool:
         """True for an administrative connection, which backups admit."""
         return bool(self.client_properties.get("qpid.ha-admin"))
+
+    @property
+    def privileged(self) -> bool:
+        """True for administrators and links between brokers, which are admitted beyond the limits for clients."""
+        return self.admin or "qpid.ha-backup" in self.client_properties
 
     @property
     def holds_messages(self) -> bool:
@@ -150,7 +156,7 @@ class ClientConnection:
                 self._connection_method(payload)
             else:
                 self._channel_method(channel, payload)
-        except (AmqpError, InvariantError):
+        except (AmqpError, InvariantError, MemoryError):
             raise
         except Exception as error:
             log.exception("%r: method %r", self, payload[:4])
@@ -254,9 +260,11 @@ class ClientConnection:
         refusal = hooks.admit(self, self.client_properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
+        self.broker.connection_count.check(self)
         self._send(0, commands.Connection.OpenOk())
         self.state = State.OPENED
         self.was_opened = True
+        self.broker.connection_count.opened(self)
         if self.user not in self.broker.couriers:
             self.core.user = self.user.encode()
         log.info("%r: user %s, %s", self, self.user, self.client_properties.get("product", "no product named"))
@@ -423,8 +431,10 @@ class ClientConnection:
         self.broker.vhost.connection_gone(self)
         if link is not None:
             link.closed(reason)
-        if self.was_opened and self.broker.hooks is not None:
-            self.broker.hooks.connection_closed(self)
+        if self.was_opened:
+            self.broker.connection_count.closed(self)
+            if self.broker.hooks is not None:
+                self.broker.hooks.connection_closed(self)
         self.transport.disconnect()
 
 

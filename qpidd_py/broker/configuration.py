@@ -12,6 +12,7 @@ of their own; only the bindings of a deleted object go with it on both sides.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
@@ -50,6 +51,7 @@ class Configuration:
         self._observer = observer
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, DeclaredQueue] = {}
+        self.queues_of: Counter[str] = Counter()  # user -> queues that this user has declared
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._last_local = LOCAL_NUMBERS
@@ -66,7 +68,9 @@ class Configuration:
         queue = DeclaredQueue(core, operation["durable"], operation["exclusive"], operation["auto_delete"], arguments)
         queue.position, queue.payload = position, payload
         core.owner = queue
+        queue.user = str(operation.get("user", ""))  # an operation of an older version has none
         self.queues[queue.name] = queue
+        self.queues_of[queue.user] += 1
         self._observer.queue_created(queue)
         return queue
 
@@ -85,6 +89,7 @@ class Configuration:
         for binding in list(queue.incoming.values()):
             binding.source.remove(binding)
         del self.queues[queue.name]
+        self.queues_of[queue.user] -= 1
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
         self._observer.queue_dropped(queue, cancelled)
 
@@ -248,9 +253,15 @@ _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]]
 
 
 def queue_operation(
-    name: str, number: int, durable: bool, exclusive: bool, auto_delete: bool, arguments: Mapping[str, Any]
+    name: str,
+    number: int,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    arguments: Mapping[str, Any],
+    user: str = "",
 ) -> Operation:
-    """The operation "queue.declare"; `arguments` hold the effective level."""
+    """The operation "queue.declare"; `arguments` hold the effective level, `user` has declared it."""
     return {
         "op": "queue.declare",
         "name": name,
@@ -259,6 +270,7 @@ def queue_operation(
         "exclusive": exclusive,
         "auto_delete": auto_delete,
         "arguments": arguments,
+        "user": user,
     }
 
 

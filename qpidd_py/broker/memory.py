@@ -6,7 +6,10 @@ Consumers, management and links go on.  What counts is the resident memory of th
 between a publisher can bring hundreds of MiB, so the core calls `grown` when its segments have grown by some of what
 was left.  With a page file messages leave memory long before (`pager`).
 
-A backup has no publishers of its own: it tells its primary, which then stops its own (`HaHooks.limited`).  Pure.
+A backup has no publishers of its own: it tells its primary, which then stops its own (`HaHooks.limited`).
+
+Where the system gives no more before that limit is reached (`ulimit -v`, no overcommitment), the reserve of the core is
+used (`core/memory.pyx`): publishers wait until the system has given it again (`ReserveWatch`).  Pure.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ STEP: Final = 1 / 64
 TRIM: Final = 1.0
 """Least seconds between two attempts to give memory back to the system while publishers wait."""
 CAUSE: Final = "memory"
+RESERVE_CAUSE: Final = "memory reserve"
+RETRY: Final = 1.0
+"""Least seconds between two attempts to take the reserve again."""
 
 
 class MemoryWatch:
@@ -97,3 +103,43 @@ class MemoryWatch:
         self.above = False
         log.warning("memory: %d MiB of %d MiB are used; publishers go on", used >> 20, self._limit >> 20)
         self._broker.limit(CAUSE, "")
+
+
+class ReserveWatch:
+    """The reserve of memory of one broker."""
+
+    def __init__(self, broker: Broker, hold: Callable[[], bool], uses: Callable[[], int]) -> None:
+        """`hold` takes the reserve if it is not there, and says whether it is; `uses`: how often it was used."""
+        self._broker = broker
+        self._hold = hold
+        self._uses = uses
+        self._seen = uses()
+        self._tried = float("-inf")
+        self.gone = False
+        broker.engine.on_short = self.short
+        hold()
+
+    def tick(self, now: float) -> None:
+        """Call several times a second; `now` in seconds of a monotonic clock."""
+        if self._uses() != self._seen:
+            self._seen = self._uses()
+            self._tried = now
+            self.short()
+        if self.gone and now - self._tried >= RETRY:
+            self._tried = now
+            self._broker.engine.pool.trim()
+            if self._hold():
+                self._end()
+
+    def short(self) -> None:
+        """An allocation has failed."""
+        if not self.gone:
+            self.gone = True
+            reason = "memory: the system gives no more"
+            log.error("%s; the reserve is used, and publishers wait", reason)
+            self._broker.limit(RESERVE_CAUSE, reason)
+
+    def _end(self) -> None:
+        self.gone = False
+        log.warning("memory: there is a reserve again; publishers go on")
+        self._broker.limit(RESERVE_CAUSE, "")

@@ -56,6 +56,7 @@ class DeclaredQueue:
         self.incoming: dict[BindingKey, Binding] = {}
         self.position = 0  # of its declaration, which is its unique id too; 0 if it is not replicated
         self.payload = b""
+        self.user = ""  # who has declared it
         self.used = False  # whether it has had a consumer here
         self.used_position = 0  # of the operation that noted its first consumer
         self.used_payload = b""

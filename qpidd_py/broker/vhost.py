@@ -32,6 +32,7 @@ from qpidd_py.broker.configuration import (
     queue_operation,
 )
 from qpidd_py.broker.exchange import EXCHANGE_TYPES, Binding, Exchange
+from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine
@@ -43,7 +44,8 @@ from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 class VHost:
     """The virtual host as connections use it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, limits: Limits = Limits()) -> None:  # noqa: B008 (immutable)
+        self._limits = limits
         self.engine = engine
         self.configuration = Configuration(engine, self)
         self.routing = RoutingTable(engine, self.configuration)
@@ -93,7 +95,9 @@ class VHost:
         level = queue_level(arguments, exclusive and auto_delete, self.default_replicate)
         if arguments:
             check_quorum(arguments, level, f"queue '{name}' in vhost '/'")
-        operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level})
+        user = str(getattr(connection, "user", ""))
+        check_queues(self._limits, name, user, len(self.queues), self.configuration.queues_of)
+        operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)
         queue = self._new_queue(operation, level)
         if exclusive:
             queue.owner = connection

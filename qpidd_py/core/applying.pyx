@@ -25,7 +25,8 @@ cdef Queue find_queue(Engine engine, uint32_t number):
 
 
 cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t start, bint side):
-    """Copies the records into a segment of ours and acts on each; the copy, with what came before the records."""
+    """Copies the records into a segment of ours and acts on each; the copy, with what came before the records.  What
+    fails in the middle leaves the engine `torn`."""
     cdef size_t at = start, i
     cdef Batch copy
     cdef const uint8_t* p
@@ -40,27 +41,34 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
     segment = engine.local.segment
     copy = Batch.__new__(Batch)             # from here on the segment stays in memory
     copy.lie_in(segment, base, n)
-    while at < n:
-        p = segment.data + base + at
-        if p[4] == OP_ENQUEUE:
-            apply_enqueue(engine, segment, p, side)
-        elif side and p[4] != OP_DELIVERED:
-            raise LinkError(f"operation {p[4]} in a slice")
-        elif p[4] == OP_DEQUEUE:
-            for i in range(le32(p + RECORD_HEADER + 4)):
-                find_queue(engine, le32(p + RECORD_HEADER)).remove_range(
-                    le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
-        elif p[4] == OP_DELIVERED:
-            find_queue(engine, le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
-        elif p[4] == OP_MARK:
-            pass
-        elif p[4] == OP_CONFIG:
-            engine.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
-                                                                    le32(p) - RECORD_HEADER))
-        elif engine.on_membership is not None:
-            engine.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
+    try:
+        while at < n:
+            p = segment.data + base + at
+            if p[4] == OP_ENQUEUE:
+                apply_enqueue(engine, segment, p, side)
+            elif side and p[4] != OP_DELIVERED:
+                raise LinkError(f"operation {p[4]} in a slice")
+            elif p[4] == OP_DEQUEUE:
+                for i in range(le32(p + RECORD_HEADER + 4)):
+                    find_queue(engine, le32(p + RECORD_HEADER)).remove_range(
+                        le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
+            elif p[4] == OP_DELIVERED:
+                find_queue(engine, le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
+            elif p[4] == OP_MARK:
+                pass
+            elif p[4] == OP_CONFIG:
+                engine.on_config(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
                                                                         le32(p) - RECORD_HEADER))
-        at += le32(p)
+            elif engine.on_membership is not None:
+                engine.on_membership(le64(p + 8), PyBytes_FromStringAndSize(<const char*>p + RECORD_HEADER,
+                                                                            le32(p) - RECORD_HEADER))
+            at += le32(p)
+    except MemoryError:
+        engine.torn = True
+        raise
+    except:
+        engine.torn = engine.torn or at > start
+        raise
     return copy
 
 

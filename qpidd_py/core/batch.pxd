@@ -47,6 +47,7 @@ cdef class Pool:
     cdef void unlink(self, Segment segment) noexcept
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0
     cdef uint8_t* take(self, size_t size) except NULL
+    cdef void* fresh_or_reserved(self, size_t size) noexcept
     cpdef size_t held(self) noexcept
     cdef void give(self, uint8_t* data, size_t size) noexcept
 
@@ -101,6 +102,7 @@ cdef class LogWriter:
     cdef int move_open(self, size_t need) except -1
     cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL
     cdef int ensure(self, size_t size) except -1
+    cdef void take_back(self, size_t size, uint64_t last) noexcept
     cdef int seal(self) except -1
     cdef list take(self)
     cdef size_t adopt(self, const uint8_t* p, size_t n) except? 0

@@ -28,6 +28,7 @@ from libc.stdint cimport uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from qpidd_py.core.memory cimport planned_failure, use_reserve
 from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import LinkError, PageError
@@ -106,11 +107,18 @@ cdef class Pool:
         if size == self.segment_size and self.free:
             p = <void*><size_t>self.free.pop()
         else:
-            p = fresh(size)
+            p = NULL if planned_failure() else self.fresh_or_reserved(size)
         if p == NULL:
             raise MemoryError(f"no memory for a log segment of {size} octets")
         self.allocated += size
         return <uint8_t*>p
+
+    cdef void* fresh_or_reserved(self, size_t size) noexcept:
+        cdef void* p = fresh(size)
+        if p == NULL and self.free:
+            self.trim()
+            p = fresh(size)
+        return fresh(size) if p == NULL and use_reserve() else p
 
     cpdef size_t held(self) noexcept:
         """Octets of segments and of memory kept for them."""
@@ -315,7 +323,8 @@ cdef class LogWriter:
         return 0
 
     cdef uint8_t* reserve(self, size_t size, uint64_t position) except NULL:
-        """Room for one record of `size` octets with `position`; the caller fills it at once."""
+        """Room for one record of `size` octets with `position`; the caller fills it at once.  A MemoryError changes
+        nothing."""
         cdef uint8_t* p
         self.ensure(size)
         if self.records == 0:
@@ -328,6 +337,12 @@ cdef class LogWriter:
         self.records += 1
         self.last = position
         return p
+
+    cdef void take_back(self, size_t size, uint64_t last) noexcept:
+        """Undoes the last `reserve`; `last`: the position before."""
+        self.records -= 1
+        self.segment.used = self.segment.used - size if self.records else self.start
+        self.last = last
 
     cdef int seal(self) except -1:
         cdef Batch batch

@@ -71,8 +71,6 @@ cdef class Channel(Sender):
     cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1
     cdef void mark_consumers(self)
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
-    cdef list commit_publications(self, list publishes)
-    cdef list commit_queues(self, list publishes)
     cdef Route route_by_header(self, Route route, bytes header)
     cdef int refuse(self, error) except -1
     cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
@@ -82,10 +80,11 @@ cdef class Channel(Sender):
     cdef inline Unacked* slot(self, uint64_t tag) noexcept:
         return &self.unacked[tag & self.unacked_mask]
     cdef int settle_one(self, uint64_t tag, int action) except -1
-    cdef Unacked* add_unacked(self) except NULL
+    cdef bint slot_room(self) noexcept
+    cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record) noexcept
     cdef void trim(self) noexcept
-    cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1
-    cdef int write_content(self, const uint8_t* record) except -1
+    cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index, bint ready) except -1
+    cdef void write_content(self, uint8_t* p, const uint8_t* record) noexcept
     cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
     cdef int settle_sent(self, uint64_t sent) except -1
     cdef int write_confirm(self) except -1

@@ -2,16 +2,18 @@
 """Channels: publishes in, deliveries out, settlements, transactions."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT
 from qpidd_py.core.engine cimport Engine
-from qpidd_py.core.letters cimport admitting, refuses, send_letters
+from qpidd_py.core.letters cimport admitting
+from qpidd_py.core.memory cimport mem_new, mem_zeroed
 from qpidd_py.core.properties cimport bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport next_message
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
+from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
     be16, be64, begin_frame, le16, le32, put16, put32, put64)
@@ -52,11 +54,7 @@ cdef class Channel:
         self.number = number
         self._active = True
         self.consumers = {}
-        self.unacked_mask = 15
         self.unacked_head = self.unacked_tail = self.auto_head = 1
-        self.unacked = <Unacked*>calloc(16, sizeof(Unacked))
-        if self.unacked == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
         cdef uint64_t tag
@@ -140,12 +138,14 @@ cdef class Channel:
         cdef uint32_t route, size
         if index < 0:
             return False
-        level.take(index)
         e = ring_at(&level.main, index)
         record = record_of(e)
         route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
-        p = self.connection.room(size + FRAME_OVERHEAD)
+        p = self.room_to_deliver(size, record)
+        if p == NULL:
+            return True                 # the connection will be closed
+        level.take(index)
         begin_frame(p, FRAME_METHOD, self.number, size)
         put32(p + 7, GET_OK)
         put64(p + 11, self.unacked_tail)
@@ -153,10 +153,20 @@ cdef class Channel:
         memcpy(p + 20, route_of(record), route)
         put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
         p[size + 7] = FRAME_END
-        self.connection.output_end += size + FRAME_OVERHEAD
-        self.write_content(record)
+        self.write_content(p + size + FRAME_OVERHEAD, record)
         self.hand_out(None, level, index, no_ack)
         return True
+
+    cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record) noexcept:
+        """Where the method and the content of a delivery can be written, with a slot for it; NULL when there is no
+        memory."""
+        cdef size_t header = le32(lengths_of(record) + 4)
+        cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
+        if not self.slot_room():
+            self.connection.starve()
+            return NULL
+        return self.connection.room(method_size + FRAME_OVERHEAD + frames_size(
+            self.connection, header, le32(record) - (content - record) - header))
 
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1:
         """Gives the delivery its slot; one without acknowledgement keeps it until its octets have left the socket."""
@@ -164,7 +174,9 @@ cdef class Channel:
         cdef Unacked* u
         connection.engine.delivered += 1
         connection.engine.note_delivered(queue)
-        u = self.add_unacked()
+        u = self.slot(self.unacked_tail)        # `slot_room` has made it
+        memset(u, 0, sizeof(Unacked))
+        self.unacked_tail += 1
         Py_INCREF(queue)
         u.queue = <void*>queue
         u.id = ring_at(&queue.main, index).id
@@ -182,30 +194,33 @@ cdef class Channel:
             self.outstanding += 1
         return 0
 
-    cdef Unacked* add_unacked(self) except NULL:
+    cdef bint slot_room(self) noexcept:
+        """Room for one more slot; False when there is no memory."""
         cdef Unacked* slots
-        cdef uint64_t capacity, tag
-        if self.unacked_tail - self.unacked_head > self.unacked_mask:
-            capacity = (self.unacked_mask + 1) * 2
-            slots = <Unacked*>calloc(capacity, sizeof(Unacked))
-            if slots == NULL:
-                raise MemoryError
-            for tag in range(self.unacked_head, self.unacked_tail):
-                slots[tag & (capacity - 1)] = self.unacked[tag & self.unacked_mask]
-            free(self.unacked)
-            self.unacked = slots
-            self.unacked_mask = capacity - 1
-        slots = &self.unacked[self.unacked_tail & self.unacked_mask]
-        memset(slots, 0, sizeof(Unacked))
-        self.unacked_tail += 1
-        return slots
+        cdef uint64_t capacity = 16 if self.unacked == NULL else (self.unacked_mask + 1) * 2, tag
+        if self.unacked_tail - self.unacked_head <= self.unacked_mask and self.unacked != NULL:
+            return True
+        slots = <Unacked*>mem_zeroed(capacity, sizeof(Unacked))
+        if slots == NULL:
+            return False
+        for tag in range(self.unacked_head, self.unacked_tail):
+            slots[tag & (capacity - 1)] = self.unacked[tag & self.unacked_mask]
+        free(self.unacked)
+        self.unacked = slots
+        self.unacked_mask = capacity - 1
+        return True
 
-    cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index) except -1:
+    cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index, bint ready) except -1:
+        """`ready`: it has to be taken.  False when there is no memory: the message stays, the connection will be closed."""
         cdef Entry* e = ring_at(&queue.main, index)
         cdef const uint8_t* record = record_of(e)
         cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
-        cdef uint8_t* p = self.connection.room(size + FRAME_OVERHEAD)
+        cdef uint8_t* p = self.room_to_deliver(size, record)
+        if p == NULL:
+            return False
+        if ready:
+            queue.take(index)
         begin_frame(p, FRAME_METHOD, self.number, size)
         p += 7
         memcpy(p, PyBytes_AS_STRING(consumer.prefix), prefix)
@@ -214,14 +229,15 @@ cdef class Channel:
         p[8] = e.flags & ENTRY_REDELIVERED
         memcpy(p + 9, route_of(record), route)
         p[9 + route] = FRAME_END
-        self.connection.output_end += size + FRAME_OVERHEAD
-        self.write_content(record)
-        return self.hand_out(consumer, queue, index, consumer.no_ack)
+        self.write_content(p + 10 + route, record)
+        self.hand_out(consumer, queue, index, consumer.no_ack)
+        return True
 
-    cdef int write_content(self, const uint8_t* record) except -1:
+    cdef void write_content(self, uint8_t* p, const uint8_t* record) noexcept:
+        """At `p`, where there is room (`room_to_deliver`)."""
         cdef size_t header = le32(lengths_of(record) + 4)
         cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
-        return write_frames(self, content, header, content + header, le32(record) - (content - record) - header)
+        write_frames(self, p, content, header, content + header, le32(record) - (content - record) - header)
 
     # ---------------------------------------------------------------- publishing
 
@@ -278,6 +294,8 @@ cdef class Channel:
             self.write_confirm()
             self.confirmed = self.confirm_to = tag
         p = self.connection.room(21)
+        if p == NULL:
+            return 0
         begin_frame(p, FRAME_METHOD, self.number, 13)
         put32(p + 7, BASIC_NACK)
         put64(p + 11, tag)
@@ -301,15 +319,16 @@ cdef class Channel:
             except AmqpError as error:
                 return self.refuse(error)
         elif p.mandatory:
-            to = self.connection.room(size + FRAME_OVERHEAD)
+            to = self.connection.room(size + FRAME_OVERHEAD + frames_size(self.connection, header_size, body_size))
+            if to == NULL:
+                return 0
             begin_frame(to, FRAME_METHOD, self.number, size)
             put32(to + 7, BASIC_RETURN)
             put16(to + 11, 312)
             memcpy(to + 13, b"\x08NO_ROUTE", 9)
             memcpy(to + 22, exrk, p.length)
             to[size + 7] = FRAME_END
-            self.connection.output_end += size + FRAME_OVERHEAD
-            write_frames(self, header, header_size, body, body_size)
+            write_frames(self, to + size + FRAME_OVERHEAD, header, header_size, body, body_size)
         return 0
 
     cdef Route route_by_header(self, Route route, bytes header):
@@ -339,7 +358,7 @@ cdef class Channel:
         self.body_got = 0
         if self.body_size == 0:
             return self.assembled()
-        self.body = <uint8_t*>malloc(self.body_size)
+        self.body = <uint8_t*>mem_new(self.body_size)
         if self.body == NULL:
             self.drop_assembly()
             return c.fail(self.number, 506, f"RESOURCE_ERROR - no memory for {be64(p + 4)} octets", 60, 40)
@@ -402,19 +421,13 @@ cdef class Channel:
         return 0
 
     cdef int settle_one(self, uint64_t tag, int action) except -1:
+        """A MemoryError changes nothing."""
+        cdef bint confirms
         cdef Unacked* u = self.slot(tag)
         cdef Queue queue = <Queue>u.queue
         cdef Consumer consumer
         cdef Engine engine = self.connection.engine
         cdef int64_t index
-        if u.consumer != NULL:
-            consumer = <Consumer>u.consumer
-            consumer.unacked -= 1
-            self.outstanding -= 1
-            if self.prefetch:
-                self.mark_consumers()
-            elif consumer.queue.ready:
-                engine.mark_queue(consumer.queue)
         if not queue.deleted:
             index = queue.locate(u.id, u.index)
             if index < 0:
@@ -425,11 +438,20 @@ cdef class Channel:
             elif action == DISCARD:
                 engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
             else:
-                if u.id > engine.safe and not self.committing and not ring_at(&queue.main, index).flags & ENTRY_SHARED:
-                    # Inside a transaction the acknowledgement is not final yet.
-                    if engine.confirms.acknowledge(u.id):
-                        engine.want_turn()
+                # Inside a transaction the acknowledgement is not final yet.
+                confirms = (u.id > engine.safe and not self.committing
+                            and not ring_at(&queue.main, index).flags & ENTRY_SHARED)
                 engine.dequeue(queue, index)
+                if confirms and engine.confirms.acknowledge(u.id):
+                    engine.want_turn()
+        if u.consumer != NULL:
+            consumer = <Consumer>u.consumer
+            consumer.unacked -= 1
+            self.outstanding -= 1
+            if self.prefetch:
+                self.mark_consumers()
+            elif consumer.queue.ready:
+                engine.mark_queue(consumer.queue)
         forget_slot(u)
         return 0
 
@@ -481,13 +503,13 @@ cdef class Channel:
         self.trim()
 
     cdef int redeliver(self, uint64_t tag, Queue queue, Consumer consumer) except -1:
-        cdef Unacked* u = self.slot(tag)
-        cdef int64_t index = queue.locate(u.id, u.index)
+        cdef int64_t index = queue.locate(self.slot(tag).id, self.slot(tag).index)
         ring_at(&queue.main, index).flags |= ENTRY_REDELIVERED
-        consumer.unacked -= 1
-        self.outstanding -= 1
-        forget_slot(u)
-        return self.deliver(consumer, queue, index)
+        if self.deliver(consumer, queue, index, False):
+            consumer.unacked -= 1
+            self.outstanding -= 1
+            forget_slot(self.slot(tag))
+        return 0
 
     def release_all(self):
         """Everything unsettled goes back to its queue: the channel ends."""
@@ -505,78 +527,8 @@ cdef class Channel:
     # ---------------------------------------------------------------- transactions
 
     def tx_commit(self):
-        """Applies publishes and settlements in one batch of the log; the position that commit-ok waits for.
-
-        Routes are looked up anew where bindings changed meanwhile.  When that fails the channel (an exchange is gone, a
-        queue is full), nothing is applied; the owner has been informed."""
-        cdef Engine engine = self.connection.engine
-        cdef Publication p
-        cdef bytes header, body
-        cdef uint64_t position
-        cdef list publishes = self.commit_publications(self.publishes), queues
-        acks = self.acks
-        if publishes is None:
-            return 0
-        queues = self.commit_queues(publishes)
-        if queues is None:
-            return 0
-        self.publishes = []
-        self.acks = []
-        engine.log_dequeues()
-        self.committing = engine.log.whole = True
-        if queues:
-            engine.hold_outputs(queues)
-        try:
-            for p, header, body in publishes:
-                self.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
-                             <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
-            for tag, action in acks:
-                self.settle_one(tag, action)
-            send_letters(engine, -1)
-            engine.log_dequeues()
-        finally:
-            self.committing = engine.log.whole = False
-        self.trim()
-        position = engine.witness() if publishes or acks else 0
-        if queues:
-            engine.commit_outputs(position, queues)
-        return position
-
-    cdef list commit_queues(self, list publishes):
-        """The queues that get a message, each once; None when one of them is full and refuses it."""
-        cdef Publication p
-        cdef Route route
-        cdef Queue queue
-        counts = {}
-        for p, header, body in publishes:
-            route = p.route
-            if route.by_header is not None:
-                route = self.route_by_header(route, header)
-                if route is None:
-                    return None
-            for queue in route.queues:
-                count, octets = counts.get(queue, (0, 0))
-                counts[queue] = count + 1, octets + len(body)
-        for queue, (count, octets) in counts.items():
-            if refuses(self.connection.engine, queue, count, octets):
-                text = f"queue '{queue.name}' is full: {queue.ready} messages, the transaction has {count} more"
-                self.connection.fail(self.number, 406, "PRECONDITION_FAILED - " + text, 90, 20)
-                return None
-        return list(counts)
-
-    cdef list commit_publications(self, list publishes):
-        """The publishes with routes that are valid now, or None."""
-        cdef Publication p
-        cdef Connection connection = self.connection
-        current = []
-        for p, header, body in publishes:
-            if p.generation != connection.engine.generation:
-                p = connection.publication(self, <const uint8_t*>PyBytes_AS_STRING(p.method),
-                                           <uint32_t>PyBytes_GET_SIZE(p.method))
-                if p is None:
-                    return None
-            current.append((p, header, body))
-        return current
+        """Applies publishes and settlements in one batch of the log; the position that commit-ok waits for."""
+        return commit(self)
 
     def tx_rollback(self):
         for tag, _ in self.acks:
@@ -635,6 +587,8 @@ cdef class Channel:
 
     cdef int write_ack(self, uint64_t tag, bint multiple) except -1:
         cdef uint8_t* p = self.connection.room(21)
+        if p == NULL:
+            return 0
         begin_frame(p, FRAME_METHOD, self.number, 13)
         put32(p + 7, BASIC_ACK)
         put64(p + 11, tag)
@@ -660,13 +614,17 @@ cdef inline void forget_slot(Unacked* u) noexcept:
     u.pending = 0
 
 
-cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size, const uint8_t* body,
-                      size_t body_size) except -1:
-    """Content header and body, cut to the connection's frame_max."""
+cdef inline size_t frames_size(Connection c, size_t header_size, size_t body_size) noexcept:
+    """Octets of a content header and a body, cut to the connection's frame_max."""
+    cdef size_t most = c.frame_max - FRAME_OVERHEAD
+    return header_size + FRAME_OVERHEAD + body_size + ((body_size + most - 1) // most) * FRAME_OVERHEAD
+
+
+cdef void write_frames(Channel channel, uint8_t* p, const uint8_t* header, size_t header_size, const uint8_t* body,
+                       size_t body_size) noexcept:
+    """Content header and body at `p`, where there is room; they end the output."""
     cdef Connection c = channel.connection
     cdef size_t most = c.frame_max - FRAME_OVERHEAD, piece
-    cdef size_t total = header_size + FRAME_OVERHEAD + body_size + ((body_size + most - 1) // most) * FRAME_OVERHEAD
-    cdef uint8_t* p = c.room(total)
     begin_frame(p, FRAME_HEADER, channel.number, <uint32_t>header_size)
     memcpy(p + 7, header, header_size)
     p[7 + header_size] = FRAME_END
@@ -679,5 +637,4 @@ cdef int write_frames(Channel channel, const uint8_t* header, size_t header_size
         p += FRAME_OVERHEAD + piece
         body += piece
         body_size -= piece
-    c.output_end += total
-    return 0
+    c.output_end = p - c.output

@@ -9,7 +9,9 @@ that the caller writes at the end of its turn (`take_due`).
 Nothing here knows a connection, a queue or the log, and nothing is decided here but the order: the caller says what is
 safe, what a client has acknowledged and what was refused.
 """
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
+
+from qpidd_py.core.memory cimport mem_zeroed
 
 cdef extern from *:
     int __builtin_ctzll(unsigned long long) noexcept nogil
@@ -29,7 +31,7 @@ cdef class Confirms:
     def __cinit__(self):
         self.due = []
         self.mask = 63
-        self.waits = <Wait*>calloc(64, sizeof(Wait))
+        self.waits = <Wait*>mem_zeroed(64, sizeof(Wait))
         if self.waits == NULL:
             raise MemoryError
 
@@ -81,7 +83,7 @@ cdef class Confirms:
 
     cdef int grow(self) except -1:
         cdef uint64_t capacity = (self.mask + 1) * 2, i
-        cdef Wait* waits = <Wait*>calloc(capacity, sizeof(Wait))
+        cdef Wait* waits = <Wait*>mem_zeroed(capacity, sizeof(Wait))
         if waits == NULL:
             raise MemoryError
         for i in range(self.head, self.tail):

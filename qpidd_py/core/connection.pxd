@@ -46,7 +46,10 @@ cdef class Connection:
     cdef public int fd
     cdef public bint want_write
     cdef public bint receives_batches       # of the log, to be applied at once; else they are frames like others
-    cdef uint8_t* room(self, size_t n) except NULL
+    cdef uint8_t* room(self, size_t n) noexcept
+    cdef void starve(self) noexcept
+    cdef int drop(self) except -1
+    cdef int served(self, uint64_t before) except -1
     cdef int input_data(self, const uint8_t* p, size_t n) except -1
     cdef int input_grown(self) except -1
     cdef uint8_t* input_room(self, size_t n) except NULL

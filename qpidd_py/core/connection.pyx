@@ -3,11 +3,12 @@
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
 
 from qpidd_py.core.batch cimport KIND_BATCH, LINK_HEADER, LINK_MAGIC, Batch, check_link_frame
 from qpidd_py.core.channel cimport ACK, DISCARD, REQUEUE
+from qpidd_py.core.memory cimport mem_resized, reserve_used
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
     FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, frame_at, le32, le64)
@@ -113,8 +114,9 @@ cdef class Connection:
 
     # ---------------------------------------------------------------- output
 
-    cdef uint8_t* room(self, size_t n) except NULL:
-        """Makes room for `n` octets of output; the caller advances output_end."""
+    cdef uint8_t* room(self, size_t n) noexcept:
+        """Makes room for `n` octets of output; the caller advances output_end.  NULL when there is no memory for them:
+        the connection will be closed."""
         cdef uint8_t* grown
         cdef size_t capacity
         if not self.dirty:
@@ -128,9 +130,10 @@ cdef class Connection:
                 capacity = self.output_capacity * 2 if self.output_capacity else 4096
                 while capacity < self.output_end + n:
                     capacity *= 2
-                grown = <uint8_t*>realloc(self.output, capacity)
+                grown = <uint8_t*>mem_resized(self.output, capacity)
                 if grown == NULL:
-                    raise MemoryError(f"no memory for {capacity} octets of output")
+                    self.starve()
+                    return NULL
                 self.output = grown
                 self.output_capacity = capacity
         return self.output + self.output_end
@@ -143,10 +146,27 @@ cdef class Connection:
     def write(self, bytes data):
         """Frames that are already encoded."""
         cdef size_t n = PyBytes_GET_SIZE(data)
+        cdef uint8_t* p
         if self.state == DEAD:
             return
-        memcpy(self.room(n), PyBytes_AS_STRING(data), n)
-        self.output_end += n
+        p = self.room(n)
+        if p != NULL:
+            memcpy(p, PyBytes_AS_STRING(data), n)
+            self.output_end += n
+
+    cdef void starve(self) noexcept:
+        """There is no memory for what this connection asks: it will be closed (`Engine.shed`)."""
+        if self.state != STOPPED and self.state != DEAD:
+            self.state = DEAD if self.state == LINK else STOPPED
+            self.engine.starved.append(self)
+            self.engine.want_turn()
+
+    cdef int drop(self) except -1:
+        """Ends it at once, without a word to the peer."""
+        if self.transport is not None:
+            self.transport.forget(self)
+        self.owner.closed("no memory")
+        return 0
 
     def take_output(self, bint leaves=True, size_t most=0):
         """Takes the waiting output; for connections without a socket of ours.  Unless it `leaves` our process with this
@@ -173,7 +193,10 @@ cdef class Connection:
     def left(self, size_t waiting):
         """All octets that were taken have left our process, except the last `waiting` ones."""
         if self.auto_channels:
-            self.settle_sent(self.sent - waiting)
+            try:
+                self.settle_sent(self.sent - waiting)
+            except MemoryError:
+                self.starve()
 
     cdef int settle_sent(self, uint64_t sent) except -1:
         """Deliveries without acknowledgement are settled when their octets have left the socket."""
@@ -240,7 +263,20 @@ cdef class Connection:
 
     def feed(self, bytes data):
         """Octets from the peer, for connections without a socket of ours."""
-        self.input_data(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        cdef uint64_t before = reserve_used()
+        try:
+            self.input_data(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        except MemoryError:
+            self.starve()
+        self.served(before)
+
+    cdef int served(self, uint64_t before) except -1:
+        """What came was parsed; `before` is how often the reserve of memory had been used before."""
+        if reserve_used() != before and self.state != LINK:
+            self.starve()
+        if self.engine.starved:
+            self.engine.shed()
+        return 0
 
     cdef int input_data(self, const uint8_t* p, size_t n) except -1:
         cdef size_t used
@@ -261,7 +297,7 @@ cdef class Connection:
         while capacity < self.input_used + n:
             capacity *= 2
         if capacity > self.input_capacity:
-            grown = <uint8_t*>realloc(self.input, capacity)
+            grown = <uint8_t*>mem_resized(self.input, capacity)
             if grown == NULL:
                 raise MemoryError(f"no memory for {capacity} octets of input")
             self.input = grown
@@ -324,29 +360,33 @@ cdef class Connection:
         cdef int answer, state = self.state
         cdef Channel channel
         cdef uint32_t method
-        while self.state == state:
-            answer = frame_at(p + at, n - at, self.frame_max, &f)
-            if answer == FRAME_INCOMPLETE:
-                return at
-            if answer < 0:
-                fault = frame_fault(answer, p[at] if answer == FRAME_BAD_TYPE else <int>self.frame_max)
-                self.fail(0, fault.reply_code, fault.reply_text, 0, 0)
-                self.state = DEAD if state == STOPPED else self.state
-                return n
-            channel = <Channel>self.channels[f.channel] if f.channel < <size_t>len(self.channels) else None
-            if channel is not None and channel.held:
-                self.keep_aside(channel, p + at, f.total)
-            elif f.type != FRAME_METHOD:
-                self.other_frame(&f, channel)
-            elif f.size < 4:
-                self.fail(0, 502, f"SYNTAX_ERROR - method frame of {f.size} octets", 0, 0)
-            else:
-                method = be32(f.payload)
-                if method == BASIC_PUBLISH and channel is not None and state == EXPECT_FRAMES:
-                    at += self.publish_frames(channel, p + at, f.payload, f.size, p + n)
-                    continue
-                self.method_frame(f.payload, f.channel, channel, f.size)
-            at += f.total
+        try:
+            while self.state == state:
+                answer = frame_at(p + at, n - at, self.frame_max, &f)
+                if answer == FRAME_INCOMPLETE:
+                    return at
+                if answer < 0:
+                    fault = frame_fault(answer, p[at] if answer == FRAME_BAD_TYPE else <int>self.frame_max)
+                    self.fail(0, fault.reply_code, fault.reply_text, 0, 0)
+                    self.state = DEAD if state == STOPPED else self.state
+                    return n
+                channel = <Channel>self.channels[f.channel] if f.channel < <size_t>len(self.channels) else None
+                if channel is not None and channel.held:
+                    self.keep_aside(channel, p + at, f.total)
+                elif f.type != FRAME_METHOD:
+                    self.other_frame(&f, channel)
+                elif f.size < 4:
+                    self.fail(0, 502, f"SYNTAX_ERROR - method frame of {f.size} octets", 0, 0)
+                else:
+                    method = be32(f.payload)
+                    if method == BASIC_PUBLISH and channel is not None and state == EXPECT_FRAMES:
+                        at += self.publish_frames(channel, p + at, f.payload, f.size, p + n)
+                        continue
+                    self.method_frame(f.payload, f.channel, channel, f.size)
+                at += f.total
+        except MemoryError:
+            self.starve()               # what failed is looked at again, by a connection that closes
+            self.engine.shed()
         return at
 
     cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1:
@@ -534,5 +574,8 @@ cdef class Connection:
                 self.owner.link_batches(applied)
         except (LinkError, AmqpError) as error:
             self.fail(0, 501, str(error), 0, 0)
+            return n
+        except MemoryError as error:
+            self.fail(0, 506, str(error) or "no memory", 0, 0)
             return n
         return at

@@ -48,12 +48,15 @@ cdef class Engine:
     cdef object paging                      # a Paging; None: every segment stays in memory
     cdef public uint64_t room               # `on_full` is called when segments hold more octets
     cdef public object on_full
+    cdef public object on_short             # called when a turn lacks memory
+    cdef list starved                       # connections for which there was no memory, to be closed
+    cdef bint short                         # the last turn was not completed
+    cdef public bint torn                   # a backup has applied a part of a batch: it is not whole
     cdef Confirms confirms
     cdef uint64_t safe_at_tick
     cdef list sweeping                      # queues that the compaction has yet to visit
     cdef uint64_t sweep_at
     cdef public uint64_t sweep_most         # index entries that the compaction looks at in one tick
-    cdef int compact(self) except -1
     cdef uint64_t enqueue(self, Route route, const uint8_t* exrk, size_t route_size, const uint8_t* header,
                           size_t header_size, const uint8_t* body, size_t body_size) except 0
     cdef uint64_t log_payload(self, int operation, bytes payload) except 0
@@ -66,8 +69,6 @@ cdef class Engine:
     cdef int hold_confirm(self, Sender sender, uint64_t tag, uint64_t position, bint refused) except -1
     cdef void mark_queue(self, Queue queue) noexcept
     cdef int dequeue(self, Queue queue, uint64_t index) except -1
-    cdef int log_dequeues(self) except -1
-    cdef int log_queue_dequeues(self, Queue queue) except -1
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1
     cdef int note_all(self, Queue queue, str reason, bint unacked) except -1
     cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1
@@ -85,7 +86,6 @@ cdef class Engine:
             queue.delivery_noted = True
             self.delivered_queues.append(queue)
     cdef void forget_channel(self, Sender channel) noexcept
+    cdef int shed(self) except -1
     cdef int turn(self) except -1
-    cdef int log_delivered(self) except -1
-    cdef int log_delivered_of(self, Queue queue) except -1
     cdef int confirm_consumed(self) except -1

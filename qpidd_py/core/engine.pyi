@@ -28,6 +28,8 @@ class Engine:
     throttled: bool
     room: int
     on_full: Callable[[], None]
+    on_short: Callable[[], None] | None
+    torn: bool
     sweep_most: int
     def __init__(self, on_config: Callable[[int, bytes], None] | None = None, segment_size: int = ...) -> None: ...
     @property

@@ -15,6 +15,10 @@ dead letters waits for its own enqueue operation like any other message; a messa
 of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
 puts into local queues only waits for the last change of the configuration (`changed`).  `confirms` keeps what waits.
 
+Memory.  An operation asks for the memory that it needs before it changes anything; what a MemoryError ends in the
+middle is closed: a connection (`starve`, `shed`), or on a backup the link (`torn`).  A turn that lacks memory confirms
+nothing, and goes on later where it was (`short`).
+
 Transactions.  What a transaction puts into queues is handed out when its commit is safe (`uncommitted`,
 `Queue.hold_from`): otherwise a client could have one message of a transaction that a fail-over removes completely.
 """
@@ -25,15 +29,17 @@ from libc.string cimport memcpy
 
 from qpidd_py.core.applying cimport apply_records, drop_ids, find_queue
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE,
-    OP_MARK, OP_MEMBERSHIP, RECORD_HEADER, check_link_frame)
+    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP,
+    RECORD_HEADER, check_link_frame)
 from qpidd_py.core.channel cimport Channel, Consumer
+from qpidd_py.core.compaction cimport compact
 from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
+from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
 from qpidd_py.core.letters cimport LETTERS, move_messages, put, send_letters, send_letters_of
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.pump cimport enforce, expire_heads, pump
 from qpidd_py.core.queue cimport UNLIMITED
-from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
+from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -68,6 +74,7 @@ cdef class Engine:
         self.refused = deque()
         self.publishers = set()
         self.throttles = set()
+        self.starved = []
         self.room = UNLIMITED
         self.generation = 1
         self.publications = Publications()
@@ -148,11 +155,10 @@ cdef class Engine:
         return self.position
 
     cdef uint8_t* record(self, int operation, size_t size, uint32_t queues) except NULL:
-        """The next operation of the log, with its header written."""
-        cdef uint8_t* p
+        """The next operation of the log, with its header written; a MemoryError changes nothing."""
+        cdef uint8_t* p = self.log.reserve(size, self.sequence + 1)
         self.sequence += 1
         self.position = self.sequence
-        p = self.log.reserve(size, self.position)
         putle32(p, <uint32_t>size)
         p[4] = operation
         p[5] = 0
@@ -169,7 +175,7 @@ cdef class Engine:
 
     cdef uint64_t enqueue(self, Route route, const uint8_t* exrk, size_t route_size, const uint8_t* header,
                           size_t header_size, const uint8_t* body, size_t body_size) except 0:
-        """One publish: one record, an entry in each queue."""
+        """One publish: one record, an entry in each queue.  A MemoryError changes nothing."""
         cdef uint32_t replicated = route.replicated, at = 16
         cdef LogWriter writer = self.log if replicated else self.local
         cdef Peeked found
@@ -178,7 +184,7 @@ cdef class Engine:
         cdef uint8_t* p
         cdef uint8_t* record
         cdef uint32_t offset
-        cdef uint64_t position
+        cdef uint64_t position, last
         cdef Queue queue
         cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
         peek_properties(header, header_size, &found)
@@ -186,21 +192,29 @@ cdef class Engine:
         size = RECORD_HEADER + 4 * <size_t>replicated + (24 if timed else 8) + route_size + header_size + body_size
         if size > 0xF0000000:
             raise InvariantError(f"message of {size} octets does not fit a record")
-        self.sequence += 1
-        if replicated:
-            self.position = self.sequence
-        record = p = writer.reserve(size, self.sequence)
+        position = self.sequence + 1
+        last = writer.last
+        record = p = writer.reserve(size, position)
         offset = <uint32_t>(p - writer.segment.data)
         putle32(p, <uint32_t>size)
         p[4] = OP_ENQUEUE
         p[5] = ((FLAG_PERSISTENT if found.persistent else 0) | (FLAG_TIMED if timed else 0) |
                 (FLAG_WHOLE if self.log.whole else 0))
         putle16(p + 6, replicated)
-        putle64(p + 8, self.sequence)
+        putle64(p + 8, position)
         for queue in route.queues:
+            if queue.levels is not None or ring_full(&queue.main):
+                try:
+                    queue.room_for(1)
+                except MemoryError:
+                    writer.take_back(size, last)
+                    raise
             if queue.replicated:
                 putle32(p + at, queue.number)
                 at += 4
+        self.sequence = position
+        if replicated:
+            self.position = position
         p += at
         putle16(p, <uint32_t>route_size)
         putle16(p + 2, 0)
@@ -216,7 +230,6 @@ cdef class Engine:
         if body_size:
             memcpy(p + route_size + header_size, body, body_size)
         self.published += 1
-        position = self.sequence
         for queue in route.queues:
             queue.level_for(record).push(writer.segment, offset, <uint32_t>size, position, flags)
             if not queue.dirty:
@@ -245,10 +258,11 @@ cdef class Engine:
         sent, too.  What a full queue refuses is gone."""
         cdef uint64_t barrier = queue.barrier
         send_letters_of(self, queue)
-        self.log_dequeues()
+        log_dequeues(self)
         queue.reset()
         if barrier != UNLIMITED:
             queue.hold_from(barrier)
+        queue.loose = True
         count = move_messages(self, queue, UNLIMITED, route, False)
         send_letters_of(self, queue)
         return count
@@ -304,57 +318,13 @@ cdef class Engine:
             if soon:
                 self.want_turn()
 
-    cdef int log_dequeues(self) except -1:
-        cdef Queue queue
-        touched = self.touched_queues
-        if touched:
-            self.touched_queues = []
-            for queue in touched:
-                queue.touched = False
-                if queue.gone.count and not queue.deleted:
-                    self.log_queue_dequeues(queue)
-                queue.gone.count = 0
-        return 0
-
-    cdef int log_queue_dequeues(self, Queue queue) except -1:
-        cdef size_t n = queue.gone.count, i
-        cdef uint8_t* p = self.record(OP_DEQUEUE, RECORD_HEADER + 8 + 16 * n, 1)
-        putle32(p + RECORD_HEADER, queue.number)
-        putle32(p + RECORD_HEADER + 4, <uint32_t>n)
-        p += RECORD_HEADER + 8
-        for i in range(n):
-            putle64(p, queue.gone.items[i].low)
-            putle64(p + 8, queue.gone.items[i].high)
-            p += 16
-        return 0
-
-    cdef int log_delivered(self) except -1:
-        """How far each queue has been handed out, for `redelivered` after a fail-over."""
-        cdef Queue queue
-        queues = self.delivered_queues
-        self.delivered_queues = []
-        for queue in queues:
-            queue.delivery_noted = False
-            if queue.deleted or queue.delivered <= queue.delivered_logged or not queue.unacked:
-                continue
-            self.log_delivered_of(queue)
-        return 0
-
-    cdef int log_delivered_of(self, Queue queue) except -1:
-        cdef uint8_t* p = self.record(OP_DELIVERED, RECORD_HEADER + 16, 1)
-        putle32(p + RECORD_HEADER, queue.number)
-        putle32(p + RECORD_HEADER + 4, 0)
-        putle64(p + RECORD_HEADER + 8, queue.delivered)
-        queue.delivered_logged = queue.delivered
-        return 0
-
     def repeat_delivered(self):
         """Logs each queue's delivered position again, for a backup that joined later."""
         cdef Queue queue, level
         for queue in list(self.queues.values()):
             for level in queue.levels or (queue,):
                 if level.replicated and level.delivered and (level.ready or level.unacked):
-                    self.log_delivered_of(level)
+                    log_delivered_of(self, level)
 
     # ---------------------------------------------------------------- confirms
 
@@ -424,7 +394,10 @@ cdef class Engine:
             channel.connection.write(reply)
             if then is not None:
                 then()
-            channel.connection.replay(channel)
+            try:
+                channel.connection.replay(channel)
+            except MemoryError:
+                channel.connection.starve()
         return 0
 
     # ---------------------------------------------------------------- transactions
@@ -465,25 +438,50 @@ cdef class Engine:
         if self.in_turn:
             return
         self.in_turn = True
+        self.short = False
         try:
             while rounds < 8 and (self.turn_wanted or rounds == 0):
                 self.turn_wanted = False
                 self.turn()
                 rounds += 1
+        except MemoryError:
+            self.short = True
+            self.turn_wanted = False
         finally:
             self.in_turn = False
+        if self.short and self.on_short is not None:
+            self.on_short()
         if self.pool.held() > self.room:
             self.room = UNLIMITED       # until the owner has set it again
             self.on_full()
         if self.turn_wanted and self.schedule is not None:
             self.schedule()
 
+    cdef int shed(self) except -1:
+        """Closes the connections for which there was no memory."""
+        cdef Connection c
+        while self.starved:
+            c = self.starved.pop()
+            try:
+                c.owner.failed(0, 506, "RESOURCE_ERROR - the broker has no memory for what this connection asks", 0, 0)
+            except MemoryError:
+                c.drop()
+        return 0
+
     cdef int turn(self) except -1:
-        if self.letters or self.refused:
-            send_letters(self, LETTERS)
-        self.pump_all()
-        self.log_dequeues()
-        self.log_delivered()
+        if self.starved:
+            self.shed()
+        try:
+            if self.letters or self.refused:
+                send_letters(self, LETTERS)
+        except MemoryError:
+            self.short = True
+        try:
+            self.pump_all()
+            log_dequeues(self)
+            log_delivered(self)
+        except MemoryError:
+            self.short = True
         self.replicate()
         if self.safe_moved:
             self.release_confirms()
@@ -495,8 +493,8 @@ cdef class Engine:
 
     def flush(self):
         """Seals what is pending; the position of the log's end."""
-        self.log_dequeues()
-        self.log_delivered()  # a client may have got a message by basic.get in this turn
+        log_dequeues(self)
+        log_delivered(self)  # a client may have got a message by basic.get in this turn
         self.replicate()
         return self.position
 
@@ -517,7 +515,10 @@ cdef class Engine:
         self.replicated = self.position
         for batch in batches:
             if self.on_batch is not None:
-                self.on_batch(batch)
+                try:
+                    self.on_batch(batch)
+                except MemoryError as error:
+                    raise InvariantError("no memory for a batch that some backups may have got") from error
         if self.on_batch is None and self.safe < self.position:
             self.safe = self.position
             self.safe_moved = True
@@ -525,13 +526,21 @@ cdef class Engine:
 
     cdef int pump_all(self) except -1:
         cdef Queue queue
+        cdef size_t done
         while self.dirty_queues:
             queues = self.dirty_queues
             self.dirty_queues = []
-            for queue in queues:
-                queue.dirty = False
-                if queue.consumers and queue.ready and not queue.deleted:
-                    pump(self, queue)
+            done = 0
+            try:
+                for queue in queues:
+                    done += 1
+                    queue.dirty = False
+                    if queue.consumers and queue.ready and not queue.deleted:
+                        pump(self, queue)
+            except MemoryError:
+                queue.dirty = True
+                self.dirty_queues += queues[done - 1:]
+                raise
         return 0
 
     cdef int flush_connections(self) except -1:
@@ -544,7 +553,10 @@ cdef class Engine:
             else:
                 self.dirty_connections = []
             for c in connections:
-                c.flush()
+                try:
+                    c.flush()
+                except MemoryError:
+                    c.starve()
         return 0
 
     def tick(self):
@@ -553,33 +565,14 @@ cdef class Engine:
         if self.confirms.waits_for_any() and self.safe == self.safe_at_tick:
             self.confirm_consumed()
         self.safe_at_tick = self.safe
-        self.compact()
-        if self.expiring:
-            expire_heads(self)
-        if self.turn_wanted or self.touched_queues:
+        try:
+            compact(self)
+            if self.expiring:
+                expire_heads(self)
+        except MemoryError:
+            self.short = True
+        if self.turn_wanted or self.touched_queues or self.short:
             self.end_turn()
-
-    cdef int compact(self) except -1:
-        """Frees segments that hold little more than the dead: a sweep over the queues, some entries in each tick."""
-        cdef uint64_t most = self.sweep_most
-        cdef Queue queue
-        if not self.sweeping:
-            if not self.pool.mark_sparse(self.log.segment, self.local.segment):
-                return 0
-            self.sweeping = list(self.queues.values())
-            self.sweep_at = 0
-        while self.sweeping and most:
-            queue = self.sweeping[len(self.sweeping) - 1]
-            start = self.sweep_at
-            if queue.levels is not None:
-                self.sweeping[len(self.sweeping) - 1:] = queue.levels
-                continue
-            self.sweep_at = queue.sweep(self.local, self.sweep_at, most)
-            most -= min(most, max(self.sweep_at - start, <uint64_t>1))
-            if self.sweep_at >= queue.main.tail:
-                self.sweeping.pop()
-                self.sweep_at = 0
-        return 0
 
     def throttle(self, bint on, str cause):
         """Stops reading from connections that publish, until each cause has ended: this bounds memory."""

@@ -9,7 +9,8 @@ key, header) of what to publish, or None to drop the message.  The copy and the 
 after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
 both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
 refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
-is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.
+is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.  A letter for
+which there is no memory waits for a later turn.
 """
 from collections import deque
 
@@ -17,8 +18,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
 from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
-from qpidd_py.core.pump cimport pump
+from qpidd_py.core.departures cimport log_queue_dequeues
+from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.queue cimport content_at
+from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, record_of, ring_at
 from qpidd_py.core.wire cimport le64
 
@@ -31,7 +34,8 @@ cdef int send_letters(Engine engine, size_t most) except -1:
     send_refused(engine, most)
     while n:
         n -= 1
-        send_letter(engine, engine.letters.popleft())
+        send_letter(engine, engine.letters[0])
+        engine.letters.popleft()
     if engine.letters or engine.refused:
         engine.want_turn()
     return 0
@@ -42,21 +46,26 @@ cdef int send_refused(Engine engine, size_t most) except -1:
     cdef Queue queue
     while engine.refused and most:
         most -= 1
-        queue, content = engine.refused.popleft()
+        queue, content = engine.refused[0]
         letter = None if queue.deleted else queue.dead_letter("maxlen", *content)
         if letter is not None:
             route, exchange, routing_key, header = letter
             put(engine, route, exchange, routing_key, header, content[3])
+        engine.refused.popleft()
     return 0
 
 
 cdef int send_letters_of(Engine engine, Queue queue) except -1:
     """Sends the letters of one queue, before it is deleted."""
-    waiting = [letter for letter in engine.letters if letter[0] is queue]
+    waiting = deque([letter for letter in engine.letters if letter[0] is queue])
     if waiting:
         engine.letters = deque([letter for letter in engine.letters if letter[0] is not queue])
-    for letter in waiting:
-        send_letter(engine, letter)
+    try:
+        while waiting:
+            send_letter(engine, waiting[0])
+            waiting.popleft()
+    finally:
+        engine.letters.extend(waiting)
     return 0
 
 
@@ -88,6 +97,7 @@ cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes
     cdef bint held = id >= level.barrier        # of a transaction that is not safe: the copy waits as well
     cdef size_t room = (4 * RECORD_HEADER + 128 + 4 * len(route.queues) + len(exchange) + len(routing_key) + len(header)
                         + len(body) + 16 * level.gone.count)
+    ranges_room(&level.gone, 1)
     engine.log.ensure(room)
     engine.log.whole = True
     if held:
@@ -96,11 +106,17 @@ cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes
         taken = put(engine, route, exchange, routing_key, header, body)
         if not taken and moved_from is not None and engine.on_removed is not None:
             engine.note_removal(moved_from, ring_at(&level.main, level.locate(id, index)), "unroutable", False)
-        send_refused(engine, -1)
+        try:
+            send_refused(engine, -1)
+        except MemoryError:
+            engine.want_turn()
         engine.dequeue(level, level.locate(id, index))      # a copy pushed to this very queue may have moved it
-        if level.gone.count:
-            engine.log_queue_dequeues(level)
-            level.gone.count = 0
+        try:
+            if level.gone.count:
+                log_queue_dequeues(engine, level)
+                level.gone.count = 0
+        except MemoryError:
+            engine.want_turn()                              # it is noted, and goes into the log then
     finally:
         engine.log.whole = whole
         if held:
@@ -161,8 +177,7 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
             if index < 0 or ring_at(&level.main, index).id > last:
                 break
             if level.timed and level.expired(index, engine.now):
-                level.take(index)
-                engine.drop_message(queue, level, index, "expired")
+                take_and_drop(engine, queue, level, index, "expired")
                 continue
             content = content_at(level, index)
             to = route(content[0], content[1], content[2])
@@ -174,6 +189,9 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
             engine.inherited = expiry_of(level, index)
             try:
                 transfer(engine, level, index, to, content[0], content[1], content[2], content[3], queue)
+            except MemoryError:
+                level.requeue(index)
+                raise
             finally:
                 engine.inherited = 0
             moved += 1

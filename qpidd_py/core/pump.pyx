@@ -35,9 +35,8 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
             index = next_message(engine, queue, now)
             if index < 0:
                 return 0
-            level = queue.head()
-            level.take(index)
-            c.channel.deliver(c, level, index)
+            if not c.channel.deliver(c, queue.head(), index, True):
+                break
             k -= 1
             idle = 0
     return 0
@@ -57,9 +56,8 @@ cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
         index = next_message(engine, queue, now)
         if index < 0:
             return 0
-        level = queue.head()
-        level.take(index)
-        c.channel.deliver(c, level, index)
+        if not c.channel.deliver(c, queue.head(), index, True):
+            continue
         last = i
         while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
             last += 1
@@ -80,21 +78,33 @@ cdef int64_t next_message(Engine engine, Queue queue, bint now) except -2:
             return -1
         if index < 0 or not level.timed or not level.expired(index, engine.now):
             return index
-        level.take(index)
-        engine.drop_message(queue, level, index, "expired")
+        take_and_drop(engine, queue, level, index, "expired")
+
+
+cdef int take_and_drop(Engine engine, Queue queue, Queue level, uint64_t index, str reason) except -1:
+    """See `drop_message`; after a MemoryError the message is ready as before."""
+    level.take(index)
+    try:
+        return engine.drop_message(queue, level, index, reason)
+    except MemoryError:
+        level.requeue(index)
+        raise
 
 
 cdef int enforce(Engine engine, Queue queue) except -1:
-    """Drops the oldest until the queue is within its limits; consumers that can take them come first."""
+    """Drops the oldest until the queue is within its limits; consumers that can take them come first.  Without memory
+    for what is dropped the queue stays larger for now."""
     cdef Queue level
     cdef int64_t index
-    if queue.consumers and queue.over(0, 0):
-        pump(engine, queue, True)
-    while queue.ready and queue.over(0, 0):
-        level = queue.tail()
-        index = level.first_ready()
-        level.take(index)
-        engine.drop_message(queue, level, index, "maxlen")
+    try:
+        if queue.consumers and queue.over(0, 0):
+            pump(engine, queue, True)
+        while queue.ready and queue.over(0, 0):
+            level = queue.tail()
+            index = level.first_ready()
+            take_and_drop(engine, queue, level, index, "maxlen")
+    except MemoryError:
+        pass
     return 0
 
 
@@ -115,7 +125,6 @@ cdef int expire_heads(Engine engine) except -1:
             while index >= 0 and level.timed and level.expired(index, engine.now):
                 if len(engine.letters) >= MAX_LETTERS or engine.pool.loaded > most:
                     return 0
-                level.take(index)
-                engine.drop_message(queue, level, index, "expired")
+                take_and_drop(engine, queue, level, index, "expired")
                 index = level.peek_ready()
     return 0

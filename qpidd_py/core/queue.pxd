@@ -44,6 +44,7 @@ cdef class Queue:
     cdef uint64_t delivered_logged
     cdef bint dirty                         # waits for the pump
     cdef bint delivery_noted
+    cdef bint loose                         # was emptied to be deleted: who was handed a message may not have it any more
     cdef bint touched                       # has entries in `gone`
     cdef list consumers
     cdef size_t turn                        # whose turn it is
@@ -60,6 +61,7 @@ cdef class Queue:
     cdef bint expired(self, uint64_t index, uint64_t now) except -1
     cdef void set_delivered(self, uint64_t id) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
+    cdef int room_for(self, uint64_t more) except -1
     cdef int grow(self) except -1
     cdef int64_t first_ready(self) noexcept nogil
     cdef inline int64_t peek_ready(self) noexcept nogil:
@@ -71,7 +73,8 @@ cdef class Queue:
     cdef uint64_t first_whole(self, uint64_t known) noexcept
     cdef void take(self, uint64_t index) noexcept
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
-    cdef int requeue(self, uint64_t index) except -1
+    cdef int requeue(self, uint64_t index) noexcept
+    cdef void look_from(self, uint64_t index) noexcept
     cdef int dequeue(self, uint64_t index) except -1
     cdef void release(self, Entry* e) noexcept
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1

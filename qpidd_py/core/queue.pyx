@@ -20,14 +20,15 @@ On a backup that joins, messages older than the live stream arrive in `side`, so
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 from libc.string cimport memmove
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
-from qpidd_py.core.ranges cimport Range, ranges_add, ranges_encode
+from qpidd_py.core.memory cimport mem_zeroed
+from qpidd_py.core.ranges cimport Range, add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, UNACKED, body_of, record_of, ring_after, ring_double,
-    ring_find, ring_free, ring_init, ring_trim)
+    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, RING, UNACKED, body_of, record_of, ring_after,
+    ring_double, ring_find, ring_free, ring_full, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -71,8 +72,6 @@ cdef class Queue:
         self.consumers = []
         self.max_count = self.max_bytes = self.ttl = self.barrier = UNLIMITED
         self.barriers = []
-        ring_init(&self.main)
-        ring_init(&self.side)
 
     def __dealloc__(self):
         ring_free(&self.main)
@@ -161,7 +160,7 @@ cdef class Queue:
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1:
         cdef Entry* e
         cdef const uint8_t* record = segment.data + offset
-        if self.main.tail - self.main.head > self.main.mask:
+        if ring_full(&self.main):
             self.grow()
         e = ring_at(&self.main, self.main.tail)
         Py_INCREF(segment)
@@ -190,10 +189,25 @@ cdef class Queue:
         self.count(1, 0, size, e.body)
         return 0
 
+    cdef int room_for(self, uint64_t more) except -1:
+        """The next `more` pushes need no memory; a MemoryError changes nothing."""
+        cdef Queue level
+        if self.levels is not None:
+            for level in self.levels:
+                level.room_for(more)
+            return 0
+        if more == 1:
+            return self.grow() if ring_full(&self.main) else 0
+        while self.main.entries == NULL or self.main.mask + 1 < self.main.tail - self.main.head + more:
+            ring_double(&self.main)
+        return 0
+
     cdef int grow(self) except -1:
         """Doubles the ring, or squeezes out what is gone when that frees half of it."""
         cdef uint64_t live = self.ready + self.unacked
-        if live * 2 <= self.main.mask:
+        if self.main.entries == NULL:
+            ring_double(&self.main)
+        elif live * 2 <= self.main.mask:
             self.squeeze()
         else:
             ring_double(&self.main)
@@ -264,10 +278,12 @@ cdef class Queue:
             return <int64_t>hint
         return ring_find(&self.main, id)
 
-    cdef int requeue(self, uint64_t index) except -1:
+    cdef int requeue(self, uint64_t index) noexcept:
         """UNACKED -> READY at its old place; the next delivery says redelivered."""
         cdef Entry* e = ring_at(&self.main, index)
         cdef size_t low = 0, high = self.returned.count, middle
+        if self.loose and e.state != UNACKED:
+            return 0
         e.state = READY
         e.flags |= ENTRY_REDELIVERED
         if e.deliveries < 0xFFFF:
@@ -282,14 +298,23 @@ cdef class Queue:
                 low = middle + 1
             else:
                 high = middle
-        ranges_add(&self.returned, index, index)
+        try:
+            ranges_add(&self.returned, index, index)
+        except MemoryError:
+            self.look_from(min(index, self.returned.items[0].low if self.returned.count else index))
+            return 0
         memmove(self.returned.items + low + 1, self.returned.items + low,
                 (self.returned.count - 1 - low) * sizeof(Range))
         self.returned.items[low].low = index
         return 0
 
+    cdef void look_from(self, uint64_t index) noexcept:
+        """Look for what is ready from `index` on, which is not behind the first."""
+        self.returned.count = 0
+        self.next = min(self.next, index)
+
     cdef int dequeue(self, uint64_t index) except -1:
-        """UNACKED or READY -> GONE, noted for the log."""
+        """UNACKED or READY -> GONE, noted for the log; a MemoryError changes nothing."""
         cdef Entry* e = ring_at(&self.main, index)
         if self.replicated:
             if self.gone.count and self.follows(index, e.id):
@@ -353,11 +378,12 @@ cdef class Queue:
     cdef uint64_t drop_ready(self) except? 0:
         """Purge: every READY message goes; answers how many.  Not for a parent."""
         cdef uint64_t i, count = self.ready
-        for i in range(self.main.head, self.main.tail):
-            if ring_at(&self.main, i).state == READY:
-                self.dequeue(i)
-        self.returned.count = 0
-        self.next = self.main.tail
+        try:
+            for i in range(self.main.head, self.main.tail):
+                if ring_at(&self.main, i).state == READY:
+                    self.dequeue(i)
+        finally:
+            self.look_from(self.main.head)
         return count
 
     cdef int clear(self) except -1:
@@ -435,7 +461,7 @@ cdef class Queue:
         if ring_find(&self.main, id) >= 0:
             raise LinkError(f"queue {self.number}: message {id} of the difference is here already")
         self.joining = True
-        if self.side.tail - self.side.head > self.side.mask:
+        if ring_full(&self.side):
             ring_double(&self.side)
         live = self.main                    # push works on main: swap the rings for this call
         self.main = self.side
@@ -456,13 +482,13 @@ cdef class Queue:
         return self.merge_rings()
 
     cdef int merge_rings(self) except -1:
-        cdef uint64_t capacity = 16, a, b
+        cdef uint64_t capacity = RING, a, b
         cdef Ring merged
         cdef Entry* x
         cdef Entry* y
         while capacity < self.ready + self.unacked:
             capacity *= 2
-        merged.entries = <Entry*>calloc(capacity, sizeof(Entry))
+        merged.entries = <Entry*>mem_zeroed(capacity, sizeof(Entry))
         if merged.entries == NULL:
             raise MemoryError
         merged.mask = capacity - 1
@@ -505,7 +531,7 @@ cdef class Queue:
             if r.count and r.items[r.count - 1].high + 1 == e.id:
                 r.items[r.count - 1].high = e.id
             else:
-                ranges_add(&r, e.id, e.id)
+                add_or_free(&r, e.id, e.id)
         return r
 
     cdef Ranges ids_of_levels(self, uint64_t first, uint64_t last) except *:
@@ -522,7 +548,7 @@ cdef class Queue:
             if r.count and r.items[r.count - 1].high + 1 == low:
                 r.items[r.count - 1].high = high
             else:
-                ranges_add(&r, low, high)
+                add_or_free(&r, low, high)
         return r
 
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0:

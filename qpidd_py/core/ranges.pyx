@@ -1,25 +1,45 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sets of message ids as sorted runs, and their encoding on the replication link."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free
+
+from qpidd_py.core.memory cimport mem_new, mem_resized
 
 from qpidd_py.errors import LinkError
 
 
-cdef int ranges_add(Ranges* r, uint64_t low, uint64_t high) except -1:
-    cdef size_t capacity
+cdef int ranges_room(Ranges* r, size_t more) except -1:
+    """The next `more` ranges can be added; a MemoryError changes nothing."""
+    cdef size_t capacity = r.capacity if r.capacity else 8
     cdef Range* items
+    if r.count + more <= r.capacity:
+        return 0
+    while capacity < r.count + more:
+        capacity *= 2
+    items = <Range*>mem_resized(r.items, capacity * sizeof(Range))
+    if items == NULL:
+        raise MemoryError(f"no memory for {capacity} ranges of messages")
+    r.items = items
+    r.capacity = capacity
+    return 0
+
+
+cdef int ranges_add(Ranges* r, uint64_t low, uint64_t high) except -1:
     if r.count == r.capacity:
-        capacity = r.capacity * 2 if r.capacity else 8
-        items = <Range*>realloc(r.items, capacity * sizeof(Range))
-        if items == NULL:
-            raise MemoryError
-        r.items = items
-        r.capacity = capacity
+        ranges_room(r, 1)
     r.items[r.count].low = low
     r.items[r.count].high = high
     r.count += 1
     return 0
+
+
+cdef int add_or_free(Ranges* r, uint64_t low, uint64_t high) except -1:
+    """Frees the ranges if there is no memory for one more."""
+    try:
+        return ranges_add(r, low, high)
+    except MemoryError:
+        free(r.items)
+        raise
 
 
 cdef inline size_t put_varint(uint8_t* p, uint64_t v) noexcept:
@@ -34,7 +54,7 @@ cdef inline size_t put_varint(uint8_t* p, uint64_t v) noexcept:
 
 cdef bytes ranges_encode(const Ranges* r):
     """Runs as (distance from the end of the last run, length - 1), each a varint: two octets for most singletons."""
-    cdef uint8_t* buffer = <uint8_t*>malloc(r.count * 20 + 1)
+    cdef uint8_t* buffer = <uint8_t*>mem_new(r.count * 20 + 1)
     cdef size_t n = 0, i
     cdef uint64_t end = 0
     if buffer == NULL:

@@ -6,12 +6,13 @@ are ready and ends the turn, so that asyncio's cost per event is paid once per t
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, strerror
 from posix.unistd cimport close
 
 from qpidd_py.core.batch cimport Batch
 from qpidd_py.core.connection cimport DEAD
+from qpidd_py.core.memory cimport mem_new, reserve_used
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t n, int flags)
@@ -63,7 +64,7 @@ cdef class Reactor(Transport):
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll < 0:
             raise OSError(errno, "epoll_create1")
-        self.scratch = <uint8_t*>malloc(READ_SIZE)
+        self.scratch = <uint8_t*>mem_new(READ_SIZE)
         if self.scratch == NULL:
             raise MemoryError
 
@@ -145,17 +146,21 @@ cdef class Reactor(Transport):
 
     cdef int serve(self, int fd, uint32_t events) except -1:
         cdef Connection c
+        cdef uint64_t before = reserve_used()
         found = self.connections.get(fd)
         if found is None:
             return 0                    # closed by an earlier event of this round
         c = <Connection>found[0]
-        if events & EPOLLOUT:
-            c.want_write = False
-            self.interest(c)
-            self.flush(c)
-        if c.fd >= 0 and events & (EPOLLIN | EPOLLERR | EPOLLHUP):
-            self.read(c)
-        return 0
+        try:
+            if events & EPOLLOUT:
+                c.want_write = False
+                self.interest(c)
+                self.flush(c)
+            if c.fd >= 0 and events & (EPOLLIN | EPOLLERR | EPOLLHUP):
+                self.read(c)
+        except MemoryError:
+            c.starve()
+        return c.served(before)
 
     cdef int read(self, Connection c) except -1:
         cdef ssize_t got

@@ -27,18 +27,23 @@ cdef struct Entry:              # a waiting message: where its record lies
     uint8_t flags
     uint16_t deliveries
 
-cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail
+cdef enum:
+    RING = 16                   # entries of the smallest ring
+
+cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail; all 0 is an empty one
     Entry* entries
     uint64_t mask
     uint64_t head
     uint64_t tail
 
-cdef int ring_init(Ring* r) except -1
 cdef void ring_free(Ring* r) noexcept
 cdef int ring_double(Ring* r) except -1
 cdef void ring_shrink(Ring* r) noexcept
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
+
+cdef inline bint ring_full(Ring* r) noexcept nogil:
+    return r.tail - r.head > r.mask or r.entries == NULL
 
 cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
     return &r.entries[index & r.mask]

@@ -1,16 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A ring of entries in order of message id, each of which points to a record in a log segment."""
 from cpython.ref cimport Py_DECREF
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free
 
-
-cdef int ring_init(Ring* r) except -1:
-    r.entries = <Entry*>calloc(16, sizeof(Entry))
-    if r.entries == NULL:
-        raise MemoryError
-    r.mask = 15
-    r.head = r.tail = 0
-    return 0
+from qpidd_py.core.memory cimport mem_resized, mem_zeroed
 
 
 cdef void ring_free(Ring* r) noexcept:
@@ -28,9 +21,10 @@ cdef void ring_free(Ring* r) noexcept:
 
 
 cdef int ring_double(Ring* r) except -1:
-    """Twice the room; indexes stay the same.  Large rings are not copied: the system moves their pages."""
-    cdef uint64_t old = r.mask + 1, i
-    cdef Entry* entries = <Entry*>realloc(r.entries, 2 * old * sizeof(Entry))
+    """Twice the room; indexes stay the same.  Large rings are not copied: the system moves their pages.  A MemoryError
+    changes nothing."""
+    cdef uint64_t old = r.mask + 1 if r.entries != NULL else RING // 2, i
+    cdef Entry* entries = <Entry*>mem_resized(r.entries, 2 * old * sizeof(Entry))
     if entries == NULL:
         raise MemoryError(f"no memory for an index of {2 * old} messages")
     for i in range(r.head, r.tail):
@@ -43,11 +37,11 @@ cdef int ring_double(Ring* r) except -1:
 
 cdef void ring_shrink(Ring* r) noexcept:
     """Gives back the memory of a ring that was large and is empty."""
-    cdef Entry* entries = <Entry*>calloc(16, sizeof(Entry))
+    cdef Entry* entries = <Entry*>mem_zeroed(RING, sizeof(Entry))
     if entries != NULL:
         free(r.entries)
         r.entries = entries
-        r.mask = 15
+        r.mask = RING - 1
 
 
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil:

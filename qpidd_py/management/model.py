@@ -140,6 +140,7 @@ class Management:
             "delivered": engine.delivered,
             "waiting_confirms": engine.waiting_confirms,
             "blocked": self.broker.blocked,
+            "alarms": self.broker.alarms,
             "paged": self.broker.paging() if self.broker.paging is not None else None,
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),

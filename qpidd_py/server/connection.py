@@ -25,6 +25,8 @@ class PlainTransport:
         self._reactor = reactor
         self._socket = sock
         self._connection: Connection | None = None
+        self.lingers = True
+        """Whether it may stay for a while, with its descriptor, until the peer has read why it was closed."""
 
     def attach(self, connection: Connection) -> None:
         """Hands the socket to the reactor; input may arrive from the next turn on."""
@@ -49,9 +51,16 @@ class PlainTransport:
         if connection.backlog and self._loop.time() < deadline:
             self._loop.call_later(DRAIN_POLL, self._drain, deadline)
             return
-        lingering = self._socket.dup()
+        lingering = self._another() if self.lingers else None
         self._reactor.remove(connection)
-        _linger(self._loop, lingering)
+        if lingering is not None:
+            _linger(self._loop, lingering)
+
+    def _another(self) -> socket.socket | None:
+        try:
+            return self._socket.dup()
+        except OSError:
+            return None  # there is no descriptor
 
 
 def _linger(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:

@@ -5,14 +5,17 @@ import errno
 import logging
 import socket
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from qpidd_py.broker.client_connection import ClientConnection, Transport
+from qpidd_py.broker.limits import RESERVED
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
 from qpidd_py.logrules import Floods
 from qpidd_py.security.logins import origin
 from qpidd_py.server.connection import PlainTransport
+from qpidd_py.server.descriptors import Descriptors
 from qpidd_py.server.newcomers import Newcomers
 from qpidd_py.server.tls import TlsConnection, TlsFailures
 
@@ -51,6 +54,8 @@ class Listener:
         self._tls: set[TlsConnection] = set()
         self._newcomers: Newcomers[ClientConnection] = Newcomers(network.max_newcomers, network.max_negotiate_time)
         self._floods = Floods(log)
+        self._descriptors = Descriptors(broker.alarm)
+        self._scarce: deque[ClientConnection] = deque()  # not logged in, with a descriptor of the reserve
 
     def open(self, sockets: list[socket.socket], context: ssl.SSLContext | None = None) -> None:
         """Accept connections on these listening sockets from now on, with TLS if there is a `context`."""
@@ -67,6 +72,7 @@ class Listener:
 
     def tick(self, now: float) -> None:
         """Ends handshakes that take too long."""
+        self._descriptors.tick(now)
         for connection in self._newcomers.late(now):
             log.info("%r: no connection.open within %g s", connection, self._network.max_negotiate_time)
             connection.close(320, "handshake timed out")
@@ -84,6 +90,7 @@ class Listener:
             except OSError as error:
                 self._cannot_accept(listening, error)
                 return
+            scarce = self._descriptors.scarce(sock.fileno())
             context = self._sockets.get(listening)
             if context is None:
                 self._accept_plain(sock, str(Address(*peer[:2])))
@@ -91,10 +98,14 @@ class Listener:
                 handshake = self._loop.create_task(self._shake_hands(sock, context, *peer[:2]))
                 self._handshakes.add(handshake)
                 handshake.add_done_callback(self._handshakes.discard)
+            if scarce:
+                return  # who gives way is closed before the next one is taken
 
     def _cannot_accept(self, listening: socket.socket, error: OSError) -> None:
-        log.error("cannot accept a connection: %s", error)
+        if not self._descriptors.alarmed:
+            log.error("cannot accept a connection: %s", error)
         if error.errno in _OUT_OF_RESOURCES:
+            self._descriptors.out()
             # The connection stays pending, and asyncio would call us again in a tight loop.
             self._loop.remove_reader(listening.fileno())
             self._loop.call_later(PAUSE, self._resume, listening)
@@ -112,7 +123,7 @@ class Listener:
             sock.close()  # it was reset before it was accepted
             return
         transport = PlainTransport(self._loop, self._reactor, sock)
-        connection = self._new_connection(peer, transport)
+        connection = self._new_connection(peer, transport, sock.fileno())
         if connection is None:
             sock.close()
         else:
@@ -134,31 +145,50 @@ class Listener:
             self._failures.failed(host, port, error)
 
     def _accept_tls(self, peer: str, transport: TlsConnection) -> ClientConnection | None:
-        connection = self._new_connection(peer, transport)
+        connection = self._new_connection(peer, transport, transport.descriptor)
         if connection is not None:
             self._tls.add(transport)
         return connection
 
-    def _new_connection(self, peer: str, transport: Transport) -> ClientConnection | None:
-        now = self._loop.time()
-        if (reason := self._refusal(peer)) != "":
+    def _new_connection(self, peer: str, transport: Transport, descriptor: int) -> ClientConnection | None:
+        now, scarce = self._loop.time(), self._descriptors.scarce(descriptor)
+        if (reason := self._refusal(peer, descriptor)) != "":
             self._floods.write(logging.WARNING, now, "connection from %s refused: %s", peer, reason)
             return None
         connection = ClientConnection(self._broker, peer, transport)
+        connection.scarce = scarce
+        if scarce:
+            self._scarce.append(connection)
         connection.handshake.channel_max = self._limits.channel_max or 65535
         connection.handshake.frame_max = self._limits.frame_max
         self._newcomers.add(origin(peer), connection, now)
         return connection
 
-    def _refusal(self, peer: str) -> str:
-        """Why it is not taken; empty if it is."""
+    def _refusal(self, peer: str, descriptor: int) -> str:
+        """Why it is not taken, since nothing is left to find out whether it may open (`broker/limits.py`); empty if it
+        is."""
         most = self._network.max_connections
-        if most and len(self._broker.connections) >= most:
-            return f"{most} are open, max-connections allows {most}"
+        if most and len(self._broker.connections) >= most + 2 * RESERVED:
+            return f"{len(self._broker.connections)} are open, max-connections allows {most}"
+        if not self._has_descriptor(descriptor):
+            return "there are no file descriptors"
         room, oldest = self._newcomers.room(origin(peer))
         if oldest is not None:
             oldest.close(320, "too many connections from its address are not logged in")
         return "" if room else f"{len(self._newcomers)} are not logged in, many of them from there (max-newcomers)"
+
+    def _has_descriptor(self, descriptor: int) -> bool:
+        """Of those with a descriptor of the reserve, the one that began its handshake first gives way to the next."""
+        descriptors, waiting = self._descriptors, self._scarce
+        while waiting and not waiting[0].negotiating:
+            waiting.popleft()
+        if descriptor < descriptors.scarce_from or len(waiting) < descriptors.full_from - descriptors.scarce_from:
+            return descriptor < descriptors.full_from
+        oldest = waiting.popleft()
+        if isinstance(oldest.transport, PlainTransport):
+            oldest.transport.lingers = False
+        oldest.close(320, "others wait for a connection")
+        return True
 
 
 def listening_sockets(interfaces: tuple[str, ...], port: int, backlog: int) -> list[socket.socket]:

@@ -93,12 +93,15 @@ class TlsConnection(asyncio.Protocol):
         self._guard = guard
         self._connection: ClientConnection | None = None
         self._pump: TlsPump | None = None
+        self.descriptor = -1
+        """Of its socket, before it is accepted."""
 
     # ---- from asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername") or ("?", 0)
+        self.descriptor = transport.get_extra_info("socket").fileno()
         connection = self._connection = self._accept(str(Address(*peer[:2])), self)
         if connection is None:
             transport.abort()

@@ -35,6 +35,10 @@ class Disk(Protocol):
 
     def sync(self, name: str) -> None: ...
 
+    def keep(self, name: str, content: bytes) -> None:
+        """A small file with this content, written in place; on disk when this returns."""
+        ...
+
     def settle(self, name: str) -> None:
         """What `read` finds from now on is on disk.  A sync that has failed may have left in the cache what is not."""
         ...
@@ -88,6 +92,17 @@ class Folder:
 
     def sync(self, name: str) -> None:
         os.fdatasync(self._descriptor(name))
+
+    def keep(self, name: str, content: bytes) -> None:
+        new = not (self._path / name).exists()
+        descriptor = os.open(self._path / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(descriptor, content, 0)
+            os.fsync(descriptor) if new else os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        if new:
+            self._sync_folder()
 
     def settle(self, name: str) -> None:
         descriptor = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC)

@@ -8,6 +8,8 @@ Layout (little endian).
   segment file "%016x.journal" (the generation):
       magic 16 octets, format u32, 4 spare, generation u64, number of its first frame u64, checksum u32 of the last
       envelope before it (0 at the beginning of the journal), checksum u32
+  file "mark":
+      magic 8 octets, number u64 up to which everything was on disk, 4 spare, checksum u32
   envelope:
       magic u32, length of the frame u32, generation u64, number u64, durable u64, checksum of the previous envelope
       u32, checksum u32
@@ -15,7 +17,8 @@ Layout (little endian).
 The checksum of an envelope covers its other fields and the checksum of the frame.  So a file that was used before may
 hold anything: what is left of an earlier generation, of another frame, or of a tail that was cut off does not pass.
 `durable` is the number up to which everything was on disk when this frame was written: what is damaged at or below it
-was lost after it had been acknowledged (rot), what is damaged above it was never acknowledged (a torn tail).
+was lost after it had been acknowledged (rot), what is damaged above it was never acknowledged (a torn tail).  The mark
+says the same of the last frames, which no frame follows.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ MAGIC: Final = b"qpidd journal\r\n\0"
 _HEADER: Final = struct.Struct("<16sI4xQQI")
 _ENVELOPE: Final = struct.Struct("<IIQQQI")
 _CHECKSUM: Final = struct.Struct("<I")
+MARK: Final = "mark"
+_MARK: Final = struct.Struct("<8sQ4x")
+_MARK_MAGIC: Final = b"QJMARK1\n"
 ENVELOPE_MAGIC: Final = 0x314C4A51  # "QJL1"
 HEADER_SIZE: Final = _HEADER.size + _CHECKSUM.size
 ENVELOPE_SIZE: Final = _ENVELOPE.size + _CHECKSUM.size
@@ -135,6 +141,20 @@ def decode_envelope(data: bytes, at: int) -> Envelope | None:
     if magic != ENVELOPE_MAGIC or crc32c(covered) != checksum:
         return None
     return Envelope(length, generation, number, durable, previous, checksum)
+
+
+def encode_mark(number: int) -> bytes:
+    octets = _MARK.pack(_MARK_MAGIC, number)
+    return octets + _CHECKSUM.pack(crc32c(octets))
+
+
+def decode_mark(data: bytes) -> int:
+    """0 if it is none: one that was cut off while it was written says nothing."""
+    if len(data) != _MARK.size + _CHECKSUM.size:
+        return 0
+    octets, (checksum,) = data[: _MARK.size], _CHECKSUM.unpack_from(data, _MARK.size)
+    magic, number = _MARK.unpack(octets)
+    return int(number) if (magic, checksum) == (_MARK_MAGIC, crc32c(octets)) else 0
 
 
 def is_torn(data: bytes, at: int, generation: int, number: int) -> bool:

@@ -3,8 +3,8 @@
 Every octet is checked, from the first segment to the last frame.  What does not pass is one of two things:
 
   torn   it is behind everything that was ever acknowledged: the write before a crash.  It is cut off.
-  rot    it was on disk once: a frame behind it says so (`layout.py`, durable), or the next segment does.  Confirmed
-         messages are lost.  A journal with rot is not read in silence as one that ends earlier: `Damaged`.
+  rot    it was on disk once: a frame behind it says so (`layout.py`, durable), the next segment does, or the mark.
+         Confirmed messages are lost.  A journal with rot is not read in silence as one that ends earlier: `Damaged`.
 
 Reading changes nothing, so a crash meanwhile changes nothing either.
 """
@@ -23,12 +23,14 @@ from qpidd_py.store.layout import (
     ENVELOPE_SIZE,
     FRAME_HEADER,
     HEADER_SIZE,
+    MARK,
     Envelope,
     FormatError,
     Kind,
     SegmentHeader,
     decode_envelope,
     decode_header,
+    decode_mark,
     generation_of,
     is_torn,
     may_be_new,
@@ -100,6 +102,7 @@ def scan(disk: Disk, progress: Callable[[int, int], None] = lambda done, of: Non
         _scan_segment(disk, generation, found, last=generation == generations[-1])
         progress(done + 1, len(generations))
     _check_begin(found)
+    _check_mark(disk, found)
     return found
 
 
@@ -211,3 +214,10 @@ def _check_begin(found: Found) -> None:
     generations = [segment.generation for segment in found.segments]
     if generations and found.head not in generations:
         raise Damaged(f"{segment_name(found.head)}, where the journal begins, is missing or damaged")
+
+
+def _check_mark(disk: Disk, found: Found) -> None:
+    marked, end = decode_mark(disk.read(MARK)) if MARK in disk.names() else 0, found.end
+    if marked > end.number:
+        where = f"{segment_name(end.generation)}, octet {found.segments[-1].octets}: " if found.segments else ""
+        raise Damaged(f"{where}frames {end.number + 1} to {marked} were on disk and are damaged, says the mark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -221,8 +222,13 @@ class Store:
 
     def _read(self) -> Found:
         progress = Progress("check the journal")
-        settle(self._folder)
-        found = scan(self._folder, progress.segment)
+        try:
+            settle(self._folder)
+            found = scan(self._folder, progress.segment)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise Damaged(f"a part of it cannot be read: {error}") from error
         if found.torn:
             log.warning("the journal ends with a frame that was not written completely, and never acknowledged")
         progress = Progress("read the journal")

@@ -94,6 +94,8 @@ class JournalThread:
                     self._call(self._told.written, self._commit(work))
                     self._reserve()
                 self._sync(last=not more)
+                if not work or not more:
+                    self._mark()
                 self._look()
             except OSError as error:
                 self._call(self._told.failed, error)
@@ -119,6 +121,14 @@ class JournalThread:
         if self._writer.unsynced and (last or now - self._synced >= self._every):
             self._writer.sync()
             self._synced = now
+
+    def _mark(self) -> None:
+        """Nothing came for `LOOK` seconds, or the broker ends."""
+        try:
+            self._writer.mark()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
 
     def _look(self) -> None:
         now = time.monotonic()

@@ -8,6 +8,7 @@ Invariants: a frame is written once all before it were handed to the disk; the n
 synced; a segment is dropped when everything handed in before the order to drop it is synced.
 After ENOSPC of a write `commit` may be called again with more work, and goes on where it stopped.  After a failed sync,
 for whatever reason, the page cache may have dropped what it should have written: nothing is written any more.
+The mark is never ahead of what is on disk.
 Who may call: one thread.
 """
 
@@ -23,10 +24,12 @@ from qpidd_py.store.layout import (
     ENVELOPE_SIZE,
     FRAME_HEADER,
     HEADER_SIZE,
+    MARK,
     SegmentHeader,
     checksum_of,
     encode_envelope,
     encode_header,
+    encode_mark,
     segment_name,
 )
 
@@ -86,6 +89,7 @@ class Writer:
         self._failed: SyncFailed | None = None
         self.durable = end.number
         """Number of the last frame on disk: each later frame says so, and damage up to there is no torn end."""
+        self._marked = 0
         self.unsynced = False
         """Something was written since the last sync."""
         self.unreserved = 0
@@ -124,6 +128,12 @@ class Writer:
             self._failed = SyncFailed(error.errno, error.strerror)
             raise self._failed from error
         self.unsynced, self.durable = False, self._number
+
+    def mark(self) -> None:
+        """Say how far everything is on disk, for when no frame follows that would.  Raises OSError."""
+        if self._marked < self.durable and self._failed is None:
+            self._disk.keep(MARK, encode_mark(self.durable))
+            self._marked = self.durable
 
     def reserve(self) -> None:
         """Take the space of the next segments, so that what is consumed can be written when the disk is full.  Raises

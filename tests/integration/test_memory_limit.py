@@ -139,6 +139,38 @@ class Confined(BrokerProcess):
         return ["prlimit", f"--as={600 * MIB}", *super().command()]
 
 
+def flood(port: int) -> str:
+    """Publishes until it is closed, or blocked: why.  What is blocked is not read, so it cannot close in order."""
+    told: list[str] = []
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    connection._impl.add_on_connection_blocked_callback(lambda _, frame: told.append(frame.method.reason))
+    try:
+        channel = connection.channel()
+        while not told:
+            channel._impl.basic_publish("", "q", BODY, pika.BasicProperties(delivery_mode=2))
+            connection.process_data_events(0)
+    except pika.exceptions.ConnectionClosedByBroker as error:
+        return f"{error.reply_code} {error.reply_text}"
+    except pika.exceptions.AMQPConnectionError as error:
+        return str(error)
+    return told[0]
+
+
+def test_when_the_system_gives_no_more_publishers_are_closed_and_others_are_served(tmp_path: Path) -> None:
+    with Confined(tmp_path, "--memory-limit", "0") as broker, consumer(broker.port) as channel:
+        channel.queue_declare("q", durable=True)
+        ends = [flood(broker.port) for _ in range(3)]
+        assert any(end.startswith("506 RESOURCE_ERROR") for end in ends), ends
+        assert all(end.startswith(("506 RESOURCE_ERROR", "memory: the system gives no more")) for end in ends), ends
+        assert channel.basic_get("q", auto_ack=True)[2] == BODY
+        assert "the system gives no more; the reserve is used, and publishers wait" in broker.log
+        assert drain(broker.port) > 1000
+        wait_for(lambda: "there is a reserve again" in broker.log, 30)
+        with consumer(broker.port) as other:
+            other.confirm_delivery()
+            other.basic_publish("", "q", b"again")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["quorum", "manager", "availability"])
 def test_equal_brokers_do_not_die_of_the_same_backlog(tmp_path: Path, mode: str) -> None:

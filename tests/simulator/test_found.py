@@ -100,7 +100,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("original-for-its-copy", expect_by_id, "I10: d says"),
         ("listed-where-nobody-can-ask-it", list_without_address, "liveness: 20 s"),
         ("half-a-difference", half_a_difference, "I1: p1.1@1"),
-        ("settled-with-the-write", settled_with_the_write, "I1: p2.2@1"),
+        ("settled-with-the-write", settled_with_the_write, "I1: p2.24@1"),
         ("inherited-of-a-transaction", inherited_at_once, "I6: "),
         ("undone-by-a-cut-off-copy", unsealed, "I9: a says that p1.4@1"),
         ("a-handshake-slower-than-its-question", hang_up_early, "liveness: 4 s after the repair there is no primary"),

@@ -66,6 +66,13 @@ class MemoryDisk:
             self._put(self._platter[name], *pending[1:])
             self._pending.remove(pending)
 
+    def keep(self, name: str, content: bytes) -> None:
+        """A power cut may leave any part of it."""
+        self.files.setdefault(name, bytearray())
+        self._platter.setdefault(name, bytearray())
+        self.write(name, 0, [content])
+        self.sync(name)
+
     def settle(self, name: str) -> None:
         self.sync(name)
         self.files[name] = bytearray(self._platter[name])
@@ -104,6 +111,10 @@ class MemoryDisk:
         self._platter[name] = bytearray(self.files[name])
 
     # ---- faults ---------------------------------------------------------------------------------------------------
+
+    def rot(self, name: str, at: int, bits: int) -> None:
+        for files in (self.files, self._platter):
+            files[name][at] ^= bits
 
     def kill(self) -> None:
         """The process ends, the machine goes on: the page cache is kept."""

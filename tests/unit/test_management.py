@@ -74,7 +74,10 @@ class FakeHa:
         self.asked.append((method, arguments, reply))
         return method != "ha.nonsense"
 
-    def limited(self, reason: str, brief: bool) -> None:
+    def limited(self, reason: str) -> None:
+        pass
+
+    def alarm(self, name: str, reason: str) -> None:
         pass
 
     def paging(self, result: str, reason: str) -> None:

@@ -27,8 +27,11 @@ class Hooks:
         self.calls.append(("admit", dict(properties)))
         return self.refusal
 
-    def limited(self, reason, brief):
+    def limited(self, reason):
         self.calls.append(("limited", reason))
+
+    def alarm(self, name, reason):
+        self.calls.append(("alarm", name, reason))
 
     def paging(self, result, reason):
         self.calls.append(("paging", result))

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.memory import CAUSE, RELIEF, TRIM, MemoryWatch
+from qpidd_py.broker.memory import CAUSE, RELIEF, RESERVE_CAUSE, RETRY, TRIM, MemoryWatch, ReserveWatch
 from qpidd_py.core import Engine
 from qpidd_py.server.memory import available, resident
 from tests.support.memory import MemoryClient
@@ -147,3 +147,29 @@ def test_the_limit_of_the_address_space_counts(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_resident_memory_of_this_process() -> None:
     assert abs(resident()() - psutil.Process().memory_info().rss) < 8 * MIB
+
+
+def test_publishers_wait_while_the_reserve_is_gone() -> None:
+    broker = Broker("b")
+    given, uses = [True], [3]
+    watch = ReserveWatch(broker, lambda: given[0], lambda: uses[0])
+    watch.tick(0.0)
+    assert not broker.limits
+    given[0], uses[0] = False, 4
+    watch.tick(1.0)
+    assert set(broker.limits) == {RESERVE_CAUSE} and broker.engine.throttled
+    watch.tick(1.0 + RETRY)
+    assert broker.blocked, "the system gives no more"
+    given[0] = True
+    watch.tick(1.5 + RETRY)
+    assert broker.blocked, "it is not asked all the time"
+    watch.tick(1.0 + 2 * RETRY)
+    assert not broker.limits and not broker.engine.throttled
+
+
+def test_a_turn_without_memory_stops_publishers() -> None:
+    broker = Broker("b")
+    ReserveWatch(broker, lambda: True, lambda: 0)
+    assert broker.engine.on_short is not None
+    broker.engine.on_short()
+    assert broker.blocked

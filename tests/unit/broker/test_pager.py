@@ -37,7 +37,8 @@ class Process:
         self.pager = Pager(self.broker, Paging(self.engine, lambda place, buffer: None), self, LIMIT)
         self.watch = MemoryWatch(self.broker, LIMIT, self.resident, self.pager)
         self.told: list[str] = []
-        self.broker.hooks = cast(HaHooks, SimpleNamespace(limited=lambda reason, brief: None, paging=self.paging))
+        told = SimpleNamespace(limited=lambda reason: None, alarm=lambda *_: None, paging=self.paging)
+        self.broker.hooks = cast(HaHooks, told)
         self.client = MemoryClient(self.engine, q=self.engine.create_queue(1, "q", False))
         self.now = 0.0
 

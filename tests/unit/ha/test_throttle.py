@@ -52,6 +52,7 @@ def test_a_deposed_primary_holds_nobody(world):
 
 def limit(world, name, reason):
     world[name].node.limited(reason)
+    world[name].node.alarm("memory", reason)
 
 
 def told(world):

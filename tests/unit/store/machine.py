@@ -138,6 +138,11 @@ class Machine:
         while self.work or self.calls:
             self.commit()
 
+    def idle(self) -> None:
+        """Nothing comes for a while.  Raises PowerCut."""
+        self.settle()
+        self.writer.mark()
+
     # ---- the judge ------------------------------------------------------------------------------------------------
 
     def contents(self, name: str) -> list[bytes]:

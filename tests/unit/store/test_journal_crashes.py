@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from qpidd_py.store.layout import segment_name
+from qpidd_py.store.recovery import Damaged, scan
 from tests.support.memory_disk import MemoryDisk, PowerCut
 from tests.unit.store.machine import Machine
 
@@ -27,6 +29,8 @@ def act(machine: Machine, rng: random.Random) -> None:
         machine.turn()
     if rng.random() < 0.5:
         machine.commit()
+    elif rng.random() < 0.1:
+        machine.idle()
 
 
 def live(machine: Machine, rng: random.Random) -> None:
@@ -65,7 +69,24 @@ def run(seed: int) -> Machine:
     return machine
 
 
+def rot(seed: int) -> None:
+    """A quiet broker loses its power, and the last frame is damaged: nothing behind it proves that it was there."""
+    machine, rng = run(seed), random.Random(seed)
+    act(machine, rng)
+    machine.idle()
+    machine.disk.power_cut(rng)
+    last = scan(machine.disk).segments[-1]
+    machine.disk.rot(segment_name(last.generation), last.octets - 1 - rng.randrange(20), 1 << rng.randrange(8))
+    with pytest.raises(Damaged):
+        machine.boot()
+
+
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_no_confirmed_message_is_lost_by_a_crash_at_any_moment(first: int) -> None:
     for seed in range(first, first + 20):
         run(seed)
+
+
+def test_rot_in_the_last_frames_is_no_torn_tail() -> None:
+    for seed in range(20):
+        rot(seed)

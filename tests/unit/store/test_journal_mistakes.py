@@ -13,12 +13,12 @@ from qpidd_py.core.batch import OPERATIONS
 from qpidd_py.errors import QpiddError
 from qpidd_py.store import journal, layout, recovery, writer
 from qpidd_py.store.journal import Carry, Journal
-from qpidd_py.store.layout import FRAME_HEADER
+from qpidd_py.store.layout import FRAME_HEADER, MARK, encode_mark
 from qpidd_py.store.recovery import Damaged, Found
 from qpidd_py.store.writer import Drop, Writer
 from tests.support.memory_disk import MemoryDisk
 from tests.unit.store import machine, test_recovery
-from tests.unit.store.test_journal_crashes import run
+from tests.unit.store.test_journal_crashes import rot, run
 
 MOST = 100
 """Histories within which a mistake is found."""
@@ -121,6 +121,27 @@ def queues_left_out_of_a_carry(patch: Patch) -> None:
     patch.setattr(Carry, "__init__", init)
 
 
+def marked_before_it_is_synced(patch: Patch) -> None:
+    """After a crash a torn tail looks like rot."""
+
+    def commit(self: Any, work: Any) -> int:
+        self._work.extend(work)
+        ahead = self._number + sum(not isinstance(item, (writer.Roll, Drop)) for item in self._work)
+        self._disk.keep(MARK, encode_mark(ahead))
+        return original(self, ())
+
+    original = Writer.commit
+    patch.setattr(Writer, "commit", commit)
+
+
+def the_mark_is_not_read(patch: Patch) -> None:
+    patch.setattr(recovery, "_check_mark", lambda disk, found: None)
+
+
+def no_mark_when_it_is_quiet(patch: Patch) -> None:
+    patch.setattr(Writer, "mark", lambda self: None)
+
+
 def settlements_go_first(patch: Patch) -> None:
     """What is consumed is written at once, and what is published with the next batch."""
 
@@ -189,6 +210,7 @@ MISTAKES: list[Callable[[Patch], None]] = [
     what_was_read_is_not_synced,
     the_cache_is_believed_after_a_failed_sync,
     queues_left_out_of_a_carry,
+    marked_before_it_is_synced,
     settlements_go_first,
     head_before_its_carry,
 ]
@@ -206,6 +228,13 @@ def test_a_mistake_is_noticed(mistake: Callable[[Patch], None], monkeypatch: Pat
     with pytest.raises((AssertionError, QpiddError, Damaged, KeyError)):
         for seed in range(MOST):
             run(seed)
+
+
+@pytest.mark.parametrize("mistake", [the_mark_is_not_read, no_mark_when_it_is_quiet], ids=lambda each: each.__name__)
+def test_a_mistake_with_the_mark_lets_rot_pass(mistake: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        rot(1)
 
 
 @pytest.mark.parametrize(("mistake", "test"), DIRECTED, ids=lambda function: function.__name__)

@@ -189,3 +189,32 @@ def test_a_full_disk_is_retried_and_nothing_is_written_twice() -> None:
     disk.room = SIZE
     assert writer.commit([]) == 4
     assert read(disk) == [1, 2, 3, 4]
+
+
+def test_a_mark_proves_the_last_frames() -> None:
+    disk, writer = written([Roll(1, SIZE), frame(1), frame(2)])
+    unmarked = disk.copy()
+    writer.mark()
+    for found in (disk, unmarked):
+        found.files[segment_name(1)][scan(found).segments[-1].octets - 1] ^= 1
+    assert read(unmarked) == [1], "it may have been torn"
+    with pytest.raises(Damaged, match="frames 2 to 2 were on disk and are damaged, says the mark"):
+        scan(disk)
+
+
+@pytest.mark.parametrize("content", [b"", b"QJMARK1\n", layout.encode_mark(9)[:-1], layout.encode_mark(9)[:-1] + b"x"])
+def test_a_mark_that_was_cut_off_says_nothing(content: bytes) -> None:
+    disk, _ = written([Roll(1, SIZE), frame(1)])
+    disk.files[layout.MARK] = bytearray(content)
+    assert read(disk) == [1]
+
+
+def test_a_mark_is_written_when_there_is_news() -> None:
+    disk, writer = written([Roll(1, SIZE), frame(1)])
+    writer.mark()
+    before = disk.syncs
+    writer.mark()
+    assert disk.syncs == before
+    writer.commit([frame(2)], sync=False)
+    writer.mark()
+    assert layout.decode_mark(disk.read(layout.MARK)) == 1, "the second frame is not on disk"

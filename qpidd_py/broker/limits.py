@@ -1,0 +1,114 @@
+"""How many connections and queues there may be; what is beyond is refused with a reason.                        Pure.
+
+A connection counts from connection.open on.  Administrative connections and links between brokers do not count:
+`RESERVED` of them are taken beyond every limit, so that a broker with too many clients can be managed, and its backups
+stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
+
+if TYPE_CHECKING:
+    from qpidd_py.broker.client_connection import ClientConnection
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS: Final = "connections"
+RESERVED: Final = 64
+RELIEF: Final = 0.95
+"""Share of max-connections at which the alarm ends."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """0: no limit."""
+
+    connections: int = 0
+    connections_per_user: int = 0
+    connections_per_ip: int = 0
+    queues: int = 0
+    queues_per_user: int = 0
+
+
+class ConnectionCount:
+    """The open connections of one broker."""
+
+    def __init__(self, limits: Limits, alarm: Callable[[str, str], None]) -> None:
+        """`alarm` is called with CONNECTIONS and a reason; empty: not any more."""
+        self._limits = limits
+        self._alarm = alarm
+        self._all = self._privileged = 0
+        self._by_user: Counter[str] = Counter()
+        self._by_host: Counter[str] = Counter()
+        self._reached = False
+
+    def check(self, connection: ClientConnection) -> None:
+        """Raises ConnectionException if it is one too many."""
+        limits, host = self._limits, host_of(connection.peer)
+        if connection.privileged:
+            if self._privileged < RESERVED:
+                return
+            raise _refused("", "administrative connections and links", RESERVED)
+        if connection.scarce:
+            text = "the broker has no file descriptors left for clients"
+            raise ConnectionException(ReplyCode.RESOURCE_ERROR, text)
+        if 0 < limits.connections <= self._all:
+            self._say(f"connections: max-connections ({limits.connections}) is reached")
+            raise _refused("", "max-connections", limits.connections)
+        if 0 < limits.connections_per_user <= self._by_user[connection.user]:
+            raise _refused(f" for user '{connection.user}'", "max-connections-per-user", limits.connections_per_user)
+        if 0 < limits.connections_per_ip <= self._by_host[host]:
+            raise _refused(f" from {host}", "max-connections-per-ip", limits.connections_per_ip)
+
+    def opened(self, connection: ClientConnection, step: int = 1) -> None:
+        if connection.privileged:
+            self._privileged += step
+            return
+        self._all += step
+        _count(self._by_user, connection.user, step)
+        _count(self._by_host, host_of(connection.peer), step)
+
+    def closed(self, connection: ClientConnection) -> None:
+        self.opened(connection, -1)
+        if self._reached and self._all < RELIEF * self._limits.connections:
+            self._say("")
+
+    def _say(self, reason: str) -> None:
+        if bool(reason) != self._reached:
+            self._reached = bool(reason)
+            log.warning("%s", reason or "connections: fewer than max-connections are open again")
+            self._alarm(CONNECTIONS, reason)
+
+
+def check_queues(limits: Limits, name: str, user: str, number: int, by_user: Mapping[str, int]) -> None:
+    """Raises ChannelException if a new queue `name` of `user` is one too many."""
+    if 0 < limits.queues <= number:
+        raise _no_queue(name, "", "max-queues", limits.queues)
+    if 0 < limits.queues_per_user <= by_user.get(user, 0):
+        raise _no_queue(name, f" of user '{user}'", "max-queues-per-user", limits.queues_per_user)
+
+
+def host_of(peer: str) -> str:
+    return peer.rpartition(":")[0]
+
+
+def _count(counter: Counter[str], key: str, step: int) -> None:
+    counter[key] += step
+    if not counter[key]:
+        del counter[key]
+
+
+def _refused(of: str, name: str, most: int) -> ConnectionException:
+    return ConnectionException(ReplyCode.NOT_ALLOWED, f"connection refused{of}: {name} ({most}) is reached")
+
+
+def _no_queue(name: str, of: str, limit: str, most: int) -> ChannelException:
+    text = f"cannot declare queue '{name}'{of}: {limit} ({most}) is reached"
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)

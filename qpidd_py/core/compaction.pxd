@@ -1,0 +1,3 @@
+from qpidd_py.core.engine cimport Engine
+
+cdef int compact(Engine engine) except -1

@@ -1,0 +1,28 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Frees segments that hold little more than the dead: what lives in them is copied together."""
+from libc.stdint cimport uint64_t
+
+from qpidd_py.core.queue cimport Queue
+
+
+cdef int compact(Engine engine) except -1:
+    """A sweep over the queues, some entries in each tick.  A MemoryError changes nothing."""
+    cdef uint64_t most = engine.sweep_most, start
+    cdef Queue queue
+    if not engine.sweeping:
+        if not engine.pool.mark_sparse(engine.log.segment, engine.local.segment):
+            return 0
+        engine.sweeping = list(engine.queues.values())
+        engine.sweep_at = 0
+    while engine.sweeping and most:
+        queue = engine.sweeping[len(engine.sweeping) - 1]
+        start = engine.sweep_at
+        if queue.levels is not None:
+            engine.sweeping[len(engine.sweeping) - 1:] = queue.levels
+            continue
+        engine.sweep_at = queue.sweep(engine.local, engine.sweep_at, most)
+        most -= min(most, max(engine.sweep_at - start, <uint64_t>1))
+        if engine.sweep_at >= queue.main.tail:
+            engine.sweeping.pop()
+            engine.sweep_at = 0
+    return 0

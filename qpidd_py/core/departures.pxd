@@ -1,0 +1,7 @@
+from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.queue cimport Queue
+
+cdef int log_dequeues(Engine engine) except -1
+cdef int log_queue_dequeues(Engine engine, Queue queue) except -1
+cdef int log_delivered(Engine engine) except -1
+cdef int log_delivered_of(Engine engine, Queue queue) except -1

@@ -1,0 +1,65 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What has left the queues in this turn, and how far they were handed out, goes into the log.
+
+After a MemoryError what is not in the log yet is still noted, and goes into it in a later turn.
+"""
+from qpidd_py.core.batch cimport OP_DELIVERED, OP_DEQUEUE, RECORD_HEADER
+from qpidd_py.core.wire cimport putle32, putle64
+
+from libc.stdint cimport uint8_t, uint32_t
+
+
+cdef int log_dequeues(Engine engine) except -1:
+    cdef Queue queue
+    cdef size_t done = 0
+    if not engine.touched_queues:
+        return 0
+    try:
+        for queue in engine.touched_queues:
+            if queue.gone.count and not queue.deleted:
+                log_queue_dequeues(engine, queue)
+            queue.gone.count = 0
+            queue.touched = False
+            done += 1
+    finally:
+        del engine.touched_queues[:done]
+    return 0
+
+
+cdef int log_queue_dequeues(Engine engine, Queue queue) except -1:
+    cdef size_t n = queue.gone.count, i
+    cdef uint8_t* p = engine.record(OP_DEQUEUE, RECORD_HEADER + 8 + 16 * n, 1)
+    putle32(p + RECORD_HEADER, queue.number)
+    putle32(p + RECORD_HEADER + 4, <uint32_t>n)
+    p += RECORD_HEADER + 8
+    for i in range(n):
+        putle64(p, queue.gone.items[i].low)
+        putle64(p + 8, queue.gone.items[i].high)
+        p += 16
+    return 0
+
+
+cdef int log_delivered(Engine engine) except -1:
+    """How far each queue has been handed out, for `redelivered` after a fail-over."""
+    cdef Queue queue
+    cdef size_t done = 0
+    if not engine.delivered_queues:
+        return 0
+    try:
+        for queue in engine.delivered_queues:
+            if not queue.deleted and queue.delivered > queue.delivered_logged and queue.unacked:
+                log_delivered_of(engine, queue)
+            queue.delivery_noted = False
+            done += 1
+    finally:
+        del engine.delivered_queues[:done]
+    return 0
+
+
+cdef int log_delivered_of(Engine engine, Queue queue) except -1:
+    cdef uint8_t* p = engine.record(OP_DELIVERED, RECORD_HEADER + 16, 1)
+    putle32(p + RECORD_HEADER, queue.number)
+    putle32(p + RECORD_HEADER + 4, 0)
+    putle64(p + RECORD_HEADER + 8, queue.delivered)
+    queue.delivered_logged = queue.delivered
+    return 0

@@ -1,0 +1,103 @@
+/* Faults of the disk of a journal, for LD_PRELOAD: what the folder $FAULTS has a file for happens to files of a journal.
+
+   hang        a sync does not end          sync-eio    it fails
+   slow        a sync takes 0.2 s           full        nothing is written, no space is given
+   read-only   nothing is written or opened for writing (as after errors=remount-ro)
+   read-eio    nothing can be read */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name)) dlsym(RTLD_NEXT, #name))
+
+static int faulty(const char *fault)
+{
+    char path[4096];
+    const char *folder = getenv("FAULTS");
+    if (folder == NULL)
+        return 0;
+    snprintf(path, sizeof path, "%s/%s", folder, fault);
+    return access(path, F_OK) == 0;
+}
+
+static int of_journal(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n < 0)
+        return 0;
+    path[n] = 0;
+    return strstr(path, "/journal/") != NULL;
+}
+
+static int fails(const char *fault, int number, int fd)
+{
+    if (!faulty(fault) || !of_journal(fd))
+        return 0;
+    errno = number;
+    return 1;
+}
+
+int fdatasync(int fd)
+{
+    while (faulty("hang") && of_journal(fd))
+        usleep(10000);
+    if (fails("slow", 0, fd))
+        usleep(200000);
+    if (fails("sync-eio", EIO, fd) || fails("read-only", EROFS, fd))
+        return -1;
+    return REAL(fdatasync)(fd);
+}
+
+/* What os.pwritev of Python calls. */
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t at, int flags)
+{
+    if (fails("full", ENOSPC, fd) || fails("read-only", EROFS, fd))
+        return -1;
+    return REAL(pwritev64v2)(fd, parts, count, at, flags);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags)
+{
+    return pwritev64v2(fd, parts, count, at, flags);
+}
+
+int posix_fallocate64(int fd, off64_t at, off64_t size)
+{
+    if (fails("full", ENOSPC, fd))
+        return ENOSPC;
+    return REAL(posix_fallocate64)(fd, at, size);
+}
+
+int posix_fallocate(int fd, off_t at, off_t size)
+{
+    return posix_fallocate64(fd, at, size);
+}
+
+ssize_t read(int fd, void *to, size_t size)
+{
+    if (fails("read-eio", EIO, fd))
+        return -1;
+    return REAL(read)(fd, to, size);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    if ((flags & O_ACCMODE) != O_RDONLY && strstr(path, "/journal/") != NULL && faulty("read-only")) {
+        errno = EROFS;
+        return -1;
+    }
+    return REAL(open64)(path, flags, mode);
+}
