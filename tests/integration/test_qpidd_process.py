@@ -143,10 +143,8 @@ def test_the_pid_file(make_broker: MakeBroker, tmp_path: Path) -> None:
 
 
 def test_login(make_broker: MakeBroker, tmp_path: Path) -> None:
-    made = subprocess.run(
-        [sys.executable, "-m", "qpidd_py.security.users", "anna"], input="secret\n", capture_output=True, text=True
-    )
-    (tmp_path / "users.yaml").write_text(made.stdout)
+    add = [sys.executable, "-m", "qpidd_py.cli.qpid_passwd", "add", str(tmp_path / "users.yaml"), "anna"]
+    subprocess.run(add, input="secret\n", text=True, check=True)
     broker = make_broker("--user-file", str(tmp_path / "users.yaml")).start()
     connect(broker.port, "anna", "secret").close()
     for user, password in (("anna", "wrong"), ("guest", "guest")):

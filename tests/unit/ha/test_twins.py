@@ -20,6 +20,7 @@ from ha.primary.meetings import Meetings
 from ha.promotion.claims import Claim, decide_claims
 from ha.promotion.promotion import Refuse, decide
 from ha.settings import HaSettings
+from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -304,7 +305,9 @@ class TestANewIdentity:
     def test_is_for_members_of_a_cluster_only(self) -> None:
         with pytest.raises(ConfigError, match="new-identity: found yes without ha-cluster"):
             HaSettings(new_identity=True)
-        assert HaSettings(ha_cluster=True, new_identity=True, ha_safety="availability").new_identity
+        brokers = (Address("h", 1), Address("h", 2))
+        settings = HaSettings(ha_cluster=True, new_identity=True, ha_brokers_url=brokers, ha_safety="availability")
+        assert settings.new_identity
 
 
 class TestMeetings:
