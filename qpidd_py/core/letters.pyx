@@ -20,9 +20,8 @@ from libc.stdint cimport int64_t
 from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
 from qpidd_py.core.departures cimport log_queue_dequeues
 from qpidd_py.core.pump cimport pump, take_and_drop
-from qpidd_py.core.queue cimport content_at
 from qpidd_py.core.ranges cimport ranges_room
-from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, record_of, ring_at
+from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, content_of, record_of, ring_at
 from qpidd_py.core.wire cimport le64
 
 from qpidd_py.errors import InvariantError
@@ -78,7 +77,7 @@ cdef int send_letter(Engine engine, tuple note) except -1:
     index = level.locate(id, hint)
     if index < 0:
         raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
-    content = content_at(level, index)
+    content = content_of(ring_at(&level.main, index))
     letter = queue.dead_letter(reason, *content)
     if engine.on_removed is not None:
         engine.note_removal(queue, ring_at(&level.main, index), reason, letter is not None)
@@ -179,7 +178,7 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
             if level.timed and level.expired(index, engine.now):
                 take_and_drop(engine, queue, level, index, "expired")
                 continue
-            content = content_at(level, index)
+            content = content_of(ring_at(&level.main, index))
             to = route(content[0], content[1], content[2])
             if to is None or (careful and [full for full in to.queues if refuses(engine, full, 1, len(content[3]))]):
                 return moved

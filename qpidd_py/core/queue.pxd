@@ -91,6 +91,3 @@ cdef class Queue:
     cdef bint follows(self, uint64_t index, uint64_t id) noexcept
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0
     cdef Ranges ids(self, uint64_t low, uint64_t high) except *
-
-cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1
-cdef tuple content_at(Queue queue, uint64_t index)

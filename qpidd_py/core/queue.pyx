@@ -18,7 +18,6 @@ parent's number and keep its counters, `head` returns the level to hand out from
 
 On a backup that joins, messages older than the live stream arrive in `side`, sorted as well; `merge` ends that.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 from libc.string cimport memmove
@@ -27,8 +26,8 @@ from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
 from qpidd_py.core.memory cimport mem_zeroed
 from qpidd_py.core.ranges cimport Range, add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, RING, UNACKED, body_of, record_of, ring_after,
-    ring_double, ring_find, ring_free, ring_full, ring_trim)
+    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, RING, UNACKED, arrival_of, body_of, content_of,
+    name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -594,7 +593,7 @@ cdef class Queue:
             if e.state != GONE:
                 if len(found) == limit:
                     break
-                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + _content(e))
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + content_of(e))
         return found
 
     def glance(self, size_t limit, size_t cut, size_t octets):
@@ -611,7 +610,7 @@ cdef class Queue:
                 if e.state != GONE:
                     if len(found) == limit or taken >= octets:
                         return found
-                    content = _content(e, cut)
+                    content = content_of(e, cut)
                     found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), *content, body_of(record_of(e))))
                     taken += len(content[2]) + len(content[3])
         return found
@@ -627,8 +626,11 @@ cdef class Queue:
         found = []
         if self.levels is not None:
             for level in self.levels:
-                found += level.read(low, high, limit, octets)
-            return sorted(found)[:limit]
+                part = level.read(low, high, limit, octets)
+                found += part
+                if sum([len(message[5]) + len(message[6]) for message in part]) >= octets:
+                    high = part[len(part) - 1][0]       # what follows it in this level would be missing
+            return [message for message in sorted(found) if message[0] <= high][:limit]
         if self.joining:
             self.merge()
         for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
@@ -636,8 +638,8 @@ cdef class Queue:
             if e.id > high or len(found) == limit or taken >= octets:
                 break
             if e.state != GONE:
-                content = _content(e)
-                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), _arrival(e), *content))
+                content = content_of(e)
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), arrival_of(e), *content))
                 taken += len(content[2]) + len(content[3])
         return found
 
@@ -688,35 +690,3 @@ cdef class Queue:
             if self.returned.items[k].low == index:
                 return True
         return False
-
-
-cdef uint64_t _arrival(const Entry* e) except? 0:
-    """Milliseconds since 1970, 0 where it was not noted."""
-    return le64(lengths_of(record_of(e)) + 8) if e.flags & ENTRY_TIMED else 0
-
-
-cdef tuple _content(const Entry* e, size_t cut=UNLIMITED):
-    """`cut`: most octets of the body."""
-    cdef const uint8_t* p = record_of(e)
-    cdef const uint8_t* route = route_of(p)
-    cdef size_t header = le32(lengths_of(p) + 4), exchange = route[0]
-    cdef const uint8_t* content = route + le16(lengths_of(p))
-    return (PyBytes_FromStringAndSize(<const char*>route + 1, exchange),
-            PyBytes_FromStringAndSize(<const char*>route + 2 + exchange, route[1 + exchange]),
-            PyBytes_FromStringAndSize(<const char*>content, header),
-            PyBytes_FromStringAndSize(<const char*>content + header, min(cut, body_of(p))))
-
-
-cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:
-    """`read`: also a message that has left memory gets its name.  The number of segments that were read back."""
-    cdef bint away = (<Segment>e.segment).data == NULL
-    cdef const uint8_t* p
-    if away and not read:
-        return runs.add(NULL, 0, e.id)
-    p = record_of(e)
-    runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
-    return away
-
-
-cdef tuple content_at(Queue queue, uint64_t index):
-    return _content(ring_at(&queue.main, index))

@@ -9,8 +9,7 @@ leaves them to be joined with later ones.
 """
 from libc.stdint cimport uint64_t
 
-from qpidd_py.core.queue cimport name_entry
-from qpidd_py.core.ring cimport READY, UNACKED, ring_at
+from qpidd_py.core.ring cimport READY, UNACKED, name_entry, ring_at
 
 cdef enum:
     RUNS_MAX = 1000             # of one queue and reason, until they are taken

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport Segment, lengths_of, route_of
+from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport le16, le32
 
 cdef enum:                      # states of an entry
@@ -39,6 +40,9 @@ cdef struct Ring:               # entries in order of id; absolute indexes, head
 cdef void ring_free(Ring* r) noexcept
 cdef int ring_double(Ring* r) except -1
 cdef void ring_shrink(Ring* r) noexcept
+cdef tuple content_of(const Entry* e, size_t cut=*)
+cdef uint64_t arrival_of(const Entry* e) except? 0
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 

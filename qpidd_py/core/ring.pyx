@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A ring of entries in order of message id, each of which points to a record in a log segment."""
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_DECREF
 from libc.stdlib cimport free
 
 from qpidd_py.core.memory cimport mem_resized, mem_zeroed
+from qpidd_py.core.wire cimport le64
 
 
 cdef void ring_free(Ring* r) noexcept:
@@ -62,3 +64,31 @@ cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil:
     if index > r.head and ring_at(r, index - 1).id == id:
         return <int64_t>(index - 1)
     return -1
+
+
+cdef uint64_t arrival_of(const Entry* e) except? 0:
+    """Milliseconds since 1970, 0 where it was not noted."""
+    return le64(lengths_of(record_of(e)) + 8) if e.flags & ENTRY_TIMED else 0
+
+
+cdef tuple content_of(const Entry* e, size_t cut=<size_t>-1):
+    """`cut`: most octets of the body."""
+    cdef const uint8_t* p = record_of(e)
+    cdef const uint8_t* route = route_of(p)
+    cdef size_t header = le32(lengths_of(p) + 4), exchange = route[0]
+    cdef const uint8_t* content = route + le16(lengths_of(p))
+    return (PyBytes_FromStringAndSize(<const char*>route + 1, exchange),
+            PyBytes_FromStringAndSize(<const char*>route + 2 + exchange, route[1 + exchange]),
+            PyBytes_FromStringAndSize(<const char*>content, header),
+            PyBytes_FromStringAndSize(<const char*>content + header, min(cut, body_of(p))))
+
+
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:
+    """`read`: also a message that has left memory gets its name.  The number of segments that were read back."""
+    cdef bint away = (<Segment>e.segment).data == NULL
+    cdef const uint8_t* p
+    if away and not read:
+        return runs.add(NULL, 0, e.id)
+    p = record_of(e)
+    runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+    return away

@@ -89,3 +89,14 @@ def test_reading_changes_nothing(levels: int) -> None:
     assert len(queue.read(0, LAST, 10)) == 4
     assert queue.peek(10) == before
     queue.check()
+
+
+@pytest.mark.parametrize("octets", [1, 60, 200])
+def test_a_page_that_is_full_leaves_out_no_level(octets: int) -> None:
+    """The next page goes on behind the last message of this one."""
+    engine, queue = make(2)
+    filled(engine, queue, [0, 0, 0, 2, 1, 0, 2, 1])
+    found: list[int] = []
+    while page := queue.read(found[-1] + 1 if found else 0, LAST, 5, octets):
+        found += [item[0] for item in page]
+    assert found == [item[0] for item in queue.read(0, LAST, 100)] and len(found) == 8
