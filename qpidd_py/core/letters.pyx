@@ -18,7 +18,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
 from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
-from qpidd_py.core.departures cimport log_queue_dequeues
+from qpidd_py.core.departures cimport log_delivered_of, log_queue_dequeues
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, content_of, record_of, ring_at
@@ -207,4 +207,4 @@ def hand_out(Engine engine, Queue queue, uint64_t id):
     """Messages up to `id` were handed out in an earlier life: they say redelivered.  The queue has no consumer."""
     queue.set_delivered(id)
     queue.reset()
-    engine.log_delivered_of(queue)
+    log_delivered_of(engine, queue)

@@ -73,6 +73,7 @@ class ModelEngine:
 
     on_removed: Any = None
     removing: tuple[()] = ()
+    torn = False
 
     def __init__(self) -> None:
         self.position = self.safe = 0
