@@ -18,6 +18,7 @@ from tests.acceptance.test_recovery import Held
 from tests.support.wait import wait_for
 
 EXIT_START = 1
+MEMBER = ("--ha-cluster", "yes", "--ha-brokers-url", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
 NUMBERS = [str(number) for number in range(100)]
 
 # ---- b2: a vote that is not kept
@@ -25,7 +26,7 @@ NUMBERS = [str(number) for number in range(100)]
 
 def test_b2_a_member_without_a_data_directory_is_refused(make_alone: Callable[..., Member]) -> None:
     """Its vote vanished with each restart, and its address voted on."""
-    broker = make_alone("forgetful", "--ha-cluster", "yes", "--no-data-dir", "yes")
+    broker = make_alone("forgetful", *MEMBER, "--no-data-dir", "yes")
     broker.spawn()
     assert broker.wait(TIMEOUT) == EXIT_START
     assert "option no-data-dir: found yes with ha-cluster, expected a data directory" in broker.log
@@ -155,7 +156,7 @@ def test_b3_a_backup_that_cannot_store_a_set_leaves_it_and_comes_back(small: Clu
 
 
 def test_b3_a_full_disk_at_the_first_start_is_said(make_alone: Callable[..., Member], disks: Disks) -> None:
-    broker = make_alone("full", "--ha-cluster", "yes")
+    broker = make_alone("full", *MEMBER)
     disks.add(broker).fill()
     broker.spawn()
     assert broker.wait(TIMEOUT) == EXIT_START
@@ -165,7 +166,7 @@ def test_b3_a_full_disk_at_the_first_start_is_said(make_alone: Callable[..., Mem
 
 def test_b3_a_state_file_that_cannot_be_made_is_said(make_alone: Callable[..., Member], disks: Disks) -> None:
     """There is room for the lock, and for nothing else."""
-    broker = make_alone("nearly-full", "--ha-cluster", "yes")
+    broker = make_alone("nearly-full", *MEMBER)
     disk = disks.add(broker)
     (broker.data_dir / "lock").write_text("1\n")
     disk.fill()

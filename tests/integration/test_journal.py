@@ -268,7 +268,7 @@ def test_a_member_of_a_cluster_refuses_the_journal_of_a_broker_outside(broker: B
         publish(channel, 0, 10)
     broker.stop()
     command = [sys.executable, "-m", "qpidd_py", "--port", "0", "--data-dir", str(broker.data_dir)]
-    command += [*SMALL, "--ha-cluster", "yes", "--ha-safety", "manager", "--ha-registry", "none"]
+    command += [*SMALL, "--ha-cluster", "yes", "--ha-brokers-url", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "was written by a broker outside a cluster" in done.stderr and "or an empty folder" in done.stderr
