@@ -44,7 +44,8 @@ from qpidd_py.store.archive import (
 _SIZE: Final = slice(4, 12)
 """Where a content header has the size of the body."""
 _SHORT: Final = 255
-MARKER: Final = "qpid.restore"
+MARKER: Final = "amq.qpid.restore"
+"""No client can declare it: it would close the cluster for all."""
 CLOSED: Final = "CONNECTION_FORCED - an archive is being restored here, or its restore was interrupted"
 
 
@@ -95,6 +96,8 @@ class Restoring:
         vhost, arguments, kind = self._vhost, operation["arguments"], operation["op"]
         if kind == DECLARE_QUEUE:
             name, durable, auto_delete = (operation[key] for key in ("name", "durable", "auto_delete"))
+            if name == MARKER:
+                raise ArchiveError(f"a queue {name!r}: the archive is of a cluster into which one was being restored")
             queue, _ = vhost.declare_queue(None, name, durable, False, auto_delete, arguments)
             self._limits[name] = queue.core.max_count, queue.core.max_bytes
             # What had been handed out counts again: the queue may be over its limit, and nothing of it is dropped.

@@ -83,10 +83,10 @@ class VHost:
         auto_delete: bool,
         arguments: Mapping[str, Any],
     ) -> tuple[DeclaredQueue, int]:
-        """The queue, new or found equal, and the position to wait for."""
+        """The queue, new or found equal, and the position to wait for.  `connection`: None for the broker itself."""
         if name in self.queues:
             return self._redeclare_queue(connection, name, durable, exclusive, auto_delete, arguments)
-        if name.startswith("amq.") and not name.startswith("amq.gen-"):
+        if connection is not None and name.startswith("amq.") and not name.startswith("amq.gen-"):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
         if name == MANAGEMENT:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' is reserved")
