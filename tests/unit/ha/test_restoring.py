@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ha.archive.restoring import DECLARE_QUEUE, MARKER, RestoreDoor, Restoring
+from ha.archive.restoring import MARKER, RestoreDoor, Restoring
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import ChannelException
-from qpidd_py.store.archive import ArchiveError
+from qpidd_py.store.archive import DECLARE_QUEUE, ArchiveError
 
 
 def door(broker: Broker) -> RestoreDoor:
