@@ -23,7 +23,7 @@ from torture import evidence, second_judge
 from torture.brokers import url
 from torture.campaign import Campaign, Outcome
 from torture.faults import KINDS
-from torture.lab import MODES, Lab, Plan
+from torture.lab import CLIENT, MODES, Lab, Plan
 from torture.loaders import Loaders, LoadFailed
 from torture.network import NetworkError, problem
 from torture.report import failures, summary, table
@@ -62,7 +62,9 @@ def _torture(plan: Plan, arguments: argparse.Namespace) -> dict[str, Any]:
         say = _narrator(log.write, arguments.json)
         say(f"{plan.mode}, {plan.brokers} brokers, seed {plan.seed}")
         lab = Lab(plan, say)
-        loaders = Loaders(plan.directory, lab.clients, url(lab.brokers), arguments.rate, decided=True)
+        loaders = Loaders(
+            plan.directory, lab.clients, url(lab.brokers), arguments.rate, decided=True, login=CLIENT
+        )  # fmt: skip
         try:
             outcome = Campaign(plan, lab, loaders, say).run(arguments.minutes * 60, arguments.faults)
         finally:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from qpidd_py.security.users import hash_password
 from testkit.power import library
 from torture.brokers import Broker, Exit, url
 from torture.manager import Manager, rules_for
@@ -21,6 +22,8 @@ RESTART: Final = 1.0
 UNTOUCHED: Final = 3.0
 """Seconds after a fault from which on a broker counts as undisturbed."""
 
+CLIENT: Final = "client/secret"
+"""Login of the load, which comes from another host: guest may not."""
 MODES: Final = ("quorum", "manager", "availability", "registry")
 COMMON_OPTIONS: Final = {
     "link-heartbeat-interval": "0.5", "ha-backup-timeout": "5", "ha-isolation-timeout": "4",
@@ -71,9 +74,11 @@ class Lab:
         self._refusal = ""
         self.network = Network(plan.brokers + 1)
         self.clients: Host = self.network.hosts[-1]
+        users = plan.directory / "users.yaml"
+        users.write_text(f"{CLIENT.partition('/')[0]}: {hash_password(CLIENT.partition('/')[2])}\n")
         different = {name: value for name, _, value in (text.partition("=") for text in plan.extra)}
         kept = {"journal": "yes"} if plan.journaled else {}
-        options = {**options_for(plan.mode, plan.directory), **kept, **different}
+        options = {**options_for(plan.mode, plan.directory), **kept, "user-file": str(users), **different}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         forgetful = library(plan.directory) if plan.power_cuts else None
         self.brokers = [

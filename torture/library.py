@@ -20,7 +20,7 @@ def _connection(context: Context) -> Connection:
     urls = ",".join(f"{host}:{port}" for host, port in context.addresses)
     return Connection(
         urls, heartbeat=1, connect_timeout=context.connect_timeout, reconnect_interval_max=0.5,
-        client_id=context.record.client,
+        client_id=context.record.client, username=context.login[0], password=context.login[1],
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class Context:
     """Several groups of clients may be at work at one time; each has queues of its own."""
     connect_timeout: float = 1.0
     """Seconds for an attempt to connect."""
+    login: tuple[str, str] = ("guest", "guest")
 
     def queue(self, kind: str) -> str:
         return f"{self.group or 'torture'}.{kind}"
@@ -135,7 +136,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         record = Recorder(Path(arguments.directory), f"{arguments.group}.{name}" if arguments.group else name)
         place = Slot(Path(arguments.progress), slot)
         context = Context(
-            addresses, record, place, stopping, draining, arguments.rate * share, arguments.group, arguments.patience
+            addresses, record, place, stopping, draining, arguments.rate * share, arguments.group, arguments.patience,
+            arguments.login,
         )  # fmt: skip
         threads.append(threading.Thread(target=_run, args=(make(context), record), name=name))
     for thread in threads:
@@ -159,6 +161,11 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _login(text: str) -> tuple[str, str]:
+    user, _, password = text.partition("/")
+    return user, password
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="torture.load", description="One load process.")
     parser.add_argument("role", choices=sorted(ROLES))
@@ -167,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--progress", required=True, help="the shared file of demo.progress")
     parser.add_argument("--rate", type=float, default=300.0, help="messages a second, all producers together")
     parser.add_argument("--group", default="", help="puts these clients and their queues apart from others")
+    parser.add_argument("--login", type=_login, default="guest/guest", help="USER/PASSWORD (%(default)s)")
     parser.add_argument("--decided", action="store_true", help="with queues in which the broker decides")
     parser.add_argument("--patience", type=float, default=1.0, help="seconds for an attempt to connect")
     return parser

@@ -33,12 +33,13 @@ class Loaders:
 
     def __init__(
         self, directory: Path, host: Place, addresses: str, rate: float, group: str = "", patience: float = 1.0,
-        decided: bool = False,
+        decided: bool = False, login: str = "guest/guest",
     ) -> None:  # fmt: skip
-        """`decided`: with the clients of queues in which the broker decides."""
+        """`decided`: with the clients of queues in which the broker decides.  `login`: USER/PASSWORD."""
         self._directory = directory
         self._host = host
         self._words = ["--addresses", addresses, "--rate", str(rate), "--group", group, "--patience", str(patience)]
+        self._words += ["--login", login]
         self._words += ["--decided"] if decided else []
         self.busy: Sequence[int] = ALL_BUSY if decided else BUSY
         self._prefix = f"{group}-" if group else ""

@@ -95,8 +95,8 @@ class PlainClient:
         """The AMQP handshake has twice the time of the TCP connection, but half a second at least."""
         timeout = self._context.connect_timeout
         return pika.ConnectionParameters(
-            host, port, heartbeat=self.heartbeat, socket_timeout=timeout, stack_timeout=max(0.5, 2 * timeout),
-            connection_attempts=1, tcp_options=PATIENCE,
+            host, port, credentials=pika.PlainCredentials(*self._context.login), heartbeat=self.heartbeat,
+            socket_timeout=timeout, stack_timeout=max(0.5, 2 * timeout), connection_attempts=1, tcp_options=PATIENCE,
         )  # fmt: skip
 
     def _properties(self, id: str, again: bool = False) -> pika.BasicProperties:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -81,12 +81,12 @@ class Load:
         confirms = self._history().confirms
         return max(longest_pause(confirms[name], int(begin * 1e6), int(end * 1e6)) for name in PRODUCERS)
 
-    def finish(self, gone: Set[str] = frozenset()) -> Verdict:
-        """All is published, confirmed and consumed; but for `gone`, what may be missing."""
+    def finish(self) -> Verdict:
+        """All is published, confirmed and consumed."""
         self._enough.set()
         self._join(self._threads[: len(PRODUCERS)])
         self._draining.set()
-        wait_for(lambda: self.missing() <= gone, PATIENCE, lambda: f"missing {sorted(self.missing() - gone)}")
+        wait_for(lambda: not self.missing(), PATIENCE, lambda: f"missing {sorted(self.missing())}")
         self.close()
         assert not self.failures
         return self._history().verdict()
