@@ -81,7 +81,7 @@ class Management:
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Iterator[None]:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
-        Never raises because of the request's content.  `asker` may see what is exclusive to it."""
+        Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier everything."""
         try:
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
@@ -158,13 +158,16 @@ class Management:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
         queue = self.broker.vhost.queues[name]
-        if queue.exclusive and queue.owner is not asker:
+        if queue.exclusive and queue.owner is not asker and not self._is_courier(asker):
             raise RequestError(f"queue {name!r} is exclusive to another connection")
         core, limit = queue.core, min(limit, PEEK_LIMIT)
         if "after" in arguments:
             after = _position(arguments["after"])
             return _browse(core, after if after <= self.broker.engine.sequence else 0, limit)
         return [_show_message(*message) for message in core.glance(limit, PEEK_BODY, BROWSE_OCTETS)]
+
+    def _is_courier(self, asker: ClientConnection | None) -> bool:
+        return asker is not None and asker.user in self.broker.couriers
 
     def _exchange_list(self) -> Iterator[Json]:
         exchanges = self.broker.vhost.exchanges

@@ -1,10 +1,13 @@
 """Rows 1 to 3, 12 to 23: what is replicated, and how far.  (README.md has the table.)"""
 
 import threading
+from typing import Any
 
 import pika
 import pytest
 
+from qpidd_py.cli.client_socket import RequestRefused
+from qpidd_py.security.users import hash_password
 from tests.acceptance.clients import assert_browse_backup, exists, publish, take, wait_no_queue, wait_queue
 from tests.acceptance.cluster import Cluster, Member
 from tests.support.wait import wait_for
@@ -114,19 +117,29 @@ def test_03_send_receive(cluster: Cluster) -> None:
 
 
 def test_12_last_value_queue(cluster: Cluster) -> None:
-    """Not offered: the argument is kept, comes back in listings and has no effect, on all brokers alike."""
-    primary, *backups = cluster.ready()
-    arguments = {"qpid.last_value_queue_key": "key"}
-    with primary.channel() as channel:
-        channel.queue_declare("r12", arguments=arguments)
-        for number, key in enumerate(("a", "b", "a", "b")):
-            publish(channel, "r12", [number], headers={"key": key})
-        for member in cluster.members:
-            assert_browse_backup(member, "r12", range(4))
-            assert arguments.items() <= member.queues()["r12"]["arguments"].items()
-        assert take(channel, "r12", 1) == ["0"]
-    for member in backups:
-        assert_browse_backup(member, "r12", [1, 2, 3])
+    """Not offered: a queue that asks for it is refused and made nowhere."""
+    primary, *_ = cluster.ready()
+    refused(primary, "r12", {"qpid.last_value_queue_key": "key"})
+    assert_nowhere(cluster, "r12")
+
+
+def refused(member: Member, queue: str, arguments: dict[str, Any]) -> None:
+    """406 that names the argument."""
+    with member.channel() as channel, pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        channel.queue_declare(queue, arguments=arguments)
+    assert caught.value.reply_code == 406
+    (argument,) = arguments
+    assert f"arg '{argument}' for queue '{queue}'" in caught.value.reply_text
+    assert caught.value.reply_text.endswith("is not implemented")
+
+
+def assert_nowhere(cluster: Cluster, queue: str) -> None:
+    """A queue that was made behind it is on each broker, `queue` is not."""
+    with cluster.primary.channel() as channel:
+        channel.queue_declare(f"{queue}.next")
+    for member in cluster.members:
+        wait_queue(member, f"{queue}.next")
+        assert queue not in member.queues()
 
 
 def test_13_ring(cluster: Cluster) -> None:
@@ -202,8 +215,8 @@ def test_17_priority_ring(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"x-max-length": 5}, {"x-max-priority": 10}, {"qpid.last_value_queue_key": "key"}],
-    ids=["plain", "ring", "priority", "last-value"],
+    [{}, {"x-max-length": 5}, {"x-max-priority": 10}],
+    ids=["plain", "ring", "priority"],
 )
 def test_18_backup_acquired(cluster: Cluster, arguments, request) -> None:
     """Delivered and not acknowledged is on every backup, on one that joins later, too."""
@@ -220,6 +233,13 @@ def test_18_backup_acquired(cluster: Cluster, arguments, request) -> None:
     # The connection is gone: what it held is on the queue again, everywhere in its old place.
     for member in cluster.members:
         assert_browse_backup(member, queue, range(5))
+
+
+def test_18_backup_acquired_last_value(cluster: Cluster) -> None:
+    """Not offered, see row 12."""
+    primary, *_ = cluster.ready()
+    refused(primary, "r18.last-value", {"qpid.last_value_queue_key": "key"})
+    assert_nowhere(cluster, "r18.last-value")
 
 
 def test_19_replicate_default(make_cluster) -> None:
@@ -285,22 +305,27 @@ def test_21_invalid_replication(cluster: Cluster) -> None:
     assert not exists(primary, exchange="r21")
 
 
-def test_22_exclusive_queue(cluster: Cluster) -> None:
-    """Nobody else may use the queue of a connection, or one that is consumed exclusively; replication does."""
-    primary, *backups = cluster.ready()
-    with primary.channel() as channel, primary.channel() as other:
+def test_22_exclusive_queue(make_cluster, tmp_path) -> None:
+    """Nobody else may use or read the queue of a connection, or use one that is consumed exclusively; replication does,
+    and `ha-username` reads both on all brokers."""
+    users = tmp_path / "users.yaml"
+    users.write_text(f"bob: {hash_password('bob-password')}\n")
+    cluster = make_cluster(3, ha_username="guest", ha_password="guest", user_file=str(users)).start()
+    with cluster.primary.channel() as channel, cluster.primary.channel() as other:
         channel.queue_declare("r22.queue", exclusive=True)
         channel.queue_declare("r22.consumer")
         channel.basic_consume("r22.consumer", lambda *_: None, exclusive=True)
         publish(channel, "r22.queue", ["exclusive"])
         publish(channel, "r22.consumer", ["consumed"])
-        for member in backups:
+        for member in cluster.members:
             assert_browse_backup(member, "r22.queue", ["exclusive"])
             assert_browse_backup(member, "r22.consumer", ["consumed"])
+            with pytest.raises(RequestRefused, match=r"'r22\.queue' is exclusive to another connection"):
+                member.ask("queue.peek", user="bob", queue="r22.queue")
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
             other.queue_declare("r22.queue", passive=True)
         assert caught.value.reply_code == 405
-        with primary.channel() as third, pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        with cluster.primary.channel() as third, pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
             third.basic_consume("r22.consumer", lambda *_: None)
         assert caught.value.reply_code == 403
 

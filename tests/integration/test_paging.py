@@ -133,11 +133,11 @@ def test_a_primary_that_is_killed_while_it_pages_loses_nothing_confirmed(tmp_pat
         with pytest.raises(pika.exceptions.AMQPError):
             publish(brokers["a"], 0, 5000, confirmed)
         killer.join()
-        members.tool("promote", "--cluster-manager", name="b")
+        primary = members.promote_newest("b", "c")
         brokers["a"].start()
-        members.settled("b")
-        assert paged(brokers["b"])["octets"] > 0
-        consume(brokers["b"], 0, len(confirmed))
+        members.settled(primary)
+        assert paged(brokers[primary])["octets"] > 0
+        consume(brokers[primary], 0, len(confirmed))
     finally:
         members.close()
 

@@ -97,6 +97,20 @@ def test_no_look_into_exclusive_queues_of_others() -> None:
             assert "secret" not in json.dumps(answers) or allowed
 
 
+def test_the_user_of_brokers_looks_into_exclusive_queues() -> None:
+    """It could replicate them."""
+    broker = Broker()
+    broker.couriers.add("guest")
+    management, owner, other = Management(broker), Peer(broker), Peer(broker)
+    owner.open_channel()
+    owner.call(1, Queue.Declare(queue="mine", exclusive=True))
+    for asker, allowed in ((other.connection, True), (None, False)):
+        answers: list = []
+        for _ in management.work("queue.peek", {"queue": "mine"}, answers.append, asker):
+            pass
+        assert answers[0]["ok"] is allowed
+
+
 def test_long_lists_come_in_parts() -> None:
     broker = Broker()
     peer = Peer(broker)

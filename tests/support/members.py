@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.support import programs
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
@@ -53,6 +53,21 @@ class Members:
         first = next(iter(self.brokers))
         self.tool("promote", "--cluster-manager", name=first)
         self.settled(first)
+
+    def promote_newest(self, *names: str) -> str:
+        """As a manager does: asks one after the other until one accepts; who is behind refuses and names the better."""
+        refusals: list[str] = []
+
+        def accepted() -> str:
+            for name in names:
+                try:
+                    self.ask(name, "ha.promote")
+                    return name
+                except RequestRefused as error:
+                    refusals.append(str(error))
+            return ""
+
+        return wait_for(accepted, TIME, lambda: f"a promotion: {refusals[-len(names) :]}")
 
     def close(self) -> None:
         for broker in self.brokers.values():
