@@ -20,7 +20,13 @@ from tests.simulator.mistakes_log import half_a_difference
 from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
 from tests.simulator.mistakes_reactor import settled_with_the_write
-from tests.simulator.mistakes_twins import expect_by_id, list_without_address, trust_own_id, whole_by_id
+from tests.simulator.mistakes_twins import (
+    expect_by_id,
+    list_without_address,
+    lost_identity_votes,
+    trust_own_id,
+    whole_by_id,
+)
 from tests.simulator.scenario import Scenario
 from tests.simulator.shrink import outcome
 from tests.support.memory import MemoryClient, confirms, deliveries
@@ -98,6 +104,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("copied-voter", trust_own_id, "I1: p1.2@1"),
         ("copied-member", whole_by_id, "I1: p1.2@1"),
         ("original-for-its-copy", expect_by_id, "I10: d says"),
+        ("a-voter-that-lost-its-disk", lost_identity_votes, "I1: p1.2@1"),
         ("listed-where-nobody-can-ask-it", list_without_address, "liveness: 20 s"),
         ("half-a-difference", half_a_difference, "I1: p1.1@1"),
         ("settled-with-the-write", settled_with_the_write, "I1: p2.24@1"),
