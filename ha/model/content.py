@@ -141,5 +141,8 @@ class Content:
             raise LinkError(f"not a note of a member: {note!r:.80}")
         instances = need(found, "instances", list)
         lineage, state = lineage_from_json(found.get("lineage")), found.get("state")
-        noted = HaState.from_json(state) if isinstance(state, dict) else None
+        try:
+            noted = HaState.from_json(state) if isinstance(state, dict) else None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LinkError(f"not a note of a member: {note!r:.80}") from error
         return cls(tuple(map(str, instances)), lineage, str(found.get("boot", "")), noted)

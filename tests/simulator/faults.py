@@ -146,7 +146,7 @@ class Faults:
             self.rules.stop(process, power, back)
 
     def _may_be_replaced(self, process: BrokerProcess) -> bool:
-        """A voter must not forget (see scenarios/quorum-lost-disk.yaml); it has to leave the cluster first."""
+        """A voter must not forget (see scenarios/quorum-vote-forgotten.yaml); it has to leave the cluster first."""
         scenario = self.simulation.scenario
         voter = scenario.mode == "quorum" and process in self.simulation.members
         return not voter or bool(scenario.option("unfenced", False))

@@ -62,10 +62,13 @@ class SimulatedJournal:
         return Found()
 
     def begin(self) -> None:
-        """As `ha.plugin.begin_journal` and `Store.begin_as_member` do."""
+        """As `ha.plugin.begin_journal` and `Store.begin_as_member` do.  Raises Violation."""
         node = self._process.node
         if self._replay.note or self._process.engine.position:
-            node.restore(Content.decode(self._replay.note))
+            try:
+                node.restore(Content.decode(self._replay.note))
+            except LinkError as error:  # the product refuses to start
+                raise Violation(f"I21: the journal of {self._process.name} cannot be read: {error}") from error
             self._process.simulation.history.counts["restored, whole" if node.local.whole else "restored"] += 1
         self.journal.on_durable = node.durable
         self.journal.note(node.local.content.encode())

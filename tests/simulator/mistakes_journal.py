@@ -117,7 +117,7 @@ def rot_is_cut_off() -> AbstractContextManager[None]:
         found = Found()
         with suppress(Damaged):
             return scan(disk, found=found)
-        found.head = min(found.head, *(segment.generation for segment in found.segments))
+        found.head = min([found.head, *(segment.generation for segment in found.segments)])
         return found
 
     return patched(journal, scan=scan_quietly)

@@ -71,3 +71,8 @@ def expect_by_id() -> AbstractContextManager[None]:
 
     old_expected = promotion._expected
     return patched(promotion, _expected=expected)
+
+
+def lost_identity_votes() -> AbstractContextManager[None]:
+    """A broker that has lost its disk votes at once under its new identity.  (It was so once.)"""
+    return patched(LocalMember, look_for_namesake=lambda self, in_sync: None)

@@ -23,6 +23,7 @@ from ha.promotion.claims import Claim, ClaimRequest, decide_claims
 from ha.promotion.promoter import Promoter
 from ha.registry import recorder as registry
 from tests.simulator.mistakes_safety import patched
+from tests.simulator.mistakes_twins import whole_by_id
 
 # ---- what is written ---------------------------------------------------------------------------------------------
 
@@ -133,15 +134,18 @@ def ignore_higher_ballots() -> Iterator[None]:
 # ---- who holds what ----------------------------------------------------------------------------------------------
 
 
-def whole_from_disk() -> AbstractContextManager[None]:
-    """A broker that was restarted takes itself for whole, because its set says that it counts."""
+@contextmanager
+def whole_from_disk() -> Iterator[None]:
+    """A broker that was restarted takes itself for whole, because its set says that it counts: of which run the set
+    says so is not asked."""
 
     def start(self: Node) -> None:
         old(self)
         self.local.whole = self.local.id in self.local.persisted.in_sync
 
     old = Node.start
-    return patched(Node, start=start)
+    with whole_by_id(), patched(Node, start=start):
+        yield
 
 
 @contextmanager

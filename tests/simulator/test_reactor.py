@@ -14,11 +14,13 @@ import pytest
 import qpidd_py.core
 from qpidd_py.core import Connection, Engine
 from qpidd_py.core import Reactor as RealReactor
+from tests.simulator.mistakes_reactor import settled_with_the_write
 from tests.simulator.plan import plan
 from tests.simulator.reactor import REAL, Reactor, Socket
 from tests.simulator.scenario import Scenario
 from tests.simulator.scheduler import Scheduler
 from tests.simulator.simulation import Simulation
+from tests.support.memory import MemoryClient
 
 HEADER = b"AMQP\0\0\x09\x01"
 
@@ -114,3 +116,31 @@ def test_seeds_cut_reads_take_writes_in_part_and_let_time_pass() -> None:
         total += simulation.history.counts
     for what in ("reads cut short", "writes taken in part", "turns that take time"):
         assert total[what] > 20, total
+
+
+def test_a_delivery_is_settled_when_its_last_octet_has_left() -> None:
+    assert settled_in_part() == [0, 0, 1]
+    with settled_with_the_write():
+        assert settled_in_part() == [0, 1, 1], "so the test can fail"
+
+
+def settled_in_part() -> list[int]:
+    """How many of one delivery without acknowledgement are settled: before it is written, after all but one octet have
+    left, and after that one."""
+    engine = Engine()
+    work = engine.create_queue(1, "work", False)
+    reader = MemoryClient(engine, work=work)
+    reader.channel.consume(work, "r", True)
+    reactor: Any = image(engine)
+    end: Any = SimpleNamespace(peer_host=None, full=False, open=True, send=lambda data: None)
+    near = Socket(reactor, end, reader.connection, lambda: reader.connection.take_output(False), lambda reason: None)
+    reader.publish(b"job", "work")
+    engine.end_turn()
+    settled = [work.dequeued]
+    for missing in (1, 0):
+        reactor.fits = lambda octets, slow, missing=missing: (octets - missing, 0.0)
+        near._waits = False  # there is room
+        near.flush()
+        engine.end_turn()
+        settled.append(work.dequeued)
+    return settled

@@ -170,7 +170,20 @@ def test_a_note_is_read_as_it_was_written() -> None:
     assert Content.decode(content.encode()) == content
 
 
-@pytest.mark.parametrize("note", [b"", b"[]", b"{}", b'{"instances": 1}', b'{"instances": [], "lineage": 7}', b"\xff"])
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"instances": 1}',
+        b'{"instances": [], "lineage": 7}',
+        b"\xff",
+        b'{"instances": [], "lineage": [], "state": {}}',
+        b'{"instances": [], "lineage": [], "state": {"in_sync": 7}}',
+        b'{"instances": [], "lineage": [], "state": {"in_sync": {}, "id": "a", "epoch": "x", "leader": ""}}',
+    ],
+)
 def test_what_no_member_has_written_is_refused(note: bytes) -> None:
     with pytest.raises(LinkError):
         Content.decode(note)
