@@ -156,20 +156,27 @@ def _node_command(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
 
 def _render(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
     # Imported here because the other commands must be fast.
-    from ha.qpid_cluster.render.kinds import render
+    from ha.qpid_cluster.render import users
+    from ha.qpid_cluster.render.kinds import KINDS, render
     from ha.qpid_cluster.render.writer import WriteError, write
 
     directory = Path(arguments.output)
     try:
         states = write(directory, render(spec, arguments.kind), arguments.force)
+        found = users.paths(spec, KINDS if arguments.kind == "all" else [arguments.kind])
+        states |= {name: "unchanged" if (directory / name).exists() else "written" for name in found}
+        password = users.write(directory, found)
     except WriteError as error:
         print(json.dumps({"error": str(error)}) if arguments.json else f"qpid-cluster: {error}", file=sys.stderr)
         return 1
     if arguments.json:
-        print(json.dumps({"directory": str(directory), "files": states}, indent=2))
+        login = {"login": f"{users.USER}/{password}"} if password else {}
+        print(json.dumps({"directory": str(directory), "files": states, **login}, indent=2))
         return 0
     for name, state in states.items():
         print(f"{state:<9} {directory / name}")
+    if password:
+        print(f"clients log in as {users.USER} with the password {password} (it is kept nowhere else)")
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from qpidd_py.security.users import hash_password
 from tests.docker.containers import START_TIME
 from tests.support.system import which
 from tests.support.wait import wait_for
@@ -56,6 +57,7 @@ class Project:
 def copied(source: Path, directory: Path, image: str) -> dict[str, Any]:
     """The Compose file and what lies beside it; any free port of this machine instead of its own ones."""
     shutil.copytree(source, directory, dirs_exist_ok=True)
+    (directory / "users.yaml").write_text(f"app: {hash_password('secret')}\n")
     content: dict[str, Any] = yaml.safe_load((directory / "compose.yaml").read_text())
     for service in content["services"].values():
         service["image"] = image

@@ -26,13 +26,16 @@ class Clients:
     """Both groups; `name` tells the queues of one trial from those of another."""
 
     def __init__(
-        self, directory: Path, place: Place, name: str, addresses: Iterable[str], virtual: str, rate: float = RATE
-    ) -> None:
+        self, directory: Path, place: Place, name: str, addresses: Iterable[str], virtual: str, rate: float = RATE,
+        login: str = "guest/guest",
+    ) -> None:  # fmt: skip
         """Addresses with ports.  An empty `virtual`: there is only the list."""
         self.directory = directory
         ways = {LIST: ",".join(addresses), VIRTUAL: virtual}
         self.groups: Mapping[str, Loaders] = {
-            way: Loaders(directory, place, text, rate, f"{name}.{way}", CONNECT) for way, text in ways.items() if text
+            way: Loaders(directory, place, text, rate, f"{name}.{way}", CONNECT, login=login)
+            for way, text in ways.items()
+            if text
         }
 
     def start(self) -> None:

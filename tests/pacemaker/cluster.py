@@ -18,6 +18,7 @@ import pytest
 from ha.qpid_cluster.main import main as qpid_cluster
 from qpidd_py.amqp.client import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.security.users import hash_password
 from tests.pacemaker.lab.host import Node
 from tests.pacemaker.lab.lab import Lab
 from tests.pacemaker.lab.names import VIRTUAL_ADDRESS, node_address, node_names
@@ -29,6 +30,8 @@ from tests.support.wait import wait_for
 __all__ = ["PORT", "VIRTUAL_ADDRESS", "Cluster", "Setup"]
 
 PORT: Final = 5672
+CLIENT: Final = "client/secret"
+"""Login of the load."""
 CLONE, VIP = "qpidd-clone", "vip"
 LOG: Final = "var/log/qpidd/qpidd.log"
 DATA_DIR: Final = "/var/lib/qpidd"
@@ -261,6 +264,8 @@ def render(setup: Setup, directory: Path) -> Path:
     with redirect_stdout(sys.stderr):  # it tells what it writes
         code = qpid_cluster(["--config", str(file), "render", str(file), "-o", str(target), "--for", "vagrant"])
     assert not code, f"qpid-cluster render ended with {code}"
+    name, _, password = CLIENT.partition("/")
+    (target / "users.yaml").write_text(f"{name}: {hash_password(password)}\n")
     return target
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ha.qpid_cluster.cluster_file import parse
 from ha.qpid_cluster.render.kinds import render
+from qpidd_py.security.users import hash_password
 from tests.pacemaker.lab.host import Node
 from tests.pacemaker.lab.lab import Lab
 from tests.pacemaker.lab.names import PROJECT, SUBNET, VIRTUAL_ADDRESS, node_names
@@ -34,6 +35,7 @@ def lab(lab_possible: None, rendered: dict[str, str], tmp_path_factory: pytest.T
     directory = tmp_path_factory.mktemp("rendered")
     for name, content in rendered.items():
         (directory / name).write_text(content)
+    (directory / "users.yaml").write_text(f"app: {hash_password('secret')}\n")
     with Lab(3, fencing=False, package=package(), config=directory) as lab:
         lab.wait(lambda state: state.online == set(node_names(3)), 60, "all nodes are members")
         yield lab
@@ -83,6 +85,8 @@ def test_the_example_is_a_cluster_with_a_broker(lab: Lab, rendered: dict[str, st
     assert state.where("vip") == [primary] and state.where("qpidd") == node_names(3)
     found = {node.name: node.run("qpid-ha", "status").stdout.strip() for node in lab.nodes}
     assert found == {name: "active" if name == primary else "ready" for name in node_names(3)}
-    through_the_address = lab.others(primary)[0].run("qpid-ha", "status", "-b", f"{VIRTUAL_ADDRESS}:5672", check=True)
+    through_the_address = lab.others(primary)[0].run(
+        "qpid-ha", "status", "-b", f"app/secret@{VIRTUAL_ADDRESS}:5672", check=True
+    )  # fmt: skip
     assert through_the_address.stdout.strip() == "active"
     assert lab.node(primary).run("crm_verify", "-L").returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.pacemaker.campaign import LIMIT
-from tests.pacemaker.cluster import PORT, Cluster, Setup, running
+from tests.pacemaker.cluster import CLIENT, PORT, Cluster, Setup, running
 from tests.pacemaker.disasters import start_stack
 from tests.pacemaker.trial import Trial
 from torture.loaders import Loaders
@@ -29,7 +29,7 @@ def test_without_a_majority_and_without_fencing_two_confirm(cluster: Cluster, tm
         cluster.lab.cut(node.name)
 
     with Trial(cluster, "judge", tmp_path / "trial") as trial:
-        inside = Loaders(trial.directory, node, f"{node.address}:{PORT}", 60.0, "inside")
+        inside = Loaders(trial.directory, node, f"{node.address}:{PORT}", 60.0, "inside", login=CLIENT)
         try:
             inside.start()
             trial.happen("corosync killed and cable cut", node.name, desert)

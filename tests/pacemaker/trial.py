@@ -23,7 +23,7 @@ from typing import Final
 from demo.events import read as read_events
 from tests.pacemaker import morning
 from tests.pacemaker.clients import RATE, Clients
-from tests.pacemaker.cluster import PORT, VIRTUAL_ADDRESS, Cluster
+from tests.pacemaker.cluster import CLIENT, PORT, VIRTUAL_ADDRESS, Cluster
 from tests.pacemaker.judge import Evidence, Happening, Report, judge
 from tests.pacemaker.primaries import Event
 from tests.pacemaker.sampler import Sampler
@@ -55,7 +55,7 @@ class Trial:
         self.sampler = Sampler(cluster.lab.nodes, cluster.login)
         addresses = [f"{node.address}:{PORT}" for node in cluster.lab.nodes]
         address = f"{VIRTUAL_ADDRESS}:{PORT}" if virtual else ""
-        self.clients = Clients(directory, cluster.lab.clients, name, addresses, address, rate)
+        self.clients = Clients(directory, cluster.lab.clients, name, addresses, address, rate, CLIENT)
 
     def __enter__(self) -> Trial:
         self.sampler.start()

@@ -33,7 +33,7 @@ def assignments(path: Path) -> dict[str, str]:
 
 def shipped_options(node: Node) -> dict[str, str]:
     """Of the example's qpidd.conf, without what is bound to real machines."""
-    local = ("port", "interface", "data-dir", "log-to-file")
+    local = ("port", "interface", "data-dir", "log-to-file", "user-file")
     found = assignments(EXAMPLES / f"qpidd-{node.name}.conf")
     return {name.replace("-", "_"): value for name, value in found.items() if name not in local}
 

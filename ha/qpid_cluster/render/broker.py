@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
+from ha.qpid_cluster.render import users
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.text import comment, joined
 
@@ -27,6 +28,8 @@ _WHY = {
     "them: a broker that is promoted by mistake knows what it must hold.",
     "ha-replicate": "What is replicated when a queue does not say so itself.",
     "ha-username": "Login of the links between brokers, and of the agent. No other user may promote or change members.",
+    "user-file": "Who may log in, besides ha-username; written by qpid-passwd. The same on all nodes;\n"
+    "owner qpidd, mode 0600. A broker does not start without it.",
     "link-heartbeat-interval": "Seconds. A link between brokers is dead after two of these without an octet.",
 }
 _SAFETY = {
@@ -36,9 +39,6 @@ _SAFETY = {
     "availability": "availability: nothing. A lost backup is forgotten at once; what only it knew may be lost.",
 }
 _NO_REGISTRY = "Only fencing prevents that two brokers confirm while they cannot hear each other."
-_USERS = """\
-Clients log in as guest/guest until a file says who may: NAME: HASH, a line for each; the same on all nodes.
-README.md of qpidd tells how such a line is made."""
 
 
 def config_name(node: NodeSpec) -> str:
@@ -59,6 +59,7 @@ def config(spec: ClusterSpec, node: NodeSpec, manager: str, decided: Mapping[str
     if spec.safety == "manager":
         values.setdefault("ha-registry", "none")
     values.setdefault("link-heartbeat-interval", "0.5")
+    values.setdefault("user-file", users.INSTALLED)
     lines = comment(f"{CONFIG} of {node.name}, in cluster {spec.name} under {manager}. Written by qpid-cluster render.")
     lines += comment(
         "It holds a password: owner root, group qpidd, mode 0640. NAME=VALUE without blanks around the `=`."
@@ -68,7 +69,7 @@ def config(spec: ClusterSpec, node: NodeSpec, manager: str, decided: Mapping[str
         lines += ["", *comment(why)] if why else []
         lines += [f"{name}={value}"]
         lines += comment(_SAFETY[value]) if name == "ha-safety" else []
-    return joined(lines if "user-file" in values else [*lines, "", *comment(_USERS), "#user-file=/etc/qpid/users.yaml"])
+    return joined(lines)
 
 
 def _own(spec: ClusterSpec, node: NodeSpec) -> dict[str, str]:

@@ -8,7 +8,7 @@ from string import Template
 import yaml
 
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
-from ha.qpid_cluster.render import readmes
+from ha.qpid_cluster.render import readmes, users
 from ha.qpid_cluster.render.broker import DATA
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.text import period
@@ -59,7 +59,7 @@ _SERVICE = Template("""\
       <<: *options
 $own    ports: ["$published:$port"]
     # Vote, in-sync set and journal: they must outlive the container.
-    volumes: ["$name-data:$data"]
+    volumes: ["$name-data:$data"$users]
 """)
 _ONE = Template("""\
 # Cluster $cluster in one container, with qpid-cluster as manager: it starts the brokers, watches them, and promotes.
@@ -112,6 +112,7 @@ def render(spec: ClusterSpec) -> dict[str, str]:
             url=url,
             nodes=", ".join(node.name for node in spec.nodes),
             published=",".join(f"localhost:{port}" for port in published(spec)),
+            users="" if users.own(spec) else readmes.COMPOSE_USERS,
             safety=readmes.COMPOSE_SAFETY[spec.safety],
         ),
         "compose.yaml": _COMPOSE.substitute(
@@ -155,13 +156,14 @@ def _shared(spec: ClusterSpec, url: str) -> dict[str, str]:
     common = _common(spec)
     member = {"ha-cluster": "yes", "ha-cluster-name": spec.name, "ha-brokers-url": url, "ha-safety": spec.safety}
     registry = {"ha-registry": "none"} if spec.safety == "manager" else {}
-    return {"port": str(PORT), **registry, **member, **common, "ha-safety": spec.safety}
+    return {"port": str(PORT), "user-file": users.INSTALLED, **registry, **member, **common, "ha-safety": spec.safety}
 
 
 def _service(spec: ClusterSpec, node: NodeSpec, port: int, shared: Mapping[str, str]) -> str:
     own = {name: value for name, value in node.options.items() if shared.get(name) != value and name != "ha-safety"}
     variables = _variables({"broker-name": node.name, **own}, "      ")
-    return _SERVICE.substitute(name=node.name, own=variables, published=port, port=PORT, data=DATA)
+    mounted = "" if "user-file" in node.options else f', "./{users.FILE}:{users.INSTALLED}:ro"'
+    return _SERVICE.substitute(users=mounted, name=node.name, own=variables, published=port, port=PORT, data=DATA)
 
 
 def _variables(options: Mapping[str, str], indent: str) -> str:

@@ -14,7 +14,7 @@ $summary
 | `corosync.conf` | `/etc/corosync/corosync.conf` on every node |
 | `hosts` | lines for `/etc/hosts` on every node |
 | `qpidd-NODE.conf` | `/etc/qpid/qpidd.conf` on that node; owner root, group qpidd, mode 0640: there is a password in it |
-| `cib.xml`, `cluster.pcs.sh`, `cluster.crmsh` | the same configuration three times; load *one* of them, on one node, once |
+$users| `cib.xml`, `cluster.pcs.sh`, `cluster.crmsh` | the same configuration three times; load *one* of them, on one node, once |
 
 ## Steps
 
@@ -69,7 +69,7 @@ Written by `qpid-cluster render`: $nodes. rgmanager and cman belong to RHEL 6 an
 | `cluster.conf` | `/etc/cluster/cluster.conf` on every node |
 | `sysconfig-qpidd` | `/etc/sysconfig/qpidd` on every node |
 | `qpidd-NODE.conf` | `/etc/qpid/qpidd.conf` on that node; owner root, group qpidd, mode 0640: there is a password in it |
-
+$users
 1. Install the package of qpidd on every node; put the files where the table says. `chkconfig qpidd off`, `chkconfig qpidd-primary off`:
    rgmanager starts both scripts.
 2. `ccs_config_validate`, then start cman and rgmanager on all nodes.
@@ -93,7 +93,7 @@ Written by `qpid-cluster render`: $nodes. systemd starts the brokers again; only
 | file | goes to |
 |---|---|
 | `qpidd-NODE.conf` | `/etc/qpid/qpidd.conf` on that node; owner root, group qpidd, mode 0640: there is a password in it |
-| `qpidd.service.d/cluster.conf` | `/etc/systemd/system/qpidd.service.d/cluster.conf` on every node |
+$users| `qpidd.service.d/cluster.conf` | `/etc/systemd/system/qpidd.service.d/cluster.conf` on every node |
 
 1. On every node: install the package, put the files there, `systemctl daemon-reload`, `systemctl enable --now qpidd`. `systemctl status qpidd`
    shows the state `joining`.
@@ -121,7 +121,7 @@ Written by `qpid-cluster render`. The image is `$image` (`docker build -f packag
 
 `compose.yaml`: a container for each broker ($nodes), in one network, promoted by hand:
 
-    docker compose up --detach --wait
+$users    docker compose up --detach --wait
     docker compose exec $first qpid-ha promote --cluster-manager
     docker compose exec $first qpid-ha status --all          # one active, the others ready
 
@@ -131,12 +131,18 @@ Written by `qpid-cluster render`. The image is `$image` (`docker build -f packag
 
     docker compose exec $second qpid-ha relocate --to $first:$port   # planned
 
-Clients on this machine use `$published`, those in the network `qpid` `$url`.
+Clients log in as `app`. Those on this machine use `$published`, those in the network `qpid` `$url`.
 A volume for each broker keeps its vote; `docker compose down --volumes` makes it forget it, which is only right for all of them at once. $safety
 
 `one-container/compose.yaml`: all brokers in one container with `qpid-cluster` as manager, which promotes by itself; it reads
 `cluster.yaml` in the same folder and uses the host's network. (`cd one-container` first: Compose takes the directory's name for the project's.)
 """)
+
+COMPOSE_USERS = """\
+    qpid-passwd add users.yaml app                           # if there is none: render writes it and prints the password of `app`
+    chmod 644 users.yaml                                     # the image's user reads it; it holds hashes only
+
+"""
 
 COMPOSE_SAFETY = {
     "quorum": "Safety is `quorum`: no broker is promoted without a majority, and a promotion by mistake loses nothing.",

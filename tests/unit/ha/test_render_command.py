@@ -8,6 +8,7 @@ import pytest
 from ha.qpid_cluster.main import RENDERED, main
 from ha.qpid_cluster.render.kinds import KINDS
 from ha.qpid_cluster.render.writer import WriteError, write
+from qpidd_py.security.users import password_matches, read_user_file
 from tests.unit.ha.rendering import cluster
 
 
@@ -85,3 +86,35 @@ def test_the_old_file_stands_until_the_new_one_is_complete(tmp_path, monkeypatch
     with pytest.raises(WriteError, match="No space left"):
         write(tmp_path, {"a.conf": "new"}, force=True)
     assert (tmp_path / "a.conf").read_text() == "old"
+
+
+def test_clients_have_a_user_whose_password_is_told_once(file, tmp_path, capsys):
+    command = ["render", str(file), "-o", str(tmp_path / "out"), "--for", "systemd", "--json"]
+    assert main(command) == 0
+    name, _, password = json.loads(capsys.readouterr().out)["login"].partition("/")
+    users = tmp_path / "out" / "users.yaml"
+    assert stat.S_IMODE(users.stat().st_mode) == 0o600
+    assert list(read_user_file(users)) == [name] and password_matches(password, read_user_file(users)[name])
+    assert "user-file=/etc/qpid/users.yaml" in (tmp_path / "out" / "qpidd-node1.conf").read_text()
+
+    users.write_text("anna: of the administrator\n")
+    assert main([*command, "--force"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"]["users.yaml"] == "unchanged" and "login" not in told
+    assert users.read_text() == "anna: of the administrator\n"
+
+
+def test_every_kind_gets_the_user_file_when_all_are_written(file, tmp_path, capsys):
+    file.write_text(cluster(3, "deployment: {virtual-ip: 192.0.2.10/24}\n"))
+    assert main(["render", str(file), "-o", str(tmp_path / "out"), "--for", "all"]) == 0
+    found = {path.parent.name: path for path in (tmp_path / "out").glob("*/users.yaml")}
+    assert set(found) == set(KINDS)
+    assert capsys.readouterr().out.count("clients log in as app with the password") == 1
+
+
+@pytest.mark.parametrize("kind", ["systemd", "compose"])
+def test_a_user_file_of_ones_own_is_left_alone(kind, file, tmp_path, capsys):
+    file.write_text(cluster(3).replace("options: {", "options: {user-file: /srv/users, "))
+    assert main(["render", str(file), "-o", str(tmp_path / "out"), "--for", kind]) == 0
+    assert not (tmp_path / "out" / "users.yaml").exists() and "password" not in capsys.readouterr().out
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file() and "users.yaml" in path.read_text()]
