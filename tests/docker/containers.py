@@ -145,7 +145,7 @@ class Containers:
 
     @property
     def url(self) -> str:
-        return ",".join(f"{address}:5672" for address in self.addresses.values())
+        return ",".join(f"{LOGIN[0]}/{LOGIN[1]}@{address}:5672" for address in self.addresses.values())
 
     def logs(self) -> str:
         found = []
