@@ -81,7 +81,7 @@ class Management:
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Iterator[None]:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
-        Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier everything."""
+        Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier all."""
         try:
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
