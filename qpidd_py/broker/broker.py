@@ -61,7 +61,7 @@ class Broker:
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
         self.couriers: set[str] = set()
-        """Users of brokers: they may publish messages of others (to restore what was put aside) and read every queue."""
+        """Users of brokers: they may publish messages of others and read every queue."""
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self.alarms: dict[str, str] = {}  # name -> what an administrator has to know, while it lasts
         self.paging: Callable[[], dict[str, object]] | None = None
