@@ -51,6 +51,7 @@ cdef class Engine:
     cdef public object on_short             # called when a turn lacks memory
     cdef list starved                       # connections for which there was no memory, to be closed
     cdef bint short                         # the last turn was not completed
+    cdef bint lacked                        # memory, since the last turn ended
     cdef public bint torn                   # a backup has applied a part of a batch: it is not whole
     cdef Confirms confirms
     cdef uint64_t safe_at_tick

@@ -449,8 +449,10 @@ cdef class Engine:
             self.turn_wanted = False
         finally:
             self.in_turn = False
-        if self.short and self.on_short is not None:
-            self.on_short()
+        if self.short or self.lacked:
+            self.lacked = False
+            if self.on_short is not None:
+                self.on_short()
         if self.pool.held() > self.room:
             self.room = UNLIMITED       # until the owner has set it again
             self.on_full()
@@ -461,6 +463,7 @@ cdef class Engine:
         """Closes the connections for which there was no memory."""
         cdef Connection c
         while self.starved:
+            self.lacked = True
             c = self.starved.pop()
             try:
                 c.owner.failed(0, 506, "RESOURCE_ERROR - the broker has no memory for what this connection asks", 0, 0)

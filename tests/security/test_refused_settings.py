@@ -70,6 +70,4 @@ def test_a_password_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_the_page_lists_them() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/refused-settings.md").read_text()
     named = set(re.findall(r"`([a-z-]+)`", page))
-    assert {words[0].removeprefix("--") for words, _ in REFUSED.values() } <= named | {
-        "ha-usrname"
-    }
+    assert {words[0].removeprefix("--") for words, _ in REFUSED.values()} <= named | {"ha-usrname"}

@@ -37,9 +37,7 @@ class Prefixes(Replicated):
         copy.passive = True
         for batch in self.batches:
             copy.engine.apply(batch)
-            waiting = {
-                queue.name: {body for *_, body in queue.peek(1 << 20)} for queue in copy.engine.queues.values()
-            }
+            waiting = {queue.name: {body for *_, body in queue.peek(1 << 20)} for queue in copy.engine.queues.values()}
             assert waiting.get("t1", set()) == waiting.get("t2", set()), "half of a transaction"
             assert not waiting.get("source", set()) & waiting.get("letters", set()), "a dead letter and its message"
         return copy
