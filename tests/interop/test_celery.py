@@ -105,7 +105,8 @@ def test_worker_and_producer_follow_the_primary(cluster, application, fault) -> 
 def test_kombu_alone(broker) -> None:
     page = (DOCUMENTED.parent / "from-kombu-celery.md").read_text()
     program = textwrap.dedent(page.partition("## kombu alone\n")[2].partition("\nFor consumers")[0])
-    exec(compile(program.replace("node1:5672", broker.address), "from-kombu-celery.md", "exec"), {})
+    program = program.replace("user:password@node1:5672", f"guest:guest@{broker.address}")
+    exec(compile(program, "from-kombu-celery.md", "exec"), {})
     host, port = broker.address.split(":")
     with pika.BlockingConnection(pika.ConnectionParameters(host, int(port))) as connection:
         _method, properties, body = connection.channel().basic_get("orders", auto_ack=True)
