@@ -73,7 +73,7 @@ class Restoring:
         for line in lines:
             value = decode_line(line.encode())
             if "object" in value:
-                self._object(decode_object(value))
+                self._restore(decode_object(value))
             else:
                 self._message(decode_message(value))
 
@@ -91,6 +91,12 @@ class Restoring:
     @property
     def counts(self) -> Json:
         return {"objects": self.objects, "messages": self.messages}
+
+    def _restore(self, operation: dict[str, Any]) -> None:
+        try:
+            self._object(operation)
+        except KeyError as error:
+            raise ArchiveError(f"an object of the archive ({operation['op']}) lacks {error}") from error
 
     def _object(self, operation: dict[str, Any]) -> None:
         vhost, arguments, kind = self._vhost, operation["arguments"], operation["op"]

@@ -27,3 +27,8 @@ def test_an_archive_cannot_either() -> None:
     queue = {"op": DECLARE_QUEUE, "name": MARKER, "durable": True, "auto_delete": False, "arguments": {}}
     with pytest.raises(ArchiveError, match="was being restored"):
         restoring._object(queue)
+
+
+def test_an_object_that_lacks_a_field_is_refused_in_words() -> None:
+    with pytest.raises(ArchiveError, match=r"an object of the archive \(queue.declare\) lacks 'durable'"):
+        Restoring(Broker("b"))._restore({"op": DECLARE_QUEUE, "name": "q", "arguments": {}})
