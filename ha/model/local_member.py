@@ -37,6 +37,7 @@ from ha.model.twins import Sightings
 from ha.model.view import Survey, View
 from ha.settings import NodeSettings
 from qpidd_py.core import Engine
+from qpidd_py.errors import LinkError
 
 
 class RoleFacts(Protocol):
@@ -172,13 +173,15 @@ class LocalMember:
 
     def restore(self, content: Content, mark: int = 0) -> None:
         """The engine holds what a journal has brought back (`content.py`).  `mark`: a position up to which the journal
-        had come once.  Raises StateNotStored."""
+        had come once.  Raises LinkError for a note that does not belong to it, and StateNotStored."""
         position = self.engine.position
         if mark > position:
             self._found_copy(f"its journal ends at {text(position)} and had come to {text(mark)}")
         self.before, self.lineage = content.known_as(self.id, self.persisted.in_sync), content.lineage
         self.led = {epoch for epoch, origin in self.lineage.items() if origin.leader == self.id}
         if (epoch := epoch_of(position)) > self.epoch:
+            if epoch not in self.lineage:
+                raise LinkError(f"its note names no leader of epoch {epoch}, in which the journal ends")
             # The vote on disk is older than the content: the primary that wrote it had our vote.
             self.env.log("error", f"the stored vote is of epoch {self.epoch}, the journal of epoch {epoch}")
             self.persist(epoch=epoch, leader=self.lineage[epoch].leader)

@@ -239,6 +239,11 @@ def test_a_restart_is_whole_if_the_set_on_its_disk_lists_its_content() -> None:
         assert not local.whole and local.acknowledged == make(1, 9)
 
 
+def test_a_note_without_the_leader_of_the_last_epoch_is_refused_in_words() -> None:
+    with pytest.raises(LinkError, match="names no leader of epoch 3"):
+        member(SET, make(3, 9)).restore(Content(("b.1",), {1: Origin("id-a")}))
+
+
 def test_a_vote_that_is_older_than_the_journal_is_raised() -> None:
     local = member(SET, make(3, 9))
     local.restore(Content(("b.1",), {1: Origin("id-a"), 3: Origin("id-c", make(1, 4))}))
