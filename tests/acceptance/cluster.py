@@ -9,6 +9,7 @@ members in the order of their roles.  Tests therefore use object names of their 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ ANSWER_TIME = 5.0
 """Seconds within which a broker that is not stopped answers a request."""
 PEEK = 1000
 """The most messages in one answer of `queue.peek`."""
+PEEK_OCTETS = 1_000_000
+"""Octets of bodies from which an answer of `queue.peek` may end before its limit (1 MiB with headers)."""
 
 BASE = ("--link-maintenance-interval", "0.1", "--ha-isolation-wait", "0.5", "--log-enable", "info+")
 DEFAULTS: dict[str, str] = {
@@ -99,7 +102,16 @@ class Member(BrokerProcess):
 
     def peek(self, queue: str, limit: int = PEEK) -> list[str]:
         """Bodies of the messages of a queue, which stay there; works on backups.  No such queue: `RequestRefused`."""
-        return [message["body"] for message in self.ask("queue.peek", queue=queue, limit=limit)]
+        found = [message["body"] for message in self.ask("queue.peek", queue=queue, limit=limit)]
+        assert sum(map(len, found)) < PEEK_OCTETS, "an answer of this size may lack messages: `browse` reads all"
+        return found
+
+    def browse(self, queue: str) -> list[bytes]:
+        """Bodies of all messages of a queue, handed out ones, too, in order of their positions."""
+        found: list[Json] = []
+        while part := self.ask("queue.peek", queue=queue, limit=PEEK, after=found[-1]["position"] if found else 0):
+            found += part
+        return [base64.b64decode(message["body"]) for message in found]
 
     def parameters(self, admin: bool = False, **options: Any) -> pika.ConnectionParameters:
         if admin:

@@ -204,12 +204,12 @@ def test_disks_that_are_full_block_publishers_and_no_broker_ends(tmp_path: Path)
                 method, _, body = channel.basic_get("orders")
                 assert method is not None and int(body[:6]) == 100_000 + method.delivery_tag - 1
                 channel.basic_ack(method.delivery_tag)
-        wait_for(lambda: len(publisher.confirmed) > confirmed + 5, 40, "publishers go on")
+        wait_for(lambda: len(publisher.confirmed) > confirmed + 25, 40, "publishers go on")
         cluster.settle()
         kill_all(cluster)
         publisher.join()
         start_again(cluster)
-        found = [int(body[:6]) for body in cluster.primary.peek("orders")]
+        found = [int(body[:6]) for body in cluster.primary.browse("orders")]
         assert set(found) >= set(publisher.confirmed[confirmed:])
 
 
