@@ -20,15 +20,15 @@ from tests.support.wait import wait_for
 
 PATIENCE = 30.0
 """Seconds for one command."""
-PORTS = ("5801", "5802", "5803")
+PORTS = ("5801", "5802", "5803", "5804")
 END = "end-of-command"
 FOLDERS = ("/tmp/qpidd-tutorial", "/tmp/node", "/tmp/")
 """Where the pages put files; below the folder of the test instead."""
 
 
-def walk(page: str, *sections: str) -> list[Command]:
+def walk(page: str, *sections: str, language: str = "console") -> list[Command]:
     """The commands of these sections that a reader types as they stand."""
-    found = [block for block in blocks(ROOT / page) if block.language == "console"]
+    found = [block for block in blocks(ROOT / page) if block.language == language]
     return [command for block in found if block.section.startswith(sections) for command in commands(block)]
 
 
@@ -49,8 +49,10 @@ class Reader:
 
     def mine(self, text: str) -> str:
         """The page's words in our folder and with our ports."""
-        text = text.replace("/tmp/", f"{self.folder}/")
-        return re.sub(r"\b580[123]\b", lambda found: self._ports[found[0]], text)
+        text = text.replace("/tmp/", f"{self.folder}/").replace("/etc/qpid/", f"{self.folder}/")
+        text = text.replace("/var/backups/", f"{self.folder}/")
+        text = re.sub(r"\bnode([1-4]):5672\b", r"127.0.0.1:580\1", text)
+        return re.sub(r"\b580[1-4]\b", lambda found: self._ports[found[0]], text)
 
     def types(self, command: Command) -> None:
         line, wanted = self.mine(command.line), [self.mine(line) for line in command.said]
@@ -89,6 +91,17 @@ def end(pid: int, folder: str) -> None:
         pass
 
 
+STEPS = (
+    ("docs/how-to/members.md", "Add", 4),
+    ("docs/how-to/upgrade.md", "Upgrade", 3),
+    ("docs/runbook.md", "Runbook", 3),
+    ("docs/how-to/backup-and-restore.md", "Back up", 3),
+    ("docs/how-to/switch-over.md", "Planned", 2),
+    ("docs/how-to/switch-over.md", "Step down", 1),
+)
+"""Sections that a cluster of the first page can take one after the other, and their number of commands."""
+
+
 def free_ports(count: int) -> list[str]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
@@ -114,6 +127,20 @@ def test_cluster_of_the_first_page(reader: Reader) -> None:
         reader.types(command)
     status = Command(lines[-1].block, "qpid-ha status -b 127.0.0.1:5801", ["active"])
     reader.types(status)
+
+
+def test_how_tos_log_in_as_printed(reader: Reader) -> None:
+    """On the first page's cluster; `qpidd.conf` has the login of its links."""
+    for command in walk("README.md", "A cluster in five lines"):
+        reader.types(command)
+    for port in ("5802", "5803"):
+        reader.types(Command(command.block, f"qpid-ha status -b 127.0.0.1:{port}", ["ready"]))
+    (reader.folder / "qpidd.conf").write_text("ha-username=ha\nha-password=secret\n")
+    for page, section, lines in STEPS:
+        ours = [c for c in walk(page, section, language="sh") if c.line.startswith(("qpid-ha", "export QPID_CONFIG"))]
+        assert len(ours) == lines, page
+        for command in ours:
+            reader.types(command)
 
 
 def test_tutorial(reader: Reader) -> None:

@@ -78,6 +78,19 @@ def test_there_are_commands_of_each_program() -> None:
     assert len(OURS) > 60
 
 
+REMOTE = re.compile(r"-b (?!127\.)[\w.-]+:\d+")
+LOGIN = re.compile(r"-b \S+@|--config|QPID_CONFIG=")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in PAGES])
+def test_commands_for_another_machine_have_a_login(page: Path) -> None:
+    """`guest` is refused there: on the line itself, or above it on the page."""
+    text = "\n".join(block.text for block in blocks(page) if block.language in ("console", "sh"))
+    for found in re.finditer(r"^.*\bqpid-(?:ha|config) .*$", text, re.MULTILINE):
+        if REMOTE.search(found[0]):
+            assert LOGIN.search(text[: found.end()]), found[0]
+
+
 def test_each_command_of_qpid_ha_that_a_person_types_is_shown() -> None:
     shown = {cli_parser.find_command(words[1:])[0] for _, words in OURS if words[0] == "qpid-ha"}
     pages = (ROOT / "docs/reference/qpid-ha.md").read_text()
