@@ -213,9 +213,9 @@ class Node:
         if isinstance(self.role, Backup):
             self.role.search_again()
 
-    def become_primary(self, claim: Claim, forced: bool = False) -> None:
+    def become_primary(self, claim: Claim, forced: bool = False) -> str:
         """The claim stands: our log continues in the new epoch, and clients are admitted.  After StateNotStored nothing
-        has changed."""
+        has changed.  Returns what may be lost; empty: nothing."""
         local = self.local
         if local.persisted.ballot != (claim.epoch, local.id):
             raise InvariantError(f"claimed epoch {claim.epoch}, voted {local.persisted.ballot}")
@@ -236,23 +236,27 @@ class Node:
         local.set_state(State.RECOVERING, self.role.position)
         local.configuration.on_promoted()
         local.env.log("notice", f"promoted: primary of epoch {claim.epoch} at {text(local.engine.position)}")
-        self._say_promoted(claim, forced, base)
+        warning = self._say_promoted(claim, forced, base)
         role.start()
+        return warning
 
-    def _say_promoted(self, claim: Claim, forced: bool, base: int) -> None:
-        """`base`: the end of the log that is continued, 0 if it is not whole."""
-        local = self.local
+    def _say_promoted(self, claim: Claim, forced: bool, base: int) -> str:
+        """`base`: the end of the log that is continued, 0 if it is not whole.  Returns the warning, if any."""
+        local, warning = self.local, ""
         attrs: Json = {"members": len(claim.members), **({"base": base} if base else {})}
         if forced:
             attrs["forced"] = "true"
-            local.env.log("warning", "promoted by force: confirmed messages may be lost")
+            warning = "promoted by force: confirmed messages may be lost"
         elif not claim.whole and claim.base.version and local.safety.probes:
             attrs["total_failure"] = "true"
             what = "every member of the in-sync set has died or restarted; what was only in memory is lost"
-            local.env.log("warning", f"promoted after a total failure: {what}")
+            warning = f"promoted after a total failure: {what}"
         elif not claim.whole and claim.base.version:
-            local.env.log("warning", "promoted without holding everything: confirmed messages may be lost")
+            warning = "promoted without holding everything: confirmed messages may be lost"
+        if warning:
+            local.env.log("warning", warning)
         local.env.event("promoted", last_pos=local.engine.position, attrs=attrs)
+        return warning
 
     def claimed(self, claim: ClaimRequest) -> Json:
         """Another broker claims an epoch.  Our vote is on disk before we answer."""

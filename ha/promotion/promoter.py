@@ -68,8 +68,9 @@ class Candidate(Protocol):
 
     def resume_backup(self) -> None: ...
 
-    def become_primary(self, claim: Claim, forced: bool) -> None:
-        """The claim stands.  Raises StateNotStored: then nothing has changed."""
+    def become_primary(self, claim: Claim, forced: bool) -> str:
+        """The claim stands.  Returns what may be lost; empty: nothing.  Raises StateNotStored: then nothing has
+        changed."""
         ...
 
     def promotion_ended(self) -> None:
@@ -235,11 +236,11 @@ class Promoter:
             self._give_up(reason)
             return
         try:
-            self._candidate.become_primary(claim, self._force)
+            warning = self._candidate.become_primary(claim, self._force)
         except StateNotStored as error:
             self._give_up(f"its in-sync set cannot be stored: {error}")
             return
-        self._end("")
+        self._end("", warning)
 
     def _give_up(self, reason: str) -> None:
         """The claim has failed after we left the primary, and others may have granted: search for a primary again."""
@@ -260,7 +261,7 @@ class Promoter:
             reason = fell_silent(self._survey, answers)
         return reason
 
-    def _end(self, refusal: str) -> None:
+    def _end(self, refusal: str, warning: str = "") -> None:
         local = self._local
         self._candidate.promotion_ended()
         primary = next((view for view in self._survey.views if view.leads), None)
@@ -271,8 +272,9 @@ class Promoter:
             local.env.log("warning", refusal)
             local.env.event("promote_request", result="refused", reason=refusal)
             self._candidate.search_again()
+        result = {"warning": warning} if warning else {}
         for reply in self.replies:
-            reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": {}})
+            reply({"ok": False, "error": refusal} if refusal else {"ok": True, "result": result})
 
 
 def _of_the_cluster(answers: dict[str, Answer], members: list[str]) -> dict[str, Answer]:

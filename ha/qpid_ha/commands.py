@@ -113,4 +113,6 @@ def promote(options: Options, target: Target, deadline: Deadline) -> int:
         result = ask(target, deadline, "ha.promote", {"force": True})
     if options.json:
         print_json({**result, **({"overridden": overridden} if overridden else {})})
+    elif result.get("warning") and not overridden:
+        print(result["warning"])
     return 0

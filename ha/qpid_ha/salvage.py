@@ -4,6 +4,7 @@ The files are on the broker that held the messages, so ask that broker, in whate
 them.  Several brokers may have put the same message aside; what is restored from one file is marked in the others.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ def add_arguments(command: str, parser: Parser) -> None:
     parser.add_argument("action", choices=actions, help="restore publishes the messages of a file to the primary")
     parser.add_argument("file", nargs="?", default="", metavar="FILE", help="as `list` names it")
     parser.add_argument("--all", action="store_true", help="with list: the files of all brokers of the cluster")
+    parser.add_argument("--yes", action="store_true", help="with discard: do not ask; needed without a terminal")
 
 
 def salvage(options: Options, target: Target, deadline: Deadline) -> int:
@@ -149,12 +151,28 @@ def _print_restored(total: Mapping[str, Any]) -> None:
 
 
 def _discard(options: Options, ask_broker: Ask) -> int:
+    """Returns 1 if the answer was no, 2 if there is nobody to ask."""
+    if not options.yes and not (sys.stdin and sys.stdin.isatty()):
+        text = f"salvage discard: no terminal to ask at, {options.file} is kept; --yes deletes it"
+        print_json({"error": text}) if options.json else print(text)
+        return 2
+    if not options.yes and not _agreed(options.file, ask_broker):
+        print(f"{options.file} is kept", file=sys.stderr)
+        return 1
     found = ask_broker("discard", file=options.file)
     if options.json:
         print_json(found)
     else:
         print(f"{found['file']} is discarded, with {found['dropped']} messages that were not restored")
     return 0
+
+
+def _agreed(name: str, ask_broker: Ask) -> bool:
+    files: list[dict[str, Any]] = ask_broker("list")["files"]
+    found = next((file for file in files if file["file"] == name), {})
+    left = found["found"] - found["restored"] if "found" in found else "an unknown number of"
+    print(f"delete {name}, with {left} messages that were not restored? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 _ACTIONS: Mapping[str, Callable[[Options, Ask], int]] = {"show": _show, "restore": _restore, "discard": _discard}

@@ -176,7 +176,7 @@ def test_an_overtaken_primary_keeps_what_it_had_confirmed_and_gives_it_back(pair
             assert recovered["id"].startswith("1.")
     assert len(drained(pair["b"], "other")) == 5
 
-    assert pair.qpid_ha("a", "discard", name) == (
+    assert pair.qpid_ha("a", "discard", name, "--yes") == (
         0,
         f"{name} is discarded, with 0 messages that were not restored\n",
     )

@@ -73,6 +73,14 @@ def test_a_manager_may_promote_one_that_is_behind(run: Run, server: SocketBroker
     assert member.asked == [("ha.promote", {"behind": True}), ("ha.promote", {"behind": True, "takeover": True})]
 
 
+def test_a_promotion_that_loses_messages_says_so(run: Run, server: SocketBroker, member: FakeMember) -> None:
+    warning = "promoted after a total failure: what was only in memory is lost"
+    member.results["ha.promote"] = {"warning": warning}
+    assert run("promote", "--cluster-manager", "-b", server.address) == (0, f"{warning}\n")
+    code, said = run("promote", "--cluster-manager", "--json", "-b", server.address)
+    assert (code, json.loads(said)["warning"]) == (0, warning)
+
+
 def test_the_name_may_come_first(run: Run, server: SocketBroker, member: FakeMember) -> None:
     assert run("--to", "b", "relocate", "--json", "-b", server.address)[0] == 0
     assert member.asked == [("ha.query", {}), ("ha.relocate", {"to": "b"})]

@@ -16,6 +16,9 @@ TOOL_CODES: Final = """\
 exit codes:
   0   done, or the test is true
   1   everything else; one line says what"""
+HA_CODES: Final = f"""\
+{TOOL_CODES}
+  2   salvage discard: neither --yes nor a terminal to ask at; nothing is deleted"""
 JOURNAL_CODES: Final = """\
 exit codes:
   0   done, and the journal is whole
@@ -34,7 +37,7 @@ exit codes:
   3   the cluster is not running"""
 CODES: Final[Mapping[str, str]] = {
     "qpidd": QPIDD_CODES,
-    "qpid-ha": TOOL_CODES,
+    "qpid-ha": HA_CODES,
     "qpid-config": TOOL_CODES,
     "qpidd-journal": JOURNAL_CODES,
     "qpid-passwd": PASSWD_CODES,

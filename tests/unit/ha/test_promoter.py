@@ -93,10 +93,11 @@ class Attempt:
     def recent_record(self) -> Record | None:
         return self.record
 
-    def become_primary(self, claim: Claim, forced: bool) -> None:
+    def become_primary(self, claim: Claim, forced: bool) -> str:
         if self.cannot_stand:
             raise StateNotStored(self.cannot_stand)
         self.promoted.append((claim, forced))
+        return ""
 
     def take_over(self, *arguments: Any) -> None:
         self.taken.append(arguments)

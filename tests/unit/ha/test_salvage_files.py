@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
 import logging
 import socket
@@ -545,7 +546,30 @@ def test_restore_ends_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
 def test_discard_says_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     hooks = FakeSalvage(discard={"file": NAME, "dropped": 3})
     line = f"{NAME} is discarded, with 3 messages that were not restored"
-    assert tool(hooks, capsys, "discard", NAME) == (0, [line])
+    assert tool(hooks, capsys, "discard", NAME, "--yes") == (0, [line])
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_without_a_terminal_nothing_is_discarded(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    hooks = FakeSalvage(discard={"file": NAME, "dropped": 3})
+    code, lines = tool(hooks, capsys, "discard", NAME, *options)
+    assert code == 2
+    assert f"no terminal to ask at, {NAME} is kept; --yes deletes it" in "".join(lines)
+    assert hooks.requests == []
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("yes\n", 0), ("\n", 1), ("no\n", 1), ("", 1)])
+def test_at_a_terminal_discard_asks(
+    typed: str, code: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    hooks = FakeSalvage(list={"files": [FILE], "limit": 1}, discard={"file": NAME, "dropped": 2})
+    assert tool(hooks, capsys, "discard", NAME)[0] == code
+    assert [arguments["action"] for arguments in hooks.requests] == (["list", "discard"] if code == 0 else ["list"])
 
 
 @pytest.mark.parametrize(

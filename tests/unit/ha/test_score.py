@@ -319,10 +319,12 @@ def test_all_nodes_power_cycled() -> None:
     world.run(0.1)
     assert scores(world) == {"a": COPY, "b": COPY, "c": COPY}
     assert not any("total failure" in line for line in world.lines)
-    world.promote("c")
+    replies = world["c"].promote()
     world.until(lambda: scores(world) == {"a": WHOLE, "b": WHOLE, "c": PRIMARY})
     (said,) = [line for line in world.lines if "total failure" in line]
-    assert "c warning: promoted after a total failure: every member of the in-sync set has died" in said
+    warning = "promoted after a total failure: every member of the in-sync set has died"
+    assert f"c warning: {warning}" in said
+    assert replies[0]["result"]["warning"].startswith(warning)
     promoted = [fields["attrs"] for kind, fields in world["c"].events if kind == "promoted"]
     assert promoted == [{"members": 1, "total_failure": "true"}]
 
