@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport LogWriter, Segment
+from qpidd_py.core.heap cimport Heap, heap_pop
 from qpidd_py.core.ranges cimport Ranges
 from qpidd_py.core.ring cimport Entry, Ring, ring_at
 from qpidd_py.core.runs cimport IdRuns
@@ -34,7 +35,7 @@ cdef class Queue:
     cdef void* reads_in                     # segment that the pump has read ahead of; may be gone
     cdef bint joining
     cdef uint64_t next                      # first index never handed out
-    cdef Ranges returned                    # sorted indexes (low only) of requeued entries below next
+    cdef Heap returned                      # indexes of requeued entries below next
     cdef Ranges gone                        # ids dequeued in this turn, not yet in the log
     cdef uint64_t gone_index
     cdef uint64_t barrier                   # messages from this id on are not handed out; UNLIMITED = all are
@@ -72,6 +73,12 @@ cdef class Queue:
     cdef int release_held(self) except -1
     cdef uint64_t first_whole(self, uint64_t known) noexcept
     cdef void take(self, uint64_t index) noexcept
+    cdef inline void skip(self, uint64_t index) noexcept:
+        """What `first_ready` answered is not ready any more."""
+        if self.returned.count and self.returned.items[self.returned.start] == index:
+            heap_pop(&self.returned)
+        elif self.next <= index:
+            self.next = index + 1
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
     cdef int requeue(self, uint64_t index) noexcept
     cdef void look_from(self, uint64_t index) noexcept

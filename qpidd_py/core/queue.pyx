@@ -7,7 +7,7 @@ a log segment, which may have left memory: what an entry says of its record need
 Invariants
 * ids in a ring grow strictly; `GONE` entries keep their id, so the order holds and a binary search works.
 * `ready` and `unacked` count exactly the entries of that state.
-* every READY entry lies at `next` or later, or its index is in `returned` (requeued ones, sorted).
+* every READY entry lies at `next` or later, or its index is in `returned` (requeued ones).
 * an absolute index stays valid until `grow` compacts the ring; holders keep (id, index) and use `locate`.
 * messages from `barrier` on belong to transactions that are not safe, or came later: they are READY and not handed out.
 * `gone` holds what this turn dequeued; a range low..high there may be extended only by the ring's next entry, so
@@ -20,11 +20,11 @@ On a backup that joins, messages older than the live stream arrive in `side`, so
 """
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
-from libc.string cimport memmove
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
+from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.memory cimport mem_zeroed
-from qpidd_py.core.ranges cimport Range, add_or_free, ranges_add, ranges_encode
+from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
     ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, RING, UNACKED, arrival_of, body_of, content_of,
     name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_trim)
@@ -215,13 +215,16 @@ cdef class Queue:
     cdef void squeeze(self) noexcept:
         cdef uint64_t i, to = self.main.head, new_next = self.main.head
         cdef Entry* e
+        cdef uint64_t* back
         cdef size_t k = 0
+        heap_sort(&self.returned)
+        back = self.returned.items + self.returned.start
         for i in range(self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
             if i == self.next:
                 new_next = to
-            if k < self.returned.count and self.returned.items[k].low == i:
-                self.returned.items[k].low = to
+            if k < self.returned.count and back[k] == i:
+                back[k] = to
                 k += 1
             if e.state != GONE:
                 ring_at(&self.main, to)[0] = e[0]
@@ -233,7 +236,7 @@ cdef class Queue:
     cdef int64_t first_ready(self) noexcept nogil:
         """The index of the first message that is ready, held back by a transaction or not; or -1."""
         if self.returned.count:
-            return <int64_t>self.returned.items[0].low
+            return <int64_t>self.returned.items[self.returned.start]
         while self.next < self.main.tail:
             if ring_at(&self.main, self.next).state == READY:
                 return <int64_t>self.next
@@ -262,11 +265,7 @@ cdef class Queue:
     cdef void take(self, uint64_t index) noexcept:
         """READY -> UNACKED of what `peek_ready` or `first_ready` answered."""
         cdef Entry* e = ring_at(&self.main, index)
-        if self.returned.count and self.returned.items[0].low == index:
-            self.returned.count -= 1
-            memmove(self.returned.items, self.returned.items + 1, self.returned.count * sizeof(Range))
-        else:
-            self.next = index + 1
+        self.skip(index)
         e.state = UNACKED
         self.count(-1, 1, 0, -<int64_t>e.body)
         if e.id > self.delivered:
@@ -280,7 +279,6 @@ cdef class Queue:
     cdef int requeue(self, uint64_t index) noexcept:
         """UNACKED -> READY at its old place; the next delivery says redelivered."""
         cdef Entry* e = ring_at(&self.main, index)
-        cdef size_t low = 0, high = self.returned.count, middle
         if self.loose and e.state != UNACKED:
             return 0
         e.state = READY
@@ -291,25 +289,15 @@ cdef class Queue:
         if index + 1 == self.next and self.returned.count == 0:
             self.next = index
             return 0
-        while low < high:
-            middle = (low + high) // 2
-            if self.returned.items[middle].low < index:
-                low = middle + 1
-            else:
-                high = middle
         try:
-            ranges_add(&self.returned, index, index)
+            heap_push(&self.returned, index)
         except MemoryError:
-            self.look_from(min(index, self.returned.items[0].low if self.returned.count else index))
-            return 0
-        memmove(self.returned.items + low + 1, self.returned.items + low,
-                (self.returned.count - 1 - low) * sizeof(Range))
-        self.returned.items[low].low = index
+            self.look_from(min(index, self.returned.items[self.returned.start] if self.returned.count else index))
         return 0
 
     cdef void look_from(self, uint64_t index) noexcept:
         """Look for what is ready from `index` on, which is not behind the first."""
-        self.returned.count = 0
+        heap_clear(&self.returned)
         self.next = min(self.next, index)
 
     cdef int dequeue(self, uint64_t index) except -1:
@@ -376,13 +364,12 @@ cdef class Queue:
 
     cdef uint64_t drop_ready(self) except? 0:
         """Purge: every READY message goes; answers how many.  Not for a parent."""
-        cdef uint64_t i, count = self.ready
-        try:
-            for i in range(self.main.head, self.main.tail):
-                if ring_at(&self.main, i).state == READY:
-                    self.dequeue(i)
-        finally:
-            self.look_from(self.main.head)
+        cdef int64_t index = self.first_ready()
+        cdef uint64_t count = self.ready
+        while index >= 0:
+            self.dequeue(index)
+            self.skip(index)
+            index = self.first_ready()
         return count
 
     cdef int clear(self) except -1:
@@ -401,7 +388,8 @@ cdef class Queue:
         ring_trim(&self.main)
         ring_trim(&self.side)
         self.next = self.main.tail
-        self.returned.count = self.gone.count = 0
+        heap_clear(&self.returned)
+        self.gone.count = 0
         self.joining = False
         return 0
 
@@ -436,7 +424,8 @@ cdef class Queue:
                 level.reset()
         if self.joining:
             self.merge()
-        self.returned.count = self.gone.count = 0
+        heap_clear(&self.returned)
+        self.gone.count = 0
         self.barriers = []
         self.barrier = UNLIMITED
         self.touched = self.dirty = False
@@ -687,6 +676,11 @@ cdef class Queue:
     cdef bint _returned(self, uint64_t index) noexcept:
         cdef size_t k
         for k in range(self.returned.count):
-            if self.returned.items[k].low == index:
+            if self.returned.items[self.returned.start + k] == index:
                 return True
         return False
+
+    @property
+    def moves(self):
+        """Of places in the order of what came back, ever: what the work is counted by."""
+        return self.returned.moves
