@@ -258,6 +258,8 @@ def choose(role: Role, wanted: str) -> Member | str:
         return fits[0]
     if len(fits) > 1:
         return f"{wanted!r} may be {' or '.join(member.address for member in fits)}; an address is wanted"
+    if wanted in (local.member.name, local.id, local.member.address):
+        return f"{local.member} is primary already"
     known = [member for member in role.members() if wanted in (member["name"], member["id"], member["address"])]
     if known:
         return f"{wanted} is {known[0]['state']}, wanted a backup in sync"

@@ -8,6 +8,7 @@ The format is YAML, because administrators edit it by hand.  Unknown names are r
 that a typing error does not leave a default in force unnoticed.  `parse` is pure; only `load` reads the disk.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -27,6 +28,15 @@ _DECIDED = {"port", "interface", "broker-name", "data-dir", "ha-cluster", "ha-cl
     "daemon",
 }
 """Options of `qpidd` that the supervisor sets itself or that do not work under it."""
+
+
+BUILT_IN = "./qpid-cluster-data"
+_BUILT_IN = """\
+cluster: demo
+directory: {directory}
+nodes: [{{name: node1, port: 5801}}, {{name: node2, port: 5802}}, {{name: node3, port: 5803}}]
+options: {{ha-replicate: all, ha-username: qpid-ha, ha-password: '{password}', link-heartbeat-interval: 0.5}}
+"""
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,11 @@ class ClusterSpec:
     @property
     def registry_path(self) -> Path:
         return self.directory / "registry.json"
+
+
+def built_in() -> ClusterSpec:
+    """For `up` without a file.  The password is new at each call: those who may read a broker's file know it."""
+    return parse(_BUILT_IN.format(directory=BUILT_IN, password=secrets.token_urlsafe(18)), "the built-in cluster")
 
 
 def load(path: Path) -> ClusterSpec:

@@ -3,11 +3,16 @@
 Shell.  Used by the commands of `qpid-cluster` and by the tests.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from qpidd_py.errors import ConfigError
 
 
 class ControlError(Exception):
@@ -51,3 +56,14 @@ def _connect(path: Path, timeout: float) -> socket.socket:
         connection.close()
         raise NotRunning(f"the cluster is not running ({path}: {error.strerror})") from error
     return connection
+
+
+@contextlib.contextmanager
+def supervisor_lock(directory: Path) -> Iterator[None]:
+    """Holds the lock of a cluster's directory.  Raises ConfigError if a supervisor has it."""
+    with (directory / "supervisor.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"a supervisor runs already in {directory}") from error
+        yield

@@ -3,7 +3,7 @@
 Shell.  `up` runs the supervisor (qpid_cluster/shell.py); every other command is one request to it through the socket in
 the cluster's directory.  It is for demonstrations, tests and laptops, not for production: one machine is one point of
 failure.  In production Pacemaker or rgmanager does this work; `render` (package `render`) writes their files, and needs
-no running cluster.
+no running cluster.  Without a cluster file it runs a built-in cluster of three in `./qpid-cluster-data`.
 
 Exit codes: 0 done; 1 refused, failed, or (status) the cluster has no primary; 2 wrong usage or cluster file;
 3 the cluster is not running.
@@ -20,10 +20,11 @@ from typing import Any
 
 from ha.qpid_cluster import cluster_file
 from ha.qpid_cluster.cluster_file import ClusterSpec
-from ha.qpid_cluster.control import ControlError, NotRunning, request
+from ha.qpid_cluster.control import ControlError, NotRunning, request, supervisor_lock
 from qpidd_py.errors import ConfigError
 
 WARNING = "qpid-cluster is for one machine: demonstrations, tests, laptops. It is not for production."
+DEFAULT = Path("config/cluster.yaml")
 NODE_COMMANDS = {
     "kill": "kill -9 a broker; it is restarted after restart-delay",
     "stop": "stop a broker cleanly; it stays down until `start`",
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        spec = cluster_file.load(Path(arguments.config))
+        spec = _spec(arguments)
         return int(arguments.run(spec, arguments))
     except ConfigError as error:
         print(f"qpid-cluster: {error}", file=sys.stderr)
@@ -51,10 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _spec(arguments: argparse.Namespace) -> ClusterSpec:
+    if arguments.config or arguments.command == "render" or DEFAULT.exists():
+        return cluster_file.load(Path(arguments.config or DEFAULT))
+    return cluster_file.built_in()
+
+
 def _parser() -> argparse.ArgumentParser:
     text = f"{WARNING} `render` writes files for clusters that are."
     parser = argparse.ArgumentParser(prog="qpid-cluster", description=text)
-    parser.add_argument("--config", default="config/cluster.yaml", metavar="FILE", help="cluster file (%(default)s)")
+    text = f"cluster file ({DEFAULT}; if that is missing, three brokers in {cluster_file.BUILT_IN})"
+    parser.add_argument("--config", metavar="FILE", help=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start all brokers, promote one, watch them")
     up.add_argument("--detach", action="store_true", help="go to the background once a primary is active")
@@ -97,14 +105,16 @@ def _up(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _detach(spec: ClusterSpec, config: str, timeout: float) -> int:
+def _detach(spec: ClusterSpec, config: str | None, timeout: float) -> int:
     """Start the supervisor in a new session, and wait until the cluster is settled."""
     print(WARNING)
     spec.directory.mkdir(parents=True, exist_ok=True)
     output = spec.directory / "supervisor.out"
-    with output.open("wb") as file:
+    with supervisor_lock(spec.directory):  # else the output of another supervisor would be lost
+        output.write_bytes(b"")
+    with output.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ha.qpid_cluster.main", "--config", config, "up"],
+            [sys.executable, "-m", "ha.qpid_cluster.main", *(["--config", config] if config else []), "up"],
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     status: dict[str, Any] = {}

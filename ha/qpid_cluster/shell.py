@@ -10,7 +10,7 @@ Files in the cluster's directory: `supervisor.log` (each decision with its reaso
 
 import asyncio
 import contextlib
-import fcntl
+import errno
 import json
 import os
 import signal
@@ -28,6 +28,7 @@ from typing import Any, TextIO
 
 from ha.dial import Dial, client_tls, why
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
+from ha.qpid_cluster.control import ControlError, supervisor_lock
 from ha.qpid_cluster.events import SupervisorEvents
 from ha.qpid_cluster.processes import Processes, broker_command, resident_octets, write_config
 from ha.qpid_cluster.supervision import (
@@ -53,6 +54,7 @@ HISTORY = 500  # notes kept for the command `history`
 TICK = 0.02  # seconds between two checks of the deadlines
 RECONNECT = 0.03  # seconds between two attempts to open an admin connection to a broker that does not listen yet
 RECONNECT_LIMIT = 1.0  # the same, growing, to one that refuses us
+PORT_WAIT = 2.0  # seconds for the ports of the brokers to become free
 CONNECT_TIMEOUT = 2.0  # seconds; for a hung broker the kernel accepts the connection, but there is no handshake
 
 
@@ -79,7 +81,8 @@ class ClusterShell:
         directory = self.spec.directory
         directory.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack, self._ports:
-            stack.enter_context(_lock(directory / "supervisor.lock"))
+            stack.enter_context(supervisor_lock(directory))
+            await self._ports_are_free()
             self._log = stack.enter_context((directory / "supervisor.log").open("a", encoding="utf-8", buffering=1))
             self._events = SupervisorEvents(directory, self.spec.name)
             stack.callback(self._events.close)
@@ -89,6 +92,14 @@ class ClusterShell:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self.close)
             await self._serve()
+
+    async def _ports_are_free(self) -> None:
+        """Raises ControlError; brokers that a killed supervisor has left need a moment to end."""
+        deadline = time.monotonic() + PORT_WAIT
+        while taken := next((node.address for node in self.spec.nodes if not _is_free(node)), None):
+            if time.monotonic() > deadline:
+                raise ControlError(f"{taken} is used by another program; a cluster file can name another port")
+            await asyncio.sleep(TICK)
 
     async def _serve(self) -> None:
         server = await asyncio.start_unix_server(self._control, sock=_listen(self.spec.control_path))
@@ -314,6 +325,17 @@ class ClusterShell:
         }
 
 
+def _is_free(node: NodeSpec) -> bool:
+    """False only if another process listens at the node's address; any other fault is the broker's to report."""
+    with socket.socket(socket.AF_INET6 if ":" in node.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((node.host, node.port))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
 def _with_port(node: Any, held: contextlib.ExitStack) -> Any:
     """Replace port 0 by a free port now, because every broker must know all addresses.
 
@@ -325,17 +347,6 @@ def _with_port(node: Any, held: contextlib.ExitStack) -> Any:
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind((node.host, 0))
     return replace(node, port=holder.getsockname()[1])
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Any:
-    """Take the lock of a cluster's directory.  Raises ConfigError if another supervisor has it."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(f"a supervisor runs already in {path.parent}") from error
-        yield file
 
 
 def _listen(path: Path) -> socket.socket:

@@ -167,3 +167,34 @@ def test_two_of_three_may_be_away(cluster):
     ok(cluster, "start", "node1")
     ok(cluster, "start", "node2")
     all_settled(cluster)
+
+
+BUILT_IN = """
+import re, sys
+from ha.qpid_cluster import cluster_file, main
+cluster_file._BUILT_IN = re.sub(r"port: \\d+", "port: 0", cluster_file._BUILT_IN)
+sys.exit(main.main())
+"""
+"""`qpid-cluster`, with free ports: those of the built-in cluster may be in use here."""
+
+
+def test_up_without_a_file_runs_a_built_in_cluster(tmp_path):
+    command = [sys.executable, "-c", BUILT_IN]
+    up = subprocess.Popen([*command, "up"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+    def call(*words):
+        return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    try:
+        wait_for("primary", lambda: (done := call("status", "--json")).stdout and settled(json.loads(done.stdout)), 60)
+        config = tmp_path / "qpid-cluster-data/node2.conf"
+        tool = [sys.executable, "-m", "ha.qpid_ha.main", "relocate", "--to", "node2", "--config", str(config)]
+        done = subprocess.run(tool, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout.startswith("node2 is primary")
+        assert oct(config.stat().st_mode & 0o777) == "0o600"
+    finally:
+        assert call("down").returncode == 0
+        up.wait(30)
+    rendered = call("render", "-o", "out", "--for", "systemd")
+    assert rendered.returncode == 2
+    assert "cannot read the cluster file config/cluster.yaml" in rendered.stderr

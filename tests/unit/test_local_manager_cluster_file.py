@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ha.qpid_cluster.cluster_file import Watch, load, parse
+from ha.qpid_cluster.cluster_file import Watch, built_in, load, parse
 from ha.qpid_cluster.cluster_values import duration
 from ha.qpid_cluster.processes import config_path, write_config
 from qpidd_py.errors import ConfigError
@@ -27,6 +27,14 @@ def test_the_example_in_config_is_valid():
     assert [node.name for node in spec.nodes] == ["node1", "node2", "node3"]
     assert spec.username == "qpid-ha"
     assert spec.watch.hang_timeout == 1.0
+
+
+def test_the_built_in_cluster_has_another_password_in_each_folder():
+    spec = built_in()
+    assert [node.address for node in spec.nodes] == ["127.0.0.1:5801", "127.0.0.1:5802", "127.0.0.1:5803"]
+    assert str(spec.directory) == "qpid-cluster-data"
+    assert len(spec.password) > 20
+    assert spec.password != built_in().password
 
 
 def test_options_of_a_node_override_those_of_the_cluster():

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -79,9 +80,12 @@ def test_up_says_that_it_is_not_for_production_and_promotes_the_first(tmp_path):
         assert "not for production" in up.stdout
         assert "primary a" in up.stdout
         assert max(len(line) for line in up.stdout.splitlines()[1:]) <= 80
+        before = (tmp_path / "run/supervisor.out").read_text()
         again = found.run("up", "--detach")
         assert again.returncode == 2
         assert "runs already" in again.stderr
+        assert "a started" in before
+        assert (tmp_path / "run/supervisor.out").read_text().startswith(before)
     finally:
         assert found.run("down").returncode == 0
     assert found.run("status").returncode == 3
@@ -168,3 +172,13 @@ def test_a_broker_that_cannot_be_started_is_said_so(tmp_path):
         until(lambda: "exit code 2" in found.log())  # a busy machine has only begun to start them
     finally:
         found.run("down")
+
+
+def test_a_port_that_another_program_uses_is_named(tmp_path):
+    found = Cluster(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found.file.write_text(found.file.read_text().replace("name: b, port: 0", f"name: b, port: {port}"))
+        up = found.run("up", "--detach")
+    assert up.returncode == 1
+    assert f"127.0.0.1:{port} is used by another program" in up.stderr

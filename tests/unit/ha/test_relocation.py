@@ -287,6 +287,12 @@ def test_unknown_members_are_refused_with_the_known_ones(world: World) -> None:
     assert reply["error"] == "cannot relocate: no member 'nobody'; known are b (b:1, ready), c (c:1, ready)"
 
 
+@pytest.mark.parametrize("of", ["name", "id", "address"])
+def test_the_primary_itself_is_refused_in_words(world: World, of: str) -> None:
+    (reply,) = ask(world["a"], getattr(world["a"].node.local.member, of))
+    assert reply["error"] == "cannot relocate: a is primary already"
+
+
 def test_a_backup_that_is_away_is_refused(world: World) -> None:
     world["c"].kill()
     world.run(0.001)
