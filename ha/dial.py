@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ha.settings import HaSettings, split_address, uses_tls
+from ha.model.settings import HaSettings, split_address, uses_tls
 from qpidd_py.amqp.client import Login
 from qpidd_py.config import SecuritySettings
 from qpidd_py.errors import ConfigError

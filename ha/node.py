@@ -13,9 +13,9 @@ from contextlib import suppress
 
 from ha.backup.advice import advise
 from ha.backup.backup import Backup
-from ha.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
 from ha.model.content import Content
 from ha.model.difference import Origin
+from ha.model.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.operations import Membership
 from ha.model.position import text
@@ -37,7 +37,7 @@ from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
 
 class Node:
-    """The HA core of one broker; `environment.py` lists the calls on it."""
+    """The HA core of one broker; `model/environment.py` lists the calls on it."""
 
     def __init__(self, local: LocalMember) -> None:
         self.local = local

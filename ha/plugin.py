@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ha.archive.copying import CopyDoor
 from ha.archive.restoring import RestoreDoor
 from ha.dial import Dial, tls_of, trust
-from ha.environment import StateNotStored
 from ha.model.content import Content
+from ha.model.environment import StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
 from ha.model.public_url import SERVER_PROPERTY
+from ha.model.settings import HaSettings, NodeSettings, split_address, uses_tls
 from ha.model.state_file import FileDirectory, StateFile, StateFileError
 from ha.model.status import State
 from ha.model.twins import with_new_identity
@@ -29,7 +30,6 @@ from ha.registry.worker import RegistryWorker, Store
 from ha.requests import FileRequests, LaterHandler
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
-from ha.settings import HaSettings, NodeSettings, split_address, uses_tls
 from ha.shell.cluster_hooks import ClusterHooks
 from ha.shell.environment import ClusterEnvironment
 from ha.shell.events import EventLog

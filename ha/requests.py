@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ha.backup.backup import Backup
-from ha.environment import Json, Reply
+from ha.model.environment import Json, Reply
 from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.protocol import need

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ha.environment import Environment, Json, Link
 from ha.model.clock_readings import ClockReadings
+from ha.model.environment import Environment, Json, Link
 from ha.model.local_member import LocalMember
 from ha.model.public_url import public_address
+from ha.model.settings import NodeSettings
 from ha.model.view import Survey, View
 from ha.promotion.score import Outlook
-from ha.settings import NodeSettings
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import LinkError
 

@@ -30,8 +30,10 @@ from math import inf
 from typing import Any, Final
 
 from testkit.record import body_of
-from torture.network import RECEIVE_BUFFER, SEND_BUFFER
 
+SEND_BUFFER: Final = 256 * 1024
+RECEIVE_BUFFER: Final = 64 * 1024
+"""Octets that the kernel of a host keeps of a TCP connection, at most: so much an auto-ack reader may lose."""
 BUFFERS: Final = SEND_BUFFER + RECEIVE_BUFFER + 64 * 1024
 """Octets: the broker's kernel, the client's kernel, and what pika has read when it raises."""
 

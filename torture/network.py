@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from testkit.rules import RECEIVE_BUFFER, SEND_BUFFER
 from torture.paths import CLEAR, Effect, Path, combined
 
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
@@ -28,9 +29,6 @@ DEVICE: Final = "tun0"
 MTU: Final = 16000
 """Octets; bigger packets are fewer packets, and the switch is Python."""
 SUBNET: Final = "10.77.0."
-SEND_BUFFER: Final = 256 * 1024
-RECEIVE_BUFFER: Final = 64 * 1024
-"""Octets that the kernel of a host keeps of a TCP connection, at most: so much an auto-ack reader may lose."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -23,7 +23,7 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from ha.environment import Json, Reply
+from ha.model.environment import Json, Reply
 from ha.model.protocol import need
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Queue

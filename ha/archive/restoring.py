@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ha.environment import Json, Reply
+from ha.model.environment import Json, Reply
 from ha.model.protocol import need
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.arguments import REPLICATE

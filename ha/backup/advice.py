@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ha.environment import Outcome
+from ha.model.environment import Outcome
 from ha.model.view import Survey, View
 
 

@@ -27,8 +27,8 @@ from contextlib import suppress
 from ha.backup.finder import Finder, Stage
 from ha.backup.joining import Joining, Step
 from ha.backup.salvager import Known
-from ha.environment import Json, Link, Outcome, StateNotStored
 from ha.model.clock_readings import ClockReadings
+from ha.model.environment import Json, Link, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.operations import Membership

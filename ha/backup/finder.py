@@ -21,7 +21,7 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
-from ha.environment import Answer, Link, Outcome
+from ha.model.environment import Answer, Link, Outcome
 from ha.model.local_member import LocalMember
 from ha.model.survey import Round
 from ha.model.view import Survey, View

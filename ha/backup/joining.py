@@ -26,8 +26,8 @@ from typing import Any, Protocol
 
 from ha.backup.salvager import Known, Salvager
 from ha.backup.staging import Mode, Staging
-from ha.environment import Json, Link, StateNotStored
 from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, subtract
+from ha.model.environment import Json, Link, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.position import epoch_of

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ha.environment import SalvageFile
 from ha.model.difference import Ranges, count, intersect, normalise, subtract
+from ha.model.environment import SalvageFile
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of

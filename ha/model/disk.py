@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ha.environment import Environment, StateNotStored
+from ha.model.environment import Environment, StateNotStored
 from ha.model.membership import HaState
 
 WHAT: Final = "the vote and the in-sync set"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ha.environment import Environment
+from ha.model.environment import Environment
 from qpidd_py.errors import LinkError
 
 

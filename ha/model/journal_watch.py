@@ -13,8 +13,8 @@ so, and publishers wait.
 
 from __future__ import annotations
 
-from ha.environment import Environment
 from ha.model.content import Journal
+from ha.model.environment import Environment
 
 
 class JournalWatch:

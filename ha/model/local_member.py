@@ -21,21 +21,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ha.environment import Answer, Configuration, Environment, StateNotStored
 from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
+from ha.model.environment import Answer, Configuration, Environment, StateNotStored
 from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, text
 from ha.model.refusals import Refusals
 from ha.model.safety import Safety
+from ha.model.settings import NodeSettings
 from ha.model.status import State, check_transition
 from ha.model.survey import Round
 from ha.model.twins import Sightings
 from ha.model.view import Survey, View
-from ha.settings import NodeSettings
 from qpidd_py.core import Engine
 from qpidd_py.errors import LinkError
 

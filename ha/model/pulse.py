@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ha.environment import Link
+from ha.model.environment import Link
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 
 
 class Clock(Protocol):

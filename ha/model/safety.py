@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ha.environment import Outcome
+from ha.model.environment import Outcome
 from ha.model.membership import InSync, Member
-
-if TYPE_CHECKING:
-    from ha.model.view import Survey
+from ha.model.view import Survey
 
 FEWEST_VOTERS: Final = 2
 """Brokers that `quorum` needs.  From a list of one no second broker could be added: of two brokers one in sync is not a

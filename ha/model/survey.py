@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from ha.environment import Answer, Environment, Json, Outcome
+from ha.model.environment import Answer, Environment, Json, Outcome
 
 One = TypeVar("One")
 Other = TypeVar("Other")

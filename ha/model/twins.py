@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ha.environment import Environment, Json
+from ha.model.environment import Environment, Json
 from ha.model.membership import HaState, Member
 
 REMEDY: Final = "if its data directory was copied, start the copy once with --new-identity"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Protocol
 
-from ha.environment import Json, Link
 from ha.model.difference import lineage_to_json
+from ha.model.environment import Json, Link
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import (

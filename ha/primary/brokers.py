@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ha.environment import Json, Reply
+from ha.model.environment import Json, Reply
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync
 from ha.model.safety import Safety, fragile, too_few

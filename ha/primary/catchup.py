@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from ha.environment import Configuration, Link
 from ha.model.difference import count
+from ha.model.environment import Configuration, Link
 from ha.model.protocol import Kind, encode_drop, encode_merge
 from qpidd_py.core import Catchup, Queue, decode_ids
 

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ha.environment import Environment, Json
+from ha.model.environment import Environment, Json
 from ha.model.position import epoch_of
 from ha.primary.peer import Peer
 from ha.primary.progress import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.primary.peer import Peer
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ha.environment import Link
 from ha.model.clock_readings import ClockReadings
+from ha.model.environment import Link
 from ha.model.membership import Member
 from ha.model.pulse import Pulse
 from ha.primary.catchup import Plan

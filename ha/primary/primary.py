@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from ha.environment import Depose, Json, Link
+from ha.model.environment import Depose, Json, Link
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of, text

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
-from ha.environment import Answer, Json, Outcome
+from ha.model.environment import Answer, Json, Outcome
 from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.status import State

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ha.environment import Environment
 from ha.model.allowance import Allowance
+from ha.model.environment import Environment
 from qpidd_py.core import Engine, IdRuns
 
 BURST: Final = 2000

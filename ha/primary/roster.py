@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.operations import Membership

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.model.local_member import LocalMember
 from ha.model.status import State
 from ha.primary.peer import Peer, Phase

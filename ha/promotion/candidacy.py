@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.local_member import LocalMember
 from ha.model.view import View
 from ha.promotion.promotion import Record

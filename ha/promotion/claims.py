@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ha.environment import Answer, Exchanged, Outcome
+from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import text
 from ha.model.protocol import need

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.model.environment import Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
 from ha.model.survey import Both, Round

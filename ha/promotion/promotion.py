@@ -85,7 +85,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ha.environment import Exchanged, Outcome
+from ha.model.environment import Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import LAST_EPOCH, text
 from ha.model.safety import Safety

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from ha.environment import Answer, Outcome, Reply
+from ha.model.environment import Answer, Outcome, Reply
 from ha.model.local_member import LocalMember
 from ha.model.view import View
 from ha.promotion.promoter import Wish

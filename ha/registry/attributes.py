@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.registry.steps import Steps, Tool, Tools, Wait, run
 from ha.registry.view import View, decode, encode, parse, query

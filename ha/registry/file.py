@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.model.state_file import Directory, FileDirectory
 from ha.registry.worker import RegistryError, Store, merged

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import ha
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.registry.worker import RegistryError, Store
 from qpidd_py.errors import ConfigError

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
-from ha.environment import Depose, Exchanged, StateNotStored
+from ha.model.environment import Depose, Exchanged, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from qpidd_py.errors import QpiddError
 

@@ -27,16 +27,16 @@ from itertools import islice
 from typing import Any, Final
 
 from ha.dial import Dial
-from ha.environment import Answer, Json
-from ha.environment import Outcome as Reached
+from ha.model.environment import Answer, Json
+from ha.model.environment import Outcome as Reached
 from ha.model.position import text
 from ha.model.protocol import need
 from ha.model.salvaged import Record
+from ha.model.settings import split_address
 from ha.salvage.copies import Copies, key_to_json, keys_from_json
 from ha.salvage.files import Marks, SalvageFiles
 from ha.salvage.lines import SalvageError, recovered_header
 from ha.salvage.publisher import Outcome, Publisher
-from ha.settings import split_address
 from qpidd_py.amqp.fields import FieldError
 from qpidd_py.errors import LinkError
 

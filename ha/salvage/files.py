@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from ha.environment import SalvageFile
+from ha.model.environment import SalvageFile
 from ha.model.salvaged import Header, Record
 from ha.salvage.lines import (
     SalvageError,

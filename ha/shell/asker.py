@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ha.dial import Dial, why
-from ha.environment import Answer, Json, Outcome
-from ha.settings import split_address
+from ha.model.environment import Answer, Json, Outcome
+from ha.model.settings import split_address
 from ha.shell.management_link import End, ManagementLink
 from qpidd_py.amqp import management_client
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ha.environment import Json, Reply
+from ha.model.environment import Json, Reply
 from ha.model.protocol import BACKUP, REPLICA
 from ha.node import Node
 from ha.requests import FileRequests, LaterHandler, NodeRequests

@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable, Mapping
 
 from ha.dial import Dial, why
-from ha.environment import Answer, Link, Outcome
-from ha.settings import split_address, uses_tls
+from ha.model.environment import Answer, Link, Outcome
+from ha.model.settings import split_address, uses_tls
 from ha.shell.core_link import LinkOwner, OutgoingLink
 from ha.shell.tls_link import TlsStream
 from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Opened, VersionRefused

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ha.environment import Link
+from ha.model.environment import Link
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Batch, Connection, Engine, Reactor
 from qpidd_py.errors import LinkError

@@ -16,15 +16,15 @@ from functools import partial
 from typing import Any, Final
 
 from ha.dial import Dial
-from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
+from ha.model.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, SalvageFile, StateNotStored
 from ha.model.membership import HaState
 from ha.model.public_url import public_address
 from ha.model.salvaged import Header
+from ha.model.settings import split_address
 from ha.model.state_file import StateFile
 from ha.node import Node
 from ha.registry.worker import RegistryWorker
 from ha.salvage.files import SalvageFiles
-from ha.settings import split_address
 from ha.shell.asker import Asker
 from ha.shell.connector import Connector
 from ha.shell.consistent import consistently

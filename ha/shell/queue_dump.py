@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ha.environment import Environment, Json
+from ha.model.environment import Environment, Json
 from ha.node import Node
 from ha.primary.removals import joined, run_attrs
 from qpidd_py.core import IdRuns, Queue

@@ -8,12 +8,8 @@ A broker without replicated queues, without other brokers in its cluster, or wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ha.node import Node
 from ha.primary.primary import Primary
-
-if TYPE_CHECKING:
-    from ha.node import Node
 
 
 def may_stop(node: Node, rule: str) -> str:

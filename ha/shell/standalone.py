@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ha.environment import Json, Reply
+from ha.model.environment import Json, Reply
 from ha.model.status import State
 from ha.requests import Handler, LaterHandler, RequestTable
 from qpidd_py.errors import LinkError

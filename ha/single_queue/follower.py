@@ -33,8 +33,8 @@ from enum import Enum
 from typing import Final, Protocol
 
 from ha.dial import Dial
-from ha.environment import Answer, Json, Link
 from ha.model.difference import normalise, of_epochs
+from ha.model.environment import Answer, Json, Link
 from ha.model.protocol import REPLICA, VERSION, Kind, decode_control, decode_drop, encode_control, encode_held, need
 from ha.model.pulse import Pulse
 from ha.shell.core_link import LinkOwner

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ha.dial import Dial
-from ha.environment import Answer, Json, Link, Reply
+from ha.model.environment import Answer, Json, Link, Reply
 from ha.model.protocol import REPLICA, need
 from ha.shell.connector import Connector
 from ha.shell.consistent import consistently

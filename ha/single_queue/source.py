@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from ha.environment import Link
+from ha.model.environment import Link
 from ha.model.protocol import (
     VERSION,
     Kind,

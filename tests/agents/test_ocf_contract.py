@@ -19,9 +19,9 @@ from qpidd_agent.ocf import Failure, Operation
 from qpidd_agent.parameters import DEFAULTS, Parameters
 from qpidd_agent.tool import ask_standing, request
 
+from ha.model.settings import HaSettings
 from ha.model.status import EXPECTATIONS, State
 from ha.qpid_ha.parser import COMMANDS
-from ha.settings import HaSettings
 from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.management_client import ManagementClient
 from qpidd_py.config import GROUPS

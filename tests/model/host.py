@@ -13,12 +13,13 @@ from typing import Any
 
 from ha.backup.backup import Backup
 from ha.backup.joining import Step
-from ha.environment import Answer, Exchanged, Json
+from ha.model.environment import Answer, Exchanged, Json
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
 from ha.model.operations import Membership
 from ha.model.position import make, sequence_of
 from ha.model.pulse import Pulse
+from ha.model.settings import NodeSettings
 from ha.node import Node
 from ha.primary.catchup import Plan
 from ha.primary.changes import Change, Drop, Enlist, First
@@ -28,7 +29,6 @@ from ha.primary.roster import Roster
 from ha.promotion.claims import Claim, ClaimRequest
 from ha.promotion.promoter import Promoter, Wish
 from ha.registry.recorder import Recorder
-from ha.settings import NodeSettings
 from tests.model.state import (
     EMPTY,
     STATES,

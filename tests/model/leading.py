@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ha.environment import Exchanged, Outcome
+from ha.model.environment import Exchanged, Outcome
 from ha.model.protocol import Kind, encode_control
 from ha.model.view import Survey, View
 from ha.primary.brokers import Brokers

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from ha.environment import Answer, Exchanged, Outcome
+from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.view import Survey
 from ha.promotion.claims import Claim
 from ha.promotion.promotion import Record

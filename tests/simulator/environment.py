@@ -1,4 +1,4 @@
-"""`ha.environment.Environment` of a simulated broker: its ports to the rest of the world."""
+"""`ha.model.environment.Environment` of a simulated broker: its ports to the rest of the world."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ha.dial import Dial
-from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, Outcome, StateNotStored
+from ha.model.environment import EXIT_TWIN, Answer, Exchanged, Json, Link, Outcome, StateNotStored
 from ha.model.membership import HaState
 from ha.model.protocol import REPLICA
 from ha.model.salvaged import Header, Record
@@ -161,7 +161,7 @@ class Wires:
 
 
 class SimSalvageFile:
-    """`ha.environment.SalvageFile`: what is added is on disk at once."""
+    """`ha.model.environment.SalvageFile`: what is added is on disk at once."""
 
     def __init__(self, process: BrokerProcess, header: Header) -> None:
         self.name = f"{process.name}-{header.epoch}"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ha.environment import Json
+from ha.model.environment import Json
 from tests.simulator.coincidences import Coincidences
 from tests.simulator.disk import Killed
 from tests.simulator.journal_faults import JournalFaults

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ha.dial import Dial
-from ha.environment import Answer, Link
 from ha.model.difference import normalise
+from ha.model.environment import Answer, Link
 from ha.model.protocol import REPLICA
 from ha.plugin import standing
 from ha.shell.core_link import IncomingLink, LinkOwner, OutgoingLink

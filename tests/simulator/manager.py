@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ha.environment import Json
+from ha.model.environment import Json
 
 if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess

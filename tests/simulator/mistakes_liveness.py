@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from ha.environment import Answer
+from ha.model.environment import Answer
 from ha.model.local_member import LocalMember
 from ha.model.refusals import Refusals
 from ha.model.view import View

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ha import settings
 from ha.backup.backup import Backup
-from ha.environment import Exchanged
+from ha.model import settings
 from ha.model.difference import Origin
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.model.position import epoch_of
 from ha.model.safety import Safety

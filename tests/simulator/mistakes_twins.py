@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from ha.environment import Answer, Json
+from ha.model.environment import Answer, Json
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.view import Survey, View

@@ -9,7 +9,7 @@ from typing import Any
 
 from ha.backup.backup import Backup
 from ha.backup.joining import Joining
-from ha.environment import Answer
+from ha.model.environment import Answer
 from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.protocol import Kind

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, Member
+from ha.model.settings import NodeSettings
 from ha.model.state_file import NAME as STATE_FILE
 from ha.model.state_file import StateFile, StateFileError, newest
 from ha.model.twins import with_new_identity
 from ha.plugin import VHostConfiguration
-from ha.settings import NodeSettings
 from ha.shell.cluster_hooks import ClusterHooks
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.registry.file import FileRegistry, Lives, decode
 from ha.registry.worker import RegistryError, merged

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.promotion.score import PRIMARY
 from tests.simulator.manager import Manager, may_be_asked
 

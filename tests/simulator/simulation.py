@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ha.model.settings import NodeSettings
 from ha.model.status import State
-from ha.settings import NodeSettings
 from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
 from tests.simulator.clients import Client

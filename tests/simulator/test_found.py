@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.view import Survey
 from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.registry.attributes import AttributeRegistry
 from ha.registry.helper import answer

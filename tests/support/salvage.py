@@ -7,7 +7,7 @@ from qpidd_py.errors import LinkError
 
 
 class MemorySalvage:
-    """`ha.environment.SalvageFile`; a cancelled one leaves `kept`.  What a crash leaves of one stays there."""
+    """`ha.model.environment.SalvageFile`; a cancelled one leaves `kept`.  What a crash leaves of one stays there."""
 
     def __init__(self, header: Header, kept: list["MemorySalvage"], fail_after: int | None = None) -> None:
         """`fail_after`: messages that the disk still takes."""

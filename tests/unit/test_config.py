@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ha.settings import HaSettings
+from ha.model.settings import HaSettings
 from qpidd_py import config
 from qpidd_py.config import (
     Address,

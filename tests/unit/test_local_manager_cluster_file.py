@@ -146,7 +146,7 @@ def test_a_missing_file_is_a_config_error(tmp_path):
 
 
 def test_the_example_qpidd_conf_is_valid():
-    from ha.settings import HaSettings
+    from ha.model.settings import HaSettings
     from qpidd_py.config import GROUPS
     from qpidd_py.options import load as load_settings
 

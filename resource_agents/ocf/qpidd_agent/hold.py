@@ -6,9 +6,9 @@
 import select
 import time
 
+from qpidd_agent.absence import gone
 from qpidd_agent.ear import Ear, Question
 from qpidd_agent.marker import SCORE_WAITS, Before, quiet
-from qpidd_agent.monitor import gone
 from qpidd_agent.ocf import OCF_RUNNING_PROMOTED, Operation, log
 from qpidd_agent.parameters import Parameters
 from qpidd_agent.process import Process, crashed

@@ -20,14 +20,12 @@ The death of a broker is reported at once, a hang after `heartbeat`.
   demote ends this monitor; the next one reports the death, when that cannot delay the promotion any more (`marker.py`).
 """
 
-import select
-
+from qpidd_agent.absence import gone
 from qpidd_agent.beats import allowed_silence
-from qpidd_agent.marker import DEATH_WAITS, SCORE_WAITS, Before, quiet, remove_markers, set_marker, take_marker
+from qpidd_agent.marker import SCORE_WAITS, Before, quiet, remove_markers, set_marker, take_marker
 from qpidd_agent.ocf import (
     OCF_ERR_GENERIC,
     OCF_FAILED_PROMOTED,
-    OCF_NOT_RUNNING,
     OCF_RUNNING_PROMOTED,
     OCF_SUCCESS,
     Failure,
@@ -36,7 +34,7 @@ from qpidd_agent.ocf import (
     log,
 )
 from qpidd_agent.parameters import Parameters, account
-from qpidd_agent.process import Process, crashed, find
+from qpidd_agent.process import Process, find
 from qpidd_agent.score import code
 from qpidd_agent.tool import ask_standing, write_score
 
@@ -76,18 +74,6 @@ def look(parameters: Parameters, operation: Operation, process: Process, before:
     return code(standing.state)
 
 
-def gone(parameters: Parameters, operation: Operation, promoted: bool, reason: str = "") -> int:
-    """The broker does not run: a normal result for a probe, otherwise a failure.  `promoted`: its last known role."""
-    if operation.interval:
-        reason = reason or crashed(parameters) or f"no broker runs on {parameters.data_dir}"
-        log("error", reason)
-        wait(quiet(operation, DEATH_WAITS))
-        if write_score(operation, "") and promoted:
-            wait(min(parameters.silence, operation.half or parameters.silence))  # Pacemaker ends us meanwhile
-        exit_reason(reason, logged=True)
-    return OCF_NOT_RUNNING
-
-
 def check_user(parameters: Parameters, process: Process) -> None:
     """Raises `Failure` for a broker of another user, whose files ours cannot read; Pacemaker restarts it."""
     wanted = account(parameters.user)[0]
@@ -95,11 +81,6 @@ def check_user(parameters: Parameters, process: Process) -> None:
     if found not in (wanted, -1):
         reason = f"process {process.pid} runs as user id {found}, wanted {wanted} ({parameters.user})"
         raise Failure(OCF_ERR_GENERIC, reason)
-
-
-def wait(seconds: float) -> None:
-    if seconds:
-        select.poll().poll(seconds * 1000)
 
 
 def may_hold(operation: Operation) -> bool:

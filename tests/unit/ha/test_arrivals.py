@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.protocol import VERSION, Kind, decode_control, encode_control, encode_held
 from ha.model.pulse import Pulse
+from ha.model.settings import NodeSettings
 from ha.primary.arrivals import Arrivals
 from ha.primary.peer import Peer, Phase
-from ha.settings import NodeSettings
 from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.errors import LinkError
 

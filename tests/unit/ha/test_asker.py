@@ -10,7 +10,7 @@ import pika
 import pytest
 
 from ha.dial import Dial
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.shell.asker import Asker
 from ha.shell.management_link import ManagementLink
 from qpidd_py.amqp import management_client

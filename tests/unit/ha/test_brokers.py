@@ -11,9 +11,9 @@ import pytest
 
 from ha.model.membership import InSync, Member
 from ha.model.safety import Safety, fragile
+from ha.model.settings import HaSettings, NodeSettings
 from ha.model.status import State
 from ha.primary.brokers import changed
-from ha.settings import HaSettings, NodeSettings
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, LinkError
 from tests.unit.ha.test_ha_cluster import filled

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from ha.backup.backup import Backup
-from ha.environment import StateNotStored
+from ha.model.environment import StateNotStored
 from ha.model.status import State
 from ha.primary.primary import Primary
 from ha.primary.stall import StallWatch

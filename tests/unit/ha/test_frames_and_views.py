@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Answer, Outcome, StateNotStored
 from ha.model import disk, protocol
 from ha.model.disk import DiskWatch
+from ha.model.environment import Answer, Outcome, StateNotStored
 from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.hearing import Hearing
 from ha.model.view import View
 from qpidd_py.errors import LinkError

@@ -10,20 +10,20 @@ import pytest
 
 from ha.backup.advice import advise
 from ha.backup.joining import Joining
-from ha.environment import Answer, Outcome
 from ha.model.content import KEPT, Content, NoJournal
 from ha.model.difference import Origin, lineage_to_json
+from ha.model.environment import Answer, Outcome
 from ha.model.journal_watch import JournalWatch
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
 from ha.model.protocol import VERSION
 from ha.model.safety import Safety
+from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim, ClaimRequest
 from ha.promotion.promotion import Record, Refuse, decide
-from ha.settings import NodeSettings
 from qpidd_py.errors import EXIT_DISK, LinkError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ha.environment import Answer, Json
+from ha.model.environment import Answer, Json
 from ha.model.status import State
 from tests.unit.ha.world import Host, Publisher, World
 

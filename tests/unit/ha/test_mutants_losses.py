@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.membership import InSync, Member
 from ha.model.status import State
 from ha.model.view import Survey, View

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
+from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.twins import Sightings
 from ha.model.view import View
 from ha.primary.changes import Drop, Enlist, First, Rename
 from ha.primary.meetings import Meetings
-from ha.settings import NodeSettings
 from qpidd_py.errors import LinkError
 from tests.unit.ha.world import World
 

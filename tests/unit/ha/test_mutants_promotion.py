@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ha.environment import Answer, Exchanged, Outcome
+from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import LAST_EPOCH, make
 from ha.model.safety import Safety

@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Answer, Exchanged, Json, Outcome, StateNotStored
+from ha.model.environment import Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
+from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.view import View
 from ha.promotion.claims import Claim
 from ha.promotion.promoter import GRACE, Promoter, Wish
 from ha.promotion.promotion import Record
-from ha.settings import NodeSettings
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 SET = InSync(1, "id-a", 3, (A, B, C))

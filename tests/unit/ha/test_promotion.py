@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ha.environment import Answer, Exchanged, Outcome
+from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
 from ha.model.safety import Safety

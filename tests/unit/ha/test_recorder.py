@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Exchanged, StateNotStored
+from ha.model.environment import Exchanged, StateNotStored
 from ha.model.membership import HaState, InSync, Member
 from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Recorder, overtaken
 from tests.unit.ha.own_changes import Change, Owner

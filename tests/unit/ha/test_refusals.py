@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.refusals import Refusals
 from ha.model.status import State
 from tests.unit.ha.test_ha_cluster import filled

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Exchanged, StateNotStored
+from ha.model.environment import Exchanged, StateNotStored
 from ha.model.membership import HaState, InSync, Member
+from ha.model.settings import NodeSettings
 from ha.promotion.claims import Claim, contradicted
 from ha.registry.recorder import FIRST_DELAY, LAST_DELAY, Recorder
-from ha.settings import NodeSettings
 from tests.unit.ha.own_changes import Change, Owner
 
 A, B, C = (Member(f"id-{name}", name, f"{name}:1") for name in "abc")

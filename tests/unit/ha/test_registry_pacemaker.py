@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ha.environment import Exchanged
+from ha.model.environment import Exchanged
 from ha.model.membership import HaState, InSync, Member
 from ha.registry.attributes import AttributeRegistry
 from ha.registry.commands import Processes, finish

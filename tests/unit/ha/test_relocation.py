@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ha.backup.backup import Backup
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.model.status import State
 from ha.primary.relocation import ANSWER_LIMIT, PAUSE_LIMIT, Step
 from tests.unit.ha.test_ha_cluster import bodies, filled

@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from ha.model.settings import HaSettings
 from ha.qpid_cluster.cluster_file import load, parse
 from ha.qpid_cluster.processes import config_text
 from ha.qpid_cluster.render.kinds import KINDS, render
-from ha.settings import HaSettings
 from qpidd_py.config import GROUPS, BrokerSettings, DataSettings, NetworkSettings
 from qpidd_py.errors import ConfigError
 from qpidd_py.options import load as load_settings

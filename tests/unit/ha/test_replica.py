@@ -9,7 +9,7 @@ import random
 import pytest
 
 from ha.dial import Dial
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.protocol import REPLICA, Kind, encode_control, encode_held, encode_merge
 from ha.single_queue.follower import Replica, Source, Step, renumbered
 from ha.single_queue.source import ReplicaSource, Standing

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ha.environment import Json
+from ha.model.environment import Json
 from ha.model.status import State
 from ha.requests import RequestTable, steers
 from ha.shell.standalone import Standalone

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Json
 from ha.model.difference import Origin
+from ha.model.environment import Json
 from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import epoch_of, make

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ha.settings import HaSettings
+from ha.model.settings import HaSettings
 from qpidd_py.errors import ConfigError
 from qpidd_py.options import Address
 from tests.support.process import BrokerProcess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.environment import Outcome
+from ha.model.environment import Outcome
 from ha.model.membership import InSync, Member
 from ha.model.safety import Safety
 from ha.model.view import Survey

@@ -16,8 +16,8 @@ from typing import IO, Any
 import pytest
 
 from ha.dial import Dial
-from ha.environment import Answer, Json
-from ha.environment import Outcome as Reached
+from ha.model.environment import Answer, Json
+from ha.model.environment import Outcome as Reached
 from ha.model.position import make
 from ha.model.salvaged import Grade, Header, Record
 from ha.qpid_ha.main import main

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ha.environment import Answer, Exchanged, Outcome
+from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
 from ha.model.safety import Safety

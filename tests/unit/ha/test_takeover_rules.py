@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from ha.environment import Answer, Json, Outcome
+from ha.model.environment import Answer, Json, Outcome
 from ha.model.membership import Member
+from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.view import View
 from ha.promotion.promoter import Wish
 from ha.promotion.takeover import RETURN_LIMIT, Takeover
-from ha.settings import NodeSettings
 
 PRIMARY = View("id-a", "a", "a:1", State.ACTIVE, 1, "id-a", 9, True)
 WISH = Wish(takeover=True)

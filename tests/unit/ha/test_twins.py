@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ha.environment import Answer, Outcome
+from ha.model.environment import Answer, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.protocol import Kind, encode_control
 from ha.model.safety import Safety
+from ha.model.settings import HaSettings
 from ha.model.status import State
 from ha.model.twins import SAY_AGAIN, Sightings, with_new_identity
 from ha.model.view import Survey, View
@@ -19,7 +20,6 @@ from ha.plugin import load_state
 from ha.primary.meetings import Meetings
 from ha.promotion.claims import Claim, decide_claims
 from ha.promotion.promotion import Refuse, decide
-from ha.settings import HaSettings
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ha.backup.backup import Backup
-from ha.environment import Answer, Exchanged, Json, Outcome
+from ha.model.environment import Answer, Exchanged, Json, Outcome
 from ha.model.membership import InSync, Member
 from ha.model.position import make
 from ha.model.safety import Safety

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ha.environment import EXIT_TWIN, Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.model.content import Journal
+from ha.model.environment import EXIT_TWIN, Answer, Exchanged, Json, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState
 from ha.model.salvaged import Header
+from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.node import Node
 from ha.promotion.promoter import Wish
 from ha.requests import NodeRequests
-from ha.settings import NodeSettings
 from ha.shell.core_link import CoreLink
 from qpidd_py.core import Connection, Engine, Queue, Route
 from tests.support.memory import publish_octets

@@ -20,14 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from ha.model.membership import HaState
+from ha.model.salvaged import Header, Record
+from qpidd_py.core import Batch, Queue
 from qpidd_py.errors import LinkError
-
-if TYPE_CHECKING:
-    from ha.model.membership import HaState
-    from ha.model.salvaged import Header, Record
-    from qpidd_py.core import Batch, Queue
 
 Json = dict[str, Any]
 Depose = Callable[[tuple[int, str], str, str], None]

@@ -1,0 +1,26 @@
+"""What a monitor reports when no broker runs."""
+
+import select
+
+from qpidd_agent.marker import DEATH_WAITS, quiet
+from qpidd_agent.ocf import OCF_NOT_RUNNING, Operation, exit_reason, log
+from qpidd_agent.parameters import Parameters
+from qpidd_agent.process import crashed
+from qpidd_agent.tool import write_score
+
+
+def gone(parameters: Parameters, operation: Operation, promoted: bool, reason: str = "") -> int:
+    """The broker does not run: a normal result for a probe, otherwise a failure.  `promoted`: its last known role."""
+    if operation.interval:
+        reason = reason or crashed(parameters) or f"no broker runs on {parameters.data_dir}"
+        log("error", reason)
+        wait(quiet(operation, DEATH_WAITS))
+        if write_score(operation, "") and promoted:
+            wait(min(parameters.silence, operation.half or parameters.silence))  # Pacemaker ends us meanwhile
+        exit_reason(reason, logged=True)
+    return OCF_NOT_RUNNING
+
+
+def wait(seconds: float) -> None:
+    if seconds:
+        select.poll().poll(seconds * 1000)
