@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Protocol
@@ -129,6 +129,19 @@ class Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=32)
 
 
+class ShowVersion(argparse.Action):
+    """`--version`, which looks for the version only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str = argparse.SUPPRESS, **_: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version  # slow to import
+
+        print(f"qpidd-py {version('qpidd-py')}")
+        parser.exit()
+
+
 def make_parser(program: str, description: str, examples: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
@@ -138,6 +151,7 @@ def make_parser(program: str, description: str, examples: str) -> argparse.Argum
         allow_abbrev=False,
         formatter_class=Help,
     )
+    parser.add_argument("--version", action=ShowVersion)
     add = parser.add_argument_group("connection").add_argument
     add("-b", "--broker", default="127.0.0.1", metavar="URL", help="brokers, any of them: node1,node2:5673 or amqp://")
     add("-a", "--address", required=True, metavar="ADDRESS", help="NAME[/SUBJECT][;{OPTIONS}], as in Qpid's book")

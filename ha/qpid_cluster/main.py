@@ -21,6 +21,7 @@ from typing import Any
 from ha.qpid_cluster import cluster_file
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.control import ControlError, NotRunning, request, supervisor_lock
+from qpidd_py.cli.output import ShowVersion
 from qpidd_py.errors import ConfigError
 
 WARNING = "qpid-cluster is for one machine: demonstrations, tests, laptops. It is not for production."
@@ -61,6 +62,7 @@ def _spec(arguments: argparse.Namespace) -> ClusterSpec:
 def _parser() -> argparse.ArgumentParser:
     text = f"{WARNING} `render` writes files for clusters that are."
     parser = argparse.ArgumentParser(prog="qpid-cluster", description=text)
+    parser.add_argument("--version", action=ShowVersion)
     text = f"cluster file ({DEFAULT}; if that is missing, three brokers in {cluster_file.BUILT_IN})"
     parser.add_argument("--config", metavar="FILE", help=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ha.qpid_ha.parser import COMMANDS, command_parser, find_command, run_handler, usage, usage_all
 from qpidd_py.cli.client_socket import Deadline
-from qpidd_py.cli.output import run_tool
+from qpidd_py.cli.output import installed_version, run_tool
 from qpidd_py.cli.target import UsageError, config_of, target_of, timeout_of
 
 
@@ -23,6 +23,9 @@ def run(arguments: Sequence[str]) -> int:
     manager = "--cluster-manager" in rest
     if command == "help-all":
         print(usage_all())
+        return 0
+    if "--version" in rest:
+        print(installed_version())
         return 0
     if command == "help" or (not command and {"-h", "--help"} & set(rest)):
         print(usage(manager))

@@ -1,5 +1,6 @@
 """Output of the tools: tables of at most 80 columns, JSON, errors as one line."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -33,6 +34,27 @@ def print_json(value: Any) -> None:
 def describe(error: BaseException) -> str:
     """One line, `ClassName: text`."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def installed_version() -> str:
+    """As all programs print it."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
+    try:
+        return f"qpidd-py {version('qpidd-py')}"
+    except PackageNotFoundError:
+        return "qpidd-py 0"
+
+
+class ShowVersion(argparse.Action):
+    """`--version`, which looks for the version only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str = argparse.SUPPRESS, **_: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(installed_version())
+        parser.exit()
 
 
 def run_tool(run: Callable[[Sequence[str]], int], words: Sequence[str], prefix: str = "") -> int:

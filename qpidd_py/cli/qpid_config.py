@@ -16,7 +16,7 @@ from qpidd_py.amqp.management_client import ADMIN_PROPERTIES
 from qpidd_py.cli import config_listing as listing
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.method_socket import MethodSocket
-from qpidd_py.cli.output import print_json, run_tool
+from qpidd_py.cli.output import ShowVersion, print_json, run_tool
 from qpidd_py.cli.target import (
     Options,
     Parser,
@@ -49,6 +49,7 @@ def make_parser() -> Parser:
     parser.add_argument("words", nargs="*", metavar="COMMAND")
     add = parser.add_argument_group("options").add_argument
     add("-h", "--help", action="store_true", help="show this help")
+    add("--version", action=ShowVersion)
     add("-a", "--broker-addr", dest="broker", metavar="ADDRESS", help="the same as --broker")
     add_address_options(add)
     add("-t", dest="timeout", metavar="SECONDS", help="the same as --timeout")

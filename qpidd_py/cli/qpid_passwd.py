@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from qpidd_py.cli.output import run_tool
+from qpidd_py.cli.output import ShowVersion, run_tool
 from qpidd_py.security.users import LOG2N, hash_password, password_matches, read_user_file
 
 PROGRAM: Final = "qpid-passwd"
@@ -32,6 +32,7 @@ _TEXTS: Final = {
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(PROGRAM, description="the user file of a broker")
+    parser.add_argument("--version", action=ShowVersion)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in _TEXTS.items():
         verb = verbs.add_parser(name, help=text, description=text)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.broker.snapshot import decode_snapshot
-from qpidd_py.cli.output import print_json, print_table, run_tool
+from qpidd_py.cli.output import ShowVersion, print_json, print_table, run_tool
 from qpidd_py.core import records
 from qpidd_py.process import lock_path, running_pid
 from qpidd_py.store.archive_file import NewFile
@@ -41,6 +41,7 @@ _TEXTS: Final = {
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(PROGRAM, description="look at the journal of a broker that does not run")
+    parser.add_argument("--version", action=ShowVersion)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in _TEXTS.items():
         verb = verbs.add_parser(name, help=text, description=text)

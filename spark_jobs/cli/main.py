@@ -40,8 +40,22 @@ class Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30)
 
 
+class ShowVersion(argparse.Action):
+    """`--version`, which looks for the version only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str = argparse.SUPPRESS, **_: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version  # slow to import
+
+        print(f"qpidd-py {version('qpidd-py')}")
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=Help, allow_abbrev=False)
+    parser.add_argument("--version", action=ShowVersion)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERBS:
         module = _module(name)

@@ -3,9 +3,11 @@
 import ast
 import importlib
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import distribution, entry_points
+from configparser import ConfigParser
+from importlib.metadata import EntryPoint, distribution, entry_points
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,38 @@ def test_programs_and_the_plug_in_are_declared() -> None:
     assert {"qpidd", "qpid-ha", "qpid-cluster", "qpid-config", "ha"} <= ours.keys()
     plugin = next(point for point in entry_points(group="qpidd.plugins") if point.name == "ha")
     assert plugin.value == "ha.plugin:load"
+
+
+def program_points() -> list[EntryPoint]:
+    """As setup.cfg has them; what is installed may be older."""
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    lines = settings["options.entry_points"]["console_scripts"].split("\n")
+    pairs = [line.split(" = ") for line in lines if line]
+    return [EntryPoint(name, value, "console_scripts") for name, value in pairs]
+
+
+@pytest.mark.parametrize("point", [pytest.param(point, id=point.name) for point in program_points()])
+def test_every_program_tells_its_version(
+    point: EntryPoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [point.name, "--version"])
+    try:
+        code = point.load()()
+    except SystemExit as end:
+        code = end.code
+    assert (code or 0, capsys.readouterr().out) == (0, f"qpidd-py {distribution('qpidd-py').version}\n")
+
+
+@pytest.mark.parametrize("name", ["send", "receive"])
+@pytest.mark.parametrize("word", ["--help", "--version", "-a"])
+def test_without_pika_the_client_tools_say_what_is_missing(name: str, word: str) -> None:
+    without = (
+        f"import sys; sys.modules['pika'] = None; from qpidd_py.cli.client_programs import {name}; sys.exit({name}())"
+    )
+    done = subprocess.run([sys.executable, "-c", without, word], capture_output=True, text=True, check=False, cwd=ROOT)
+    text = f"qpid-{name}: the Python package pika is missing; `pip install pika` installs it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
 
 
 MODULE_OF = {"pyyaml": "yaml"}
