@@ -71,7 +71,7 @@ class Connection(Handle[Session]):
                 self._start()
             done = self._changed.wait_for(lambda: self.link.state is not LinkState.CONNECTING, timeout)
         if not done:
-            raise Timeout(f"not connected within {timeout} s")
+            raise Timeout(f"not connected within {timeout:g} s{self.link.trouble}")
         if self.link.error is not None:
             raise self.link.error
         return self

@@ -298,8 +298,8 @@ def first_connect(connection: Connection, given: dict[str, Any]) -> None:
     unlimited = bool(names & {"reconnect", "reconnect_timeout", "reconnect_limit"})
     try:
         connection.open(None if unlimited else FIRST_CONNECT)
-    except Timeout:
-        reason = f"no broker took us within {FIRST_CONNECT:g} s; {{reconnect:true}} tries for ever"
+    except Timeout as error:
+        reason = f"{error}; {{reconnect:true}} tries for ever"
         raise ConnectError(reason) from None
 
 

@@ -79,6 +79,11 @@ class Dialer:
 
     # -- for the link
 
+    @property
+    def trouble(self) -> str:
+        """The last failure as `; last: ADDRESS: reason`, or empty."""
+        return self._planner.trouble
+
     def start(self) -> None:
         """Opens the first connection."""
         self._do(self._planner.start(time.monotonic()))
@@ -139,6 +144,8 @@ class Dialer:
 
     def _look_up(self, address: Address) -> None:
         def answer(ips: Sequence[str], reason: str) -> None:
+            if not ips:
+                self._complain(address, reason)
             self._do(self._planner.looked_up(address, ips, time.monotonic(), reason))
 
         self._resolver.look_up(address, answer)
@@ -161,7 +168,7 @@ class Dialer:
     def _abandon(self, attempt: Attempt, reason: str, hung: bool) -> None:
         self._fact("connect_refused", attempt, result="timeout" if hung else "abandoned", reason=reason)
         if hung:
-            self._complain(attempt, reason)
+            self._complain(attempt.address, reason)
         transport = next((t for t, a in self._attempts.items() if a == attempt), None)
         if transport is None:
             return
@@ -217,14 +224,14 @@ class Dialer:
             self._planner.learned(learned)
 
     def _attempt_failed(self, attempt: Attempt, reason: str) -> None:
-        self._complain(attempt, reason)
+        self._complain(attempt.address, reason)
         self._fact("connect_refused", attempt, result="unreachable", reason=reason)
         self._do(self._planner.failed(attempt, time.monotonic(), reason))
 
     def _refused(self, attempt: Attempt, code: int, text: str) -> None:
         self._fact("connect_refused", attempt, result=str(code), reason=text)
         now, reason = time.monotonic(), f"{code} {text}"
-        self._complain(attempt, reason)
+        self._complain(attempt.address, reason)
         if code in NEVER_RETRY:
             self._give_up(AuthenticationFailure(f"{attempt.address}: {reason}"))
         elif code == CONNECTION_FORCED:
@@ -232,9 +239,9 @@ class Dialer:
         else:
             self._do(self._planner.failed(attempt, now, reason))
 
-    def _complain(self, attempt: Attempt, reason: str) -> None:
+    def _complain(self, address: Address, reason: str) -> None:
         """Logs each reason once until connected."""
-        where = str(attempt.address)
+        where = str(address)
         level = logging.DEBUG if self._complained.get(where) == reason else logging.WARNING
         self._complained[where] = reason
         LOGGER.log(level, "%s: cannot connect to %s: %s", self._client_id, where, reason)

@@ -101,6 +101,11 @@ class Link:
         """Attempts to connect so far."""
         return self._dialer.started
 
+    @property
+    def trouble(self) -> str:
+        """Why the last attempt to connect failed, as `; last: ADDRESS: reason`, or empty."""
+        return self._dialer.trouble
+
     # -- from any thread
 
     def wake(self) -> None:

@@ -419,5 +419,12 @@ class Planner:
             return GiveUp(f"reconnecting is off{self._why()}")
         return GiveUp(f"gave up after {self._rounds} rounds (reconnect_limit){self._why()}")
 
+    @property
+    def trouble(self) -> str:
+        """The last failure, or what is being waited for, as `; last: ...`; from any thread."""
+        for name in [] if self._reason else list(self._looking):
+            return f"; {name.address}: the name is still being looked up"
+        return self._why()
+
     def _why(self) -> str:
         return f"; last: {self._reason}" if self._reason else ""

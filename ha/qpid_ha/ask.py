@@ -71,7 +71,6 @@ def ask_all(target: Target, deadline: Deadline, method: str, arguments: Mapping[
         thread.start()
     late = TimeoutError(deadline.text)
     for thread in threads:
-        # Sockets keep the deadline; name resolution may not.
         thread.join(deadline.seconds + 0.5 if deadline.seconds else None)
     return [(address, answers.get(address, late)) for address in addresses]
 

@@ -1,8 +1,7 @@
 """Blocking connections for command-line tools: for management requests, and in general.  Shell.
 
-One deadline covers everything from connect to the last answer; after it a `TimeoutError` is raised.  Only name
-resolution is not covered, so cluster configurations should use numeric addresses.  All errors are `OSError` or
-`BrokerError`, with the address in the text.
+One deadline covers everything from name resolution to the last answer; after it a `TimeoutError` is raised.
+All errors are `OSError` or `BrokerError`, with the address in the text.
 """
 
 import socket
@@ -165,7 +164,7 @@ class ClientSocket:
     def _connect(self) -> socket.socket:
         host, port = self.target.host, self.target.port
         with telling(self.target, self._deadline):
-            connection = socket.create_connection((host, port), self._deadline.remaining())
+            connection = _connected(resolve(host, port, self._deadline), self._deadline)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.target.tls is None:
                 return connection
@@ -237,6 +236,47 @@ class ManagementSocket(ClientSocket):
         if not answer.ok:
             raise RequestRefused(answer.error)
         return answer.result
+
+
+def resolve(host: str, port: int, deadline: Deadline) -> list[tuple[Any, ...]]:
+    """Socket addresses, as of `socket.getaddrinfo`.  Raises OSError.  A name server that does not answer holds a thread
+    for longer than the deadline, but not the caller."""
+    try:
+        return [found[4] for found in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)]
+    except (OSError, UnicodeError):
+        pass  # a name
+    from queue import Empty, SimpleQueue  # rarely needed
+    from threading import Thread
+
+    answer: SimpleQueue[list[tuple[Any, ...]] | OSError] = SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            answer.put([found[4] for found in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)])
+        except OSError as error:
+            answer.put(error)
+        except UnicodeError as error:
+            answer.put(OSError(None, str(error)))
+
+    Thread(target=look_up, daemon=True).start()
+    try:
+        found = answer.get(timeout=deadline.remaining())
+    except Empty:
+        raise TimeoutError(None, f"the name is not resolved within {deadline.seconds:g} s") from None
+    if isinstance(found, OSError):
+        raise found
+    return found
+
+
+def _connected(addresses: Sequence[tuple[Any, ...]], deadline: Deadline) -> socket.socket:
+    """To the first that accepts.  Raises the last error."""
+    for last, address in enumerate(addresses, 1 - len(addresses)):
+        try:
+            return socket.create_connection((address[0], address[1]), deadline.remaining())
+        except OSError:
+            if last == 0:
+                raise
+    raise OSError(None, "the name has no address")
 
 
 def shown(host: str, port: int, tls: bool) -> str:

@@ -1,5 +1,8 @@
 """The blocking connection for management requests, when it stays open."""
 
+import socket as sockets
+import threading
+
 import pytest
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
@@ -47,3 +50,32 @@ def test_each_request_may_have_its_own_limit():
             assert socket.request("broker.info", deadline=Deadline(5))["name"] == "fake"
         with pytest.raises(RequestRefused, match="unknown method"):
             socket.request("none")
+
+
+class TestNames:
+    @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 300, "x..y", "\udcff"])
+    def test_an_unknown_name_is_an_error_with_its_reason(self, host):
+        with pytest.raises(OSError, match=r":5: .+") as found:
+            ManagementSocket(Target(host, 5), Deadline(20))
+        assert "None" not in str(found.value)
+
+    def test_a_name_server_that_does_not_answer_keeps_nobody_beyond_the_deadline(self, monkeypatch):
+        release, real = threading.Event(), sockets.getaddrinfo
+
+        def getaddrinfo(host, port, family=0, kind=0, proto=0, flags=0):
+            if flags & sockets.AI_NUMERICHOST:
+                return real(host, port, family, kind, proto, flags)
+            release.wait(60)
+            raise sockets.gaierror(-3, "late")
+
+        monkeypatch.setattr(sockets, "getaddrinfo", getaddrinfo)
+        with pytest.raises(TimeoutError, match=r"node9:5: the name is not resolved within 0\.2 s"):
+            ManagementSocket(Target("node9", 5), Deadline(0.2))
+        release.set()
+
+    def test_each_address_of_a_name_is_tried(self, monkeypatch):
+        with SocketBroker() as broker:
+            refused, good = ("127.0.0.2", broker.port), ("127.0.0.1", broker.port)
+            monkeypatch.setattr("qpidd_py.cli.client_socket.resolve", lambda *_: [refused, good])
+            with ManagementSocket(Target("both", broker.port), Deadline(5)) as socket:
+                assert socket.request("broker.info")["name"] == "fake"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from client_lib import Connection, Timeout
 from client_lib.connecting import lookup
 from client_lib.connecting.lookup import Resolver, interleaved
 from client_lib.urls.url import Address
@@ -100,3 +101,38 @@ def test_nobody_is_told_after_forget(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_ipv6_and_ipv4_by_turns(ips: list[str], mixed: list[str]) -> None:
     assert interleaved(ips) == mixed
+
+
+def test_an_unknown_name_is_told_at_once_and_when_time_is_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def getaddrinfo(*_: Any) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(lookup, "getaddrinfo", getaddrinfo)
+    connection = Connection("nowhere:5")
+    try:
+        with pytest.raises(Timeout, match=r"not connected within 0\.3 s; last: nowhere:5: Name or service not known"):
+            connection.open(0.3)
+    finally:
+        connection.close()
+    lines = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(lines) == 1
+    assert lines[0].endswith("cannot connect to nowhere:5: Name or service not known")
+
+
+def test_a_name_server_that_does_not_answer_is_told_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def getaddrinfo(*_: Any) -> Any:
+        release.wait(30)
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(lookup, "getaddrinfo", getaddrinfo)
+    connection = Connection("nowhere:5")
+    try:
+        with pytest.raises(Timeout, match="nowhere:5: the name is still being looked up"):
+            connection.open(0.2)
+    finally:
+        release.set()
+        connection.close()
