@@ -28,7 +28,7 @@ from ha.primary.relocation import Relocation, choose
 from ha.promotion.candidacy import Candidacy
 from ha.promotion.claims import Claim, ClaimRequest, grant
 from ha.promotion.promoter import NO_WISH, Promoter, Wish
-from ha.promotion.promotion import Record
+from ha.promotion.promotion import ManagerRecord
 from ha.promotion.score import Outlook
 from ha.promotion.takeover import Takeover
 from ha.role import Role
@@ -187,7 +187,7 @@ class Node:
     def hushed(self) -> frozenset[str]:
         return self.role.hushed
 
-    def recent_record(self) -> Record | None:
+    def recent_record(self) -> ManagerRecord | None:
         return self.candidacy.recent()
 
     def promotion_ended(self) -> None:

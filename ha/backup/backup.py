@@ -25,7 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ha.backup.finder import Finder, Stage
-from ha.backup.joining import Joining, Step
+from ha.backup.joining import Joining, JoinStep
 from ha.backup.salvager import Known
 from ha.model.clock_readings import ClockReadings
 from ha.model.environment import Json, Link, Outcome, StateNotStored
@@ -119,7 +119,7 @@ class Backup(Role):
         return self._joining.link if self._joining is not None else None
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> JoinStep | None:
         """The step of joining; None while there is no link."""
         return self._joining.step if self._joining is not None else None
 
@@ -194,7 +194,7 @@ class Backup(Role):
 
     def _on_heartbeat(self, joining: Joining, position: int, body: bytes) -> None:
         """The primary reports up to where it has sent the log; frames keep their order, so we must be there."""
-        if joining.step is Step.FOLLOWING and position > joining.live:
+        if joining.step is JoinStep.FOLLOWING and position > joining.live:
             raise LinkError(f"the log has a gap: at {text(joining.live)}, the primary has sent {text(position)}")
         if joining.primary:
             self.note_clock(joining.primary, self._readings, body)
@@ -229,7 +229,7 @@ class Backup(Role):
             return
         self._need_stored()
         joining.on_batches(position)
-        if joining.step is Step.FOLLOWING:
+        if joining.step is JoinStep.FOLLOWING:
             self._hold_to(position)
         joining.acknowledge()
 
@@ -391,5 +391,5 @@ class Backup(Role):
             self._joining.control("still-there", number=self._checks)
 
     def _on_still_there(self, joining: Joining, fields: Json) -> None:
-        if joining.step is Step.FOLLOWING and fields.get("number") == self._checks:
+        if joining.step is JoinStep.FOLLOWING and fields.get("number") == self._checks:
             self._doubt = self._stood = False

@@ -48,7 +48,7 @@ from qpidd_py.core import decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 
 
-class Step(Enum):
+class JoinStep(Enum):
     """Step of the conversation."""
 
     GREETING = "greeting"
@@ -106,7 +106,7 @@ class Joining:
         self._position = position
         self._aside = aside
         self.link = link
-        self.step = Step.GREETING
+        self.step = JoinStep.GREETING
         self.live = 0
         """Position of the last live batch received."""
         self._acked = 0
@@ -138,11 +138,11 @@ class Joining:
 
     def on_control(self, op: str, fields: Json) -> None:
         """Raises LinkError when the primary broke the protocol, as all handlers here."""
-        if op == "welcome" and self.step is Step.GREETING:
+        if op == "welcome" and self.step is JoinStep.GREETING:
             self._welcome(fields)
-        elif op == "cut" and self.step is Step.GREETING:
+        elif op == "cut" and self.step is JoinStep.GREETING:
             self._on_cut(fields)
-        elif op == "caught-up" and self.step is Step.SYNCING:
+        elif op == "caught-up" and self.step is JoinStep.SYNCING:
             self._caught_up()
         else:
             raise LinkError(f"control {op} in step {self.step.value}")
@@ -158,21 +158,21 @@ class Joining:
 
     def on_batches(self, position: int) -> None:
         """Live batches were applied on arrival; the backup acknowledges them."""
-        if self.step not in (Step.SYNCING, Step.STORING, Step.FOLLOWING):
+        if self.step not in (JoinStep.SYNCING, JoinStep.STORING, JoinStep.FOLLOWING):
             raise LinkError(f"batch in step {self.step.value}")
         self.live = position
 
     @property
     def holds_all(self) -> bool:
         """Everything up to `live` was applied."""
-        return self.step in (Step.STORING, Step.FOLLOWING)
+        return self.step in (JoinStep.STORING, JoinStep.FOLLOWING)
 
     def acknowledge(self) -> None:
         """Acknowledge what has come; when it counts, what is on disk."""
-        if self.step is Step.STORING:
+        if self.step is JoinStep.STORING:
             self._stored()
         position = min(self.live, self._local.journal.position) if self.holds_all else self.live
-        if self.step is not Step.STORING and position > self._acked and not self._over:
+        if self.step is not JoinStep.STORING and position > self._acked and not self._over:
             self._acked = position
             self.link.send_frame(Kind.ACK, position, b"")
 
@@ -267,7 +267,7 @@ class Joining:
         if in_sync.key < local.persisted.in_sync.key:
             raise LinkError(f"in-sync set {in_sync.key} of the primary is older than ours")
         local.persist(in_sync=in_sync)
-        self.step, self.live = Step.SYNCING, cut
+        self.step, self.live = JoinStep.SYNCING, cut
         self._joiner.admitted()
         if not in_sync.lists(local.member):
             self._joiner.not_listed()
@@ -298,11 +298,11 @@ class Joining:
         self._staging.add(lambda: self._engine.merge(number))
 
     def _need_syncing(self) -> None:
-        if self.step is not Step.SYNCING:
+        if self.step is not JoinStep.SYNCING:
             raise LinkError(f"catch-up frame in step {self.step.value}")
 
     def _on_held_batch(self, position: int, body: bytes) -> None:
-        if self.step not in (Step.SYNCING, Step.APPLYING):
+        if self.step not in (JoinStep.SYNCING, JoinStep.APPLYING):
             raise LinkError(f"batch in step {self.step.value}")
         self._staging.add(lambda: self._engine.apply_held(position, body), len(body))
         self.live = position
@@ -311,7 +311,7 @@ class Joining:
     # ---- taking it over -------------------------------------------------------------------------------------------
 
     def _caught_up(self) -> None:
-        self.step = Step.APPLYING
+        self.step = JoinStep.APPLYING
         self._staging.complete()
         self._apply()
 
@@ -333,7 +333,7 @@ class Joining:
 
     def _complete(self) -> None:
         self.link.hold_batches(False)
-        self.step = Step.STORING
+        self.step = JoinStep.STORING
         self._taken_over()
         self._stored()
 
@@ -341,7 +341,7 @@ class Joining:
         """The primary hears that we are complete as soon as a restart would not change that."""
         if self._over or not self._local.journal.complete:
             return
-        self.step = Step.FOLLOWING
+        self.step = JoinStep.FOLLOWING
         try:
             self._joiner.joined(self.live)
         except StateNotStored as error:

@@ -47,7 +47,7 @@ ANSWER_LIMIT: Final = 1.0
 """Longest wait, in seconds, for clients that report when they have paused; they need not resend anything."""
 
 
-class Step(Enum):
+class RelocationStep(Enum):
     PREPARING = "waiting for the backups"
     PAUSING = "pausing the clients"
     DRAINING = "draining"
@@ -85,7 +85,7 @@ class Relocation:
         self._seen: tuple[int, ...] = ()
         self._paused = self._stepped_down = 0.0
         self._mark = 0
-        self.step = Step.PREPARING
+        self.step = RelocationStep.PREPARING
 
     def __str__(self) -> str:
         return f"to {self._target}, {self.step.value}"
@@ -105,12 +105,12 @@ class Relocation:
         if obstacle:
             self._end(obstacle)
             return
-        if self.step is Step.PREPARING and self._holds(self._mark):
+        if self.step is RelocationStep.PREPARING and self._holds(self._mark):
             self._pause()
-        elif self.step is Step.PAUSING and self._quiet():
-            self.step = Step.DRAINING
+        elif self.step is RelocationStep.PAUSING and self._quiet():
+            self.step = RelocationStep.DRAINING
             self._local.engine.throttle(True, CAUSE)
-        if self.step is Step.DRAINING and self._drained():
+        if self.step is RelocationStep.DRAINING and self._drained():
             self._hand_over()
             return
         self._local.env.after(LOOK, self._look)
@@ -134,11 +134,13 @@ class Relocation:
     def _lacks(self) -> str:
         engine = self._local.engine
         missing = self._role.sealed - min(engine.safe, self._peer() or 0)
-        return f": {missing} operations are not safe yet" if self.step is Step.DRAINING and missing > 0 else ""
+        return (
+            f": {missing} operations are not safe yet" if self.step is RelocationStep.DRAINING and missing > 0 else ""
+        )
 
     def _pause(self) -> None:
         local = self._local
-        self.step, self._paused = Step.PAUSING, local.env.now()
+        self.step, self._paused = RelocationStep.PAUSING, local.env.now()
         local.configuration.pause_clients(f"the primary moves to {self._target}")
 
     def _quiet(self) -> bool:
@@ -168,7 +170,7 @@ class Relocation:
 
     def _hand_over(self) -> None:
         local, target = self._local, self._target
-        self.step = Step.HANDING_OVER
+        self.step = RelocationStep.HANDING_OVER
         self._stepped_down = local.env.now()
         self._predecessor.demote(f"relocation to {target}", target.address)
         self._release()
@@ -181,7 +183,7 @@ class Relocation:
         if answer.outcome is Outcome.ANSWERED and not answer.error:
             self._end("")
             return
-        self.step = Step.RETURNING
+        self.step = RelocationStep.RETURNING
         reason = answer.error or f"{self._target} does not answer"
         self._local.env.log("warning", f"relocation: not promoted: {reason}")
         self._return(reason)
@@ -216,9 +218,9 @@ class Relocation:
 
     def _end(self, failure: str) -> None:
         local = self._local
-        if self.step in (Step.PREPARING, Step.PAUSING, Step.DRAINING):
+        if self.step in (RelocationStep.PREPARING, RelocationStep.PAUSING, RelocationStep.DRAINING):
             self._release()
-        self.step = Step.FAILED if failure else Step.DONE
+        self.step = RelocationStep.FAILED if failure else RelocationStep.DONE
         self._predecessor.relocation_ended()
         now = local.env.now()
         took = {"seconds": round(now - self._began, 6)}

@@ -22,7 +22,7 @@ from typing import Final
 from ha.model.environment import Exchanged
 from ha.model.local_member import LocalMember
 from ha.model.view import View
-from ha.promotion.promotion import Record
+from ha.promotion.promotion import ManagerRecord
 from ha.promotion.score import NO_REGISTRY, SLOW, Outlook, Registry, score
 
 REREAD: Final = 1.0
@@ -74,7 +74,7 @@ class Candidacy:
             return None
         return min(found, SLOW) if self._local.slow_disk else found
 
-    def recent(self) -> Record | None:
+    def recent(self) -> ManagerRecord | None:
         """A recent reading of the registry, if it was made since the primary was lost."""
         local = self._local
         fresh = local.settings.registry and local.env.now() - self._known_at <= RECENT * local.settings.heartbeat
@@ -102,5 +102,5 @@ class Candidacy:
             return
         if number > self._void:
             self._known_at = began
-            self._registry = Registry(failed=True) if end.error else Registry(Record.read(end))
+            self._registry = Registry(failed=True) if end.error else Registry(ManagerRecord.read(end))
         self.look()

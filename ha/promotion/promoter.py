@@ -27,7 +27,7 @@ from ha.model.membership import HaState, InSync
 from ha.model.survey import Both, Round
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent
-from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.promotion import ManagerRecord, Refuse, decide
 from qpidd_py.errors import LinkError
 
 
@@ -60,7 +60,7 @@ class Candidate(Protocol):
 
     def view(self) -> View: ...
 
-    def recent_record(self) -> Record | None:
+    def recent_record(self) -> ManagerRecord | None:
         """A recent reading of the registry, if it was made since the primary was lost."""
         ...
 
@@ -98,7 +98,7 @@ class Promoter:
         self._behind = wish.behind
         self.replies: list[Callable[[Json], None]] = []
         self._survey = Survey((), {})
-        self._record = Record(known=self._known)
+        self._record = ManagerRecord(known=self._known)
         self._waited = False
         """We have waited for refused connections to count."""
 
@@ -116,7 +116,7 @@ class Promoter:
     def _looked_up(self, exchanged: Exchanged | None) -> None:
         local = self._local
         if exchanged is not None and not exchanged.error:
-            self._record = Record.read(exchanged, self._known)
+            self._record = ManagerRecord.read(exchanged, self._known)
         elif exchanged is not None and not self._force:
             self._end(f"{local.member} cannot be promoted: the registry does not answer: {exchanged.error}")
             return

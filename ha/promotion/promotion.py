@@ -103,7 +103,7 @@ class Refuse:
 
 
 @dataclass(frozen=True)
-class Record:
+class ManagerRecord:
     """What the manager knows: its registry, read in the first step; or a set that came with the request."""
 
     states: tuple[HaState, ...] = ()
@@ -114,7 +114,7 @@ class Record:
     """As in `Exchanged`."""
 
     @classmethod
-    def read(cls, exchanged: Exchanged, known: InSync | None = None) -> Record:
+    def read(cls, exchanged: Exchanged, known: InSync | None = None) -> ManagerRecord:
         return cls(exchanged.states, known or InSync(), True, exchanged.gone)
 
     @property
@@ -212,9 +212,9 @@ class _Case:
         return [address for address, outcome in self.survey.outcomes.items() if outcome is Outcome.SILENT]
 
 
-def newest_set(me: View, views: Iterable[View], record: Record | None = None) -> InSync:
+def newest_set(me: View, views: Iterable[View], record: ManagerRecord | None = None) -> InSync:
     """The newest set known to any of these."""
-    sets = [me.in_sync, (record or Record()).newest, *(view.in_sync for view in views)]
+    sets = [me.in_sync, (record or ManagerRecord()).newest, *(view.in_sync for view in views)]
     return max(sets, key=lambda in_sync: in_sync.key)
 
 
@@ -223,11 +223,11 @@ def decide(
     survey: Survey,
     safety: Safety,
     force: bool = False,
-    record: Record | None = None,
+    record: ManagerRecord | None = None,
     behind: bool = False,
 ) -> Refuse | Claim:
     """The first step's verdict."""
-    record = record or Record()
+    record = record or ManagerRecord()
     newest = newest_set(me, survey.views, record)
     survey = record.settle(survey, newest)
     ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]

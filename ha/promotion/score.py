@@ -33,7 +33,7 @@ from ha.model.membership import InSync
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
-from ha.promotion.promotion import Record, Refuse, decide, newest_set
+from ha.promotion.promotion import ManagerRecord, Refuse, decide, newest_set
 
 PRIMARY: Final = 100
 WHOLE: Final = 100
@@ -62,12 +62,12 @@ class Outlook:
 class Registry:
     """The manager's registry as read since the primary was lost."""
 
-    record: Record | None = None
+    record: ManagerRecord | None = None
     """None: not read yet, or it cannot be read (`failed`)."""
     failed: bool = False
 
 
-NO_REGISTRY: Final = Registry(Record())
+NO_REGISTRY: Final = Registry(ManagerRecord())
 
 
 def score(
@@ -87,7 +87,7 @@ def score(
     return min(kept, LEAST_WHOLE) if kept is not None and registry.failed else kept
 
 
-def dry_run(me: View, survey: Survey, safety: Safety, record: Record) -> int | None:
+def dry_run(me: View, survey: Survey, safety: Safety, record: ManagerRecord) -> int | None:
     """The result of a promotion at this moment, as a score; None if it would be refused."""
     verdict = decide(me, survey, safety, record=record, behind=True)
     if isinstance(verdict, Refuse):

@@ -30,15 +30,15 @@ from ha.qpid_cluster.supervision import (
     Ask,
     Effect,
     Election,
-    Node,
+    ElectionPhase,
+    ManagedBroker,
     Note,
-    Phase,
     Process,
     Promote,
     Refused,
     Relocate,
+    Report,
     SwitchOver,
-    View,
     rank,
     rest,
     show_position,
@@ -51,7 +51,7 @@ class Electing:
     """The part of a supervisor that decides which broker is primary."""
 
     def __init__(self, names: Iterable[str], watch: Watch) -> None:
-        self.nodes = {name: Node(name) for name in names}
+        self.nodes = {name: ManagedBroker(name) for name in names}
         self.watch = watch
         self.primary = ""
         self.election: Election | None = None
@@ -75,8 +75,8 @@ class Electing:
         if error is not None:
             return self._next_candidate(f"{name} refused the promotion: {error}", now)
         took = (now - election.begun) * 1000
-        if node.view is not None:
-            node.view = View("recovering", node.view.epoch, node.view.position)
+        if node.report is not None:
+            node.report = Report("recovering", node.report.epoch, node.report.position)
         self.primary, self.election, self.preferred = name, None, ""
         text = f"{name} is promoted, {took:.1f} ms after: {election.reason}"
         return [Note("promoted", text, name, {"ms": round(took, 3), "reason": election.reason})]
@@ -90,9 +90,9 @@ class Electing:
             return self._refuse(switch, error) + self._evaluate(now)
         self.switch_over, self.preferred = None, ""
         for name, state in ((switch.source, "joining"), (switch.target, "recovering")):
-            view = self.nodes[name].view
-            if view is not None:
-                self.nodes[name].view = replace(view, state=state)
+            report = self.nodes[name].report
+            if report is not None:
+                self.nodes[name].report = replace(report, state=state)
         self.primary, self.election = switch.target, None
         reason = f"a planned switch-over from {switch.source}"
         took = (now - switch.begun) * 1000
@@ -104,9 +104,9 @@ class Electing:
         text = f"the switch-over from {switch.source} to {switch.target} came to nothing: {why}"
         return [Note("refused", text, switch.target, {"reason": why})]
 
-    def _notice_step_down(self, name: str, old: View | None, view: View, now: float) -> None:
+    def _notice_step_down(self, name: str, old: Report | None, report: Report, now: float) -> None:
         """The primary answers that it has stepped down, and names its successor."""
-        if name == self.primary and old is not None and old.is_primary and view.successor:
+        if name == self.primary and old is not None and old.is_primary and report.successor:
             self._handover_until = now + HANDOVER
 
     # ---- what is asked -----------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Electing:
         text = f"switch-over from {source} to {name} requested"
         return [Note("command", text, name), Relocate(source, name, self._serial)]
 
-    def _ask(self, node: Node, now: float) -> Ask:
+    def _ask(self, node: ManagedBroker, now: float) -> Ask:
         self._serial += 1
         node.asked = self._serial
         if node.silent_since is None:
@@ -154,9 +154,9 @@ class Electing:
         return alive and (self.switch_over is not None or now < self._handover_until)
 
     def _seen_primary(self) -> str:
-        views = {name: node.view for name, node in self.nodes.items() if node.is_primary and node.view}
-        newest = max((node.view.epoch for node in self.nodes.values() if node.view), default=0)
-        current = {name: view for name, view in views.items() if view.epoch >= newest or name == self.primary}
+        reports = {name: node.report for name, node in self.nodes.items() if node.is_primary and node.report}
+        newest = max((node.report.epoch for node in self.nodes.values() if node.report), default=0)
+        current = {name: report for name, report in reports.items() if report.epoch >= newest or name == self.primary}
         return max(current, key=lambda name: (current[name].epoch, name == self.primary), default="")
 
     def _why(self) -> str:
@@ -167,11 +167,11 @@ class Electing:
             return f"the primary {self.primary} hangs"
         if node.process is Process.DOWN:
             return f"the primary {self.primary} is down"
-        return f"{self.primary} is no longer primary, it is {node.view.state if node.view else 'silent'}"
+        return f"{self.primary} is no longer primary, it is {node.report.state if node.report else 'silent'}"
 
     def _adopt(self, name: str, now: float) -> list[Effect]:
         election, old = self.election, self.primary
-        if election is not None and election.phase is Phase.PROMOTING:
+        if election is not None and election.phase is ElectionPhase.PROMOTING:
             return []  # the answer to the promotion follows, with its duration
         self.primary, self.election = name, None
         if name == old:
@@ -181,38 +181,38 @@ class Electing:
     def _advance(self, now: float) -> list[Effect]:
         election = self.election
         assert election is not None
-        if election.phase is Phase.RESTING:
+        if election.phase is ElectionPhase.RESTING:
             return self._ask_all(election, now) if now >= election.deadline else []
-        if election.phase is Phase.ASKING:
+        if election.phase is ElectionPhase.ASKING:
             return self._choose(election, now) if not election.waiting or now >= election.deadline else []
         if now < election.deadline:
             return []
         return self._next_candidate(f"{election.promoting} did not answer the promotion in time", now)
 
     def _ask_all(self, election: Election, now: float) -> list[Effect]:
-        election.phase, election.rounds = Phase.ASKING, election.rounds + 1
+        election.phase, election.rounds = ElectionPhase.ASKING, election.rounds + 1
         election.deadline = now + self.watch.ask_timeout
         questions = [self._ask(node, now) for node in self._reachable()]
         election.waiting = {question.node: question.serial for question in questions}
         return [*questions] if questions else self._choose(election, now)
 
-    def _reachable(self) -> list[Node]:
+    def _reachable(self) -> list[ManagedBroker]:
         return [node for node in self.nodes.values() if node.process is Process.UP and node.connected]
 
     def _choose(self, election: Election, now: float) -> list[Effect]:
         """All have answered, or the timeout is over: decide the order of the candidates."""
         silent = set(election.waiting)
-        views = {node.name: node.view for node in self._reachable() if node.view and node.name not in silent}
-        election.candidates = rank(views, self.preferred)
+        reports = {node.name: node.report for node in self._reachable() if node.report and node.name not in silent}
+        election.candidates = rank(reports, self.preferred)
         if not election.candidates:
-            return self._rest(election, self._no_candidate(views), now)
-        missing, best = self._missing(), views[election.candidates[0]]
+            return self._rest(election, self._no_candidate(reports), now)
+        missing, best = self._missing(), reports[election.candidates[0]]
         if not best.worth and missing and not self._gathered(election, now):
             return self._rest(election, f"no broker is known to hold everything; waiting for {', '.join(missing)}", now)
         return self._next_candidate("", now)
 
-    def _no_candidate(self, views: Mapping[str, View]) -> str:
-        seen = ", ".join(f"{name} {view.state}" for name, view in views.items())
+    def _no_candidate(self, reports: Mapping[str, Report]) -> str:
+        seen = ", ".join(f"{name} {report.state}" for name, report in reports.items())
         return f"no broker can be promoted ({seen or 'none answers'})"
 
     def _missing(self) -> list[str]:
@@ -234,21 +234,21 @@ class Electing:
         while election.candidates:
             name = election.candidates.pop(0)
             node = self.nodes[name]
-            if node.process is not Process.UP or not node.connected or node.view is None:
+            if node.process is not Process.UP or not node.connected or node.report is None:
                 continue
             self._serial += 1
-            election.phase, election.promoting, election.serial = Phase.PROMOTING, name, self._serial
+            election.phase, election.promoting, election.serial = ElectionPhase.PROMOTING, name, self._serial
             election.deadline = now + self.watch.promote_timeout
-            view = node.view
-            text = f"promoting {name}: {view.state}, epoch {view.epoch}, position {show_position(view.position)}"
-            attrs = {"position": view.position, "reason": election.reason, "term": view.epoch}
+            report = node.report
+            text = f"promoting {name}: {report.state}, epoch {report.epoch}, position {show_position(report.position)}"
+            attrs = {"position": report.position, "reason": election.reason, "term": report.epoch}
             if name not in election.refusals:
                 effects.append(Note("promote_request", text, name, attrs))
             return [Promote(name, self._serial), *effects]
         return effects + self._rest(election, why or "no candidate left", now)
 
     def _rest(self, election: Election, excuse: str, now: float) -> list[Effect]:
-        election.phase, election.promoting = Phase.RESTING, ""
+        election.phase, election.promoting = ElectionPhase.RESTING, ""
         election.deadline = now + rest(election.rounds)
         if excuse == election.told:
             return []
@@ -260,8 +260,8 @@ class Electing:
         election = self.election
         if election is None or self.closing:
             return []
-        if election.phase is Phase.ASKING and election.waiting.pop(name, None) is not None:
+        if election.phase is ElectionPhase.ASKING and election.waiting.pop(name, None) is not None:
             return self._advance(now)
-        if election.phase is Phase.PROMOTING and election.promoting == name:
+        if election.phase is ElectionPhase.PROMOTING and election.promoting == name:
             return self._next_candidate(f"{name} was lost while it was promoted", now)
         return []

@@ -34,15 +34,15 @@ from ha.qpid_cluster.processes import Processes, broker_command, resident_octets
 from ha.qpid_cluster.supervision import (
     Ask,
     Effect,
-    Node,
+    ManagedBroker,
     Note,
     Process,
     Promote,
     Refused,
     Relocate,
+    Report,
     Signal,
     Start,
-    View,
 )
 from ha.qpid_cluster.supervisor import Supervisor
 from ha.shell.management_link import End, ManagementLink, Reply
@@ -178,7 +178,7 @@ class ClusterShell:
 
     def _answered(self, name: str, serial: int, answer: Answer) -> None:
         if answer.ok and isinstance(answer.result, dict):
-            self._do(self.core.answered(name, serial, View.from_answer(answer.result), time.monotonic()))
+            self._do(self.core.answered(name, serial, Report.from_answer(answer.result), time.monotonic()))
 
     def _promoted(self, name: str, serial: int, answer: Answer) -> None:
         self._do(self.core.promoted(name, serial, None if answer.ok else answer.error, time.monotonic()))
@@ -307,18 +307,18 @@ class ClusterShell:
             "nodes": [self._node_status(node, now) for node in self.core.nodes.values()],
         }  # fmt: skip
 
-    def _node_status(self, node: Node, now: float) -> dict[str, Any]:
-        view = node.view if node.process is Process.UP else None  # the last answer of a silent broker may be outdated
+    def _node_status(self, node: ManagedBroker, now: float) -> dict[str, Any]:
+        report = node.report if node.process is Process.UP else None  # a silent broker's last answer may be outdated
         return {
             "name": node.name,
             "address": self.spec.node(node.name).address,
             "process": "paused" if node.paused else node.process.value,
             "pid": node.pid or None,
             "memory": resident_octets(node.pid) if node.pid else None,
-            "state": view.state if view else None,
-            "epoch": view.epoch if view else None,
-            "position": view.position if view else None,
-            "in_sync": list(view.members) if view else [],
+            "state": report.state if report else None,
+            "epoch": report.epoch if report else None,
+            "position": report.position if report else None,
+            "in_sync": list(report.members) if report else [],
             "starts": node.starts,
             "wanted": node.wanted,
             "silent": round(now - node.silent_since, 3) if node.silent_since is not None else 0.0,

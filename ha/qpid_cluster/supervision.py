@@ -1,4 +1,4 @@
-"""Data types of the local supervisor: nodes, views of brokers, effects, and the state of an election.  Pure.
+"""Data types of the local supervisor: nodes, reports of brokers, effects, and the state of an election.  Pure.
 
 `supervisor.py` and `election.py` contain the theory and the decisions.
 """
@@ -26,7 +26,7 @@ class Process(Enum):
 
 
 @dataclass(frozen=True)
-class View:
+class Report:
     """A broker's last report about itself (the answer to `ha.ask`)."""
 
     state: str
@@ -38,7 +38,7 @@ class View:
     score: int | None = None  # for promotion, see `ha.promotion.score`; None: it must not be promoted now
 
     @classmethod
-    def from_answer(cls, answer: Mapping[str, Any]) -> "View":
+    def from_answer(cls, answer: Mapping[str, Any]) -> "Report":
         score = answer.get("score")
         in_sync, state = answer.get("in_sync") or {}, str(answer.get("state", "unknown"))
         members = in_sync.get("members") or () if isinstance(in_sync, dict) else ()
@@ -119,8 +119,8 @@ class Refused(Exception):
 
 
 @dataclass
-class Node:
-    """Everything the supervisor knows of one broker; times are `now` of the shell."""
+class ManagedBroker:
+    """Everything the supervisor knows of one broker that it manages; times are `now` of the shell."""
 
     name: str
     process: Process = Process.DOWN
@@ -128,7 +128,7 @@ class Node:
     wanted: bool = True
     paused: bool = False  # stopped by our own SIGSTOP
     connected: bool = False
-    view: View | None = None
+    report: Report | None = None
     silent_since: float | None = None  # the oldest question without an answer, or the lost connection
     asked: int = 0  # serial of the last question, 0 when all are answered
     next_ping: float = 0.0
@@ -141,10 +141,10 @@ class Node:
 
     @property
     def is_primary(self) -> bool:
-        return self.process is Process.UP and self.view is not None and self.view.is_primary
+        return self.process is Process.UP and self.report is not None and self.report.is_primary
 
 
-class Phase(Enum):
+class ElectionPhase(Enum):
     ASKING = "asking"
     PROMOTING = "promoting"
     RESTING = "resting"
@@ -156,7 +156,7 @@ class Election:
 
     reason: str
     begun: float
-    phase: Phase = Phase.RESTING
+    phase: ElectionPhase = ElectionPhase.RESTING
     deadline: float = 0.0  # of the phase
     waiting: dict[str, int] = field(default_factory=dict)  # node: serial of the question
     candidates: list[str] = field(default_factory=list)
@@ -178,10 +178,10 @@ class SwitchOver:
     deadline: float
 
 
-def rank(views: Mapping[str, View], preferred: str = "") -> list[str]:
+def rank(reports: Mapping[str, Report], preferred: str = "") -> list[str]:
     """Candidates for promotion, best first; see `election.py`.  `preferred` is first among its equals."""
-    backups = [name for name, view in views.items() if view.state in BACKUP_STATES]
-    return sorted(backups, key=lambda name: (-views[name].worth, name != preferred, -views[name].position))
+    backups = [name for name, report in reports.items() if report.state in BACKUP_STATES]
+    return sorted(backups, key=lambda name: (-reports[name].worth, name != preferred, -reports[name].position))
 
 
 def rest(rounds: int) -> float:

@@ -25,7 +25,17 @@ effects in the order in which they must happen.
 import signal
 
 from ha.qpid_cluster.election import Electing
-from ha.qpid_cluster.supervision import Effect, Node, Note, Phase, Process, Refused, Signal, Start, View
+from ha.qpid_cluster.supervision import (
+    Effect,
+    ElectionPhase,
+    ManagedBroker,
+    Note,
+    Process,
+    Refused,
+    Report,
+    Signal,
+    Start,
+)
 
 INSIST = 0.3  # seconds after which a broker gets a second SIGTERM when the whole cluster goes down
 QUICK_DEATH = 5.0  # seconds; a broker that ran for a shorter time is restarted after a growing delay
@@ -64,25 +74,25 @@ class Supervisor(Electing):
             node.silent_since = now
         return self._no_longer_waiting(name, now)
 
-    def answered(self, name: str, serial: int, view: View, now: float) -> list[Effect]:
+    def answered(self, name: str, serial: int, report: Report, now: float) -> list[Effect]:
         """The broker answered a question."""
         node = self.nodes[name]
         if node.process is Process.DOWN:
             return []  # an answer of a broker that has died since
-        effects = self._alive(node, view, now)
-        old, node.view = node.view, view
+        effects = self._alive(node, report, now)
+        old, node.report = node.report, report
         election = self.election
-        self._notice_step_down(name, old, view, now)
-        if old is None or (old.state, old.epoch) != (view.state, view.epoch):
-            if election and election.phase is Phase.RESTING:
+        self._notice_step_down(name, old, report, now)
+        if old is None or (old.state, old.epoch) != (report.state, report.epoch):
+            if election and election.phase is ElectionPhase.RESTING:
                 election.deadline = now  # the state has changed, so ask again at once
             before = old.state if old else "none"
-            attrs = {"old": before, "new": view.state, "term": view.epoch, "position": view.position}
-            effects.append(Note("state", f"{name} is {view.state} (was {before}), epoch {view.epoch}", name, attrs))
+            attrs = {"old": before, "new": report.state, "term": report.epoch, "position": report.position}
+            effects.append(Note("state", f"{name} is {report.state} (was {before}), epoch {report.epoch}", name, attrs))
         if serial >= node.asked:
             node.asked, node.silent_since = 0, None
             node.next_ping = now + self.watch.ping_interval
-        if election and election.phase is Phase.ASKING and serial >= election.waiting.get(name, serial + 1):
+        if election and election.phase is ElectionPhase.ASKING and serial >= election.waiting.get(name, serial + 1):
             del election.waiting[name]
         return effects + self._evaluate(now)
 
@@ -92,7 +102,7 @@ class Supervisor(Electing):
         ran = now - node.started_at
         node.quick_deaths = node.quick_deaths + 1 if ran < QUICK_DEATH else 0
         node.process, node.pid, node.paused, node.connected = Process.DOWN, 0, False, False
-        node.view, node.silent_since, node.kill_at, node.insist_at, node.asked = None, None, None, None, 0
+        node.report, node.silent_since, node.kill_at, node.insist_at, node.asked = None, None, None, None, 0
         effects: list[Effect] = [Note("exit", f"{name} ended: {how}, after {ran:.1f} s", name, {"reason": how})]
         if self.switch_over is not None and self.switch_over.source == name:
             self.switch_over = None
@@ -150,13 +160,13 @@ class Supervisor(Electing):
         node = self._running(name)
         if node.is_primary:
             raise Refused(f"{name} is primary already")
-        state = node.view.state if node.view and node.process is Process.UP else node.process.value
+        state = node.report.state if node.report and node.process is Process.UP else node.process.value
         if self.primary and self.nodes[self.primary].is_primary:
             if state != "ready":
                 raise Refused(f"{name} is {state}, not ready; {self.primary} stays primary")
             return self._relocate(name, now)
         self.preferred = name
-        if self.election and self.election.phase is Phase.RESTING:
+        if self.election and self.election.phase is ElectionPhase.RESTING:
             self.election.deadline = now
         return [Note("command", f"promotion of {name} requested", name), *self._evaluate(now)]
 
@@ -175,7 +185,7 @@ class Supervisor(Electing):
     def all_down(self) -> bool:
         return all(node.process is Process.DOWN for node in self.nodes.values())
 
-    def _running(self, name: str) -> Node:
+    def _running(self, name: str) -> ManagedBroker:
         node = self.nodes[name]
         if node.process is Process.DOWN:
             raise Refused(f"{name} is down")
@@ -183,12 +193,12 @@ class Supervisor(Electing):
 
     # ---- one node ----------------------------------------------------------------------------------------------
 
-    def _start(self, node: Node, now: float, reason: str) -> list[Effect]:
+    def _start(self, node: ManagedBroker, now: float, reason: str) -> list[Effect]:
         node.process, node.restart_at, node.starts = Process.STARTING, None, node.starts + 1
         node.started_at = node.silent_since = now
         return [Note("starting", f"{node.name} is started: {reason}", node.name, {"reason": reason}), Start(node.name)]
 
-    def _terminate(self, node: Node, now: float) -> list[Effect]:
+    def _terminate(self, node: ManagedBroker, now: float) -> list[Effect]:
         node.kill_at = now + self.watch.stop_timeout
         effects: list[Effect] = [Signal(node.name, signal.SIGTERM)]
         if node.paused:  # a stopped process takes the SIGTERM only once it runs again
@@ -196,15 +206,15 @@ class Supervisor(Electing):
             effects.append(Signal(node.name, signal.SIGCONT))
         return effects
 
-    def _alive(self, node: Node, view: View, now: float) -> list[Effect]:
+    def _alive(self, node: ManagedBroker, report: Report, now: float) -> list[Effect]:
         was, node.process = node.process, Process.UP
         if was is Process.HUNG:
             silent = now - (node.silent_since or now)
-            text = f"{node.name} answers again after {silent:.2f} s; it is {view.state}"
+            text = f"{node.name} answers again after {silent:.2f} s; it is {report.state}"
             return [Note("awake", text, node.name, {"seconds": round(silent, 3)})]
         return []
 
-    def _tick_node(self, node: Node, now: float) -> list[Effect]:
+    def _tick_node(self, node: ManagedBroker, now: float) -> list[Effect]:
         if node.process is Process.DOWN:
             if node.restart_at is not None and now >= node.restart_at and not self.closing:
                 return self._start(node, now, "it had died")
@@ -219,7 +229,7 @@ class Supervisor(Electing):
             effects.append(self._ask(node, now))
         return effects + self._check_silence(node, now)
 
-    def _not_stopped(self, node: Node) -> list[Effect]:
+    def _not_stopped(self, node: ManagedBroker) -> list[Effect]:
         """The time for a clean stop is over.  A broker that still answers has refused; its log has the reason."""
         node.kill_at = None
         waited = f"did not stop within {self.watch.stop_timeout:g} s"
@@ -229,7 +239,7 @@ class Supervisor(Electing):
             return [Note("refused", text, node.name)]
         return [Note("kill", f"{node.name} {waited} and is killed", node.name), Signal(node.name, signal.SIGKILL)]
 
-    def _check_silence(self, node: Node, now: float) -> list[Effect]:
+    def _check_silence(self, node: ManagedBroker, now: float) -> list[Effect]:
         if node.silent_since is None or node.process is Process.HUNG:
             return []
         limit = self.watch.start_timeout if node.process is Process.STARTING else self.watch.hang_timeout

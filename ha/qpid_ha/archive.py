@@ -41,7 +41,7 @@ def add_arguments(command: str, parser: Parser) -> None:
         parser.add_argument("--abandon", action="store_true", help=text)
 
 
-class Progress:
+class ProgressLines:
     """Lines on standard error."""
 
     def __init__(self, what: str, total: int) -> None:
@@ -58,7 +58,7 @@ class Progress:
             print(f"{self._what}: {sizes}, {format_octets(rate)}/s, {left}", file=sys.stderr)
 
 
-class Asker:
+class Requests:
     """Requests on one connection, each with its own time limit."""
 
     def __init__(self, broker: ManagementSocket, method: str, deadline: Deadline) -> None:
@@ -74,7 +74,7 @@ class Asker:
 def backup(options: Options, target: Target, deadline: Deadline) -> int:
     with NewFile(options.file) as new, tempfile.TemporaryFile(dir=options.file.parent) as spool:
         with ManagementSocket(target, deadline) as broker:
-            copy = Copy(Asker(broker, "ha.backup", deadline), spool, options.messages)
+            copy = Copy(Requests(broker, "ha.backup", deadline), spool, options.messages)
         header = Header(time.strftime(TIME, time.gmtime()), copy.broker, position_text(copy.position), options.messages)
         writer = ArchiveWriter(new.stream, header)
         for payload in copy.objects:
@@ -94,7 +94,7 @@ def backup(options: Options, target: Target, deadline: Deadline) -> int:
 class Copy:
     """A copy that a broker has made (`ha/archive/copying.py`): complete when the constructor returns."""
 
-    def __init__(self, ask: Asker, spool: IO[bytes], with_messages: bool) -> None:
+    def __init__(self, ask: Requests, spool: IO[bytes], with_messages: bool) -> None:
         """Raises BrokerError and OSError."""
         begun = ask("begin", messages=with_messages)
         self.broker, self.position = str(begun["broker"]), 0
@@ -104,7 +104,7 @@ class Copy:
         self._ids: dict[int, bytes] = {}
         self._names: dict[int, tuple[str, int]] = {}
         """Number of a queue -> its name, and up to which id messages were handed out."""
-        progress, octets = Progress("copied", begun["octets"]), begun["octets"]
+        progress, octets = ProgressLines("copied", begun["octets"]), begun["octets"]
         while not (answer := ask("next", id=begun["id"])).get("end"):
             self._take(answer)
             progress.at(octets - answer.get("left", 0))
@@ -163,13 +163,13 @@ class Held:
 def restore(options: Options, target: Target, deadline: Deadline) -> int:
     if options.abandon == bool(options.file):
         raise UsageError("wanted either FILE or --abandon")
-    archive = None if options.abandon else ArchiveFile(options.file, Progress("checked", 0).at)
+    archive = None if options.abandon else ArchiveFile(options.file, ProgressLines("checked", 0).at)
     with ManagementSocket(primary_of(target, deadline), deadline) as broker:
-        ask = Asker(broker, "ha.restore", deadline)
+        ask = Requests(broker, "ha.restore", deadline)
         return _abandon(ask, options) if archive is None else _restore(ask, archive, options)
 
 
-def _abandon(ask: Asker, options: Options) -> int:
+def _abandon(ask: Requests, options: Options) -> int:
     found = ask("abandon")
     if options.json:
         print_json(found)
@@ -178,7 +178,7 @@ def _abandon(ask: Asker, options: Options) -> int:
     return 0
 
 
-def _restore(ask: Asker, archive: ArchiveFile, options: Options) -> int:
+def _restore(ask: Requests, archive: ArchiveFile, options: Options) -> int:
     if archive.header.damage:
         print(f"{archive.path} is what could be read of a damaged journal: {archive.header.damage}", file=sys.stderr)
     begun = ask("begin")
@@ -197,8 +197,8 @@ def _restore(ask: Asker, archive: ArchiveFile, options: Options) -> int:
     return 0
 
 
-def _send(ask: Asker, id: int, archive: ArchiveFile) -> dict[str, Any]:
-    progress, done = Progress("restored", archive.size), 0
+def _send(ask: Requests, id: int, archive: ArchiveFile) -> dict[str, Any]:
+    progress, done = ProgressLines("restored", archive.size), 0
     for text in _texts(archive):
         ask("lines", id=id, text=text)
         done += len(text)

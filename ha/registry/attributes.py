@@ -32,7 +32,7 @@ from typing import Final
 from ha.model.environment import Exchanged
 from ha.model.membership import HaState
 from ha.registry.steps import Steps, Tool, Tools, Wait, run
-from ha.registry.view import View, decode, encode, parse, query
+from ha.registry.view import NodeView, decode, encode, parse, query
 from ha.registry.worker import RegistryError, newest
 
 FRESH: Final = 0.5
@@ -50,7 +50,7 @@ class AttributeRegistry:
         self.attribute = f"qpid-ha-state-{cluster}" if cluster else "qpid-ha-state"
         self._query = ("--query", "--no-children", "--xpath", query(self.attribute))
         self._node = ""
-        self._view = View()
+        self._view = NodeView()
         self._fresh_until = 0.0
 
     def exchange(self, state: HaState | None, timeout: float) -> Steps[Exchanged]:
@@ -109,14 +109,14 @@ class AttributeRegistry:
     def _refresh(self) -> None:
         self._fresh_until = self._tools.now() + FRESH
 
-    def _states(self, *views: View) -> list[HaState]:
+    def _states(self, *views: NodeView) -> list[HaState]:
         return [state for view in views for state in decode(view.values, self.attribute)]
 
     # ---- from all nodes -------------------------------------------------------------------------------------------
 
-    def _read_back(self, wanted: Callable[[View], bool], deadline: float) -> Steps[dict[str, View]]:
+    def _read_back(self, wanted: Callable[[NodeView], bool], deadline: float) -> Steps[dict[str, NodeView]]:
         """The copies of enough nodes for which `wanted` is true; of all nodes, if the online ones answer soon."""
-        views: dict[str, View] = {}
+        views: dict[str, NodeView] = {}
         asked: dict[Tool, str] = {}
         objection = f"node {self._node} does not answer"
         try:
@@ -137,7 +137,7 @@ class AttributeRegistry:
             for command in asked:
                 command.kill()
 
-    def _ask(self, asked: dict[Tool, str], views: dict[str, View]) -> None:
+    def _ask(self, asked: dict[Tool, str], views: dict[str, NodeView]) -> None:
         """Query our own node in every round, since it knows which nodes are fenced; others until they have what we
         wrote."""
         busy = set(asked.values())
@@ -146,7 +146,7 @@ class AttributeRegistry:
         for other in sorted(self._view.online - {self._node} - busy - views.keys()):
             asked[self._tools.start("cibadmin", *self._query, "--node", other)] = other
 
-    def _take(self, name: str, command: Tool, wanted: Callable[[View], bool], views: dict[str, View]) -> None:
+    def _take(self, name: str, command: Tool, wanted: Callable[[NodeView], bool], views: dict[str, NodeView]) -> None:
         try:
             view = parse(command.result())
         except RegistryError:

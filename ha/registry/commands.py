@@ -34,7 +34,7 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-class Command:
+class RunningCommand:
     """One command that has been started."""
 
     def __init__(self, name: str, *words: str) -> None:
@@ -87,17 +87,17 @@ class Command:
             self._pidfd = -1
 
 
-class Processes:
-    """`registry_steps.Tools`: the commands are processes of this machine."""
+class LocalTools:
+    """`steps.Tools`: the commands are processes of this machine."""
 
     def now(self) -> float:
         return time.monotonic()
 
-    def start(self, name: str, *words: str) -> Command:
-        return Command(name, *words)
+    def start(self, name: str, *words: str) -> RunningCommand:
+        return RunningCommand(name, *words)
 
 
-def wait(commands: Iterable[Command], deadline: float) -> list[Command]:
+def wait(commands: Iterable[RunningCommand], deadline: float) -> list[RunningCommand]:
     """Wait until one has ended.  Returns all that have; none at the deadline (monotonic seconds)."""
     waiting = list(commands)
     while not (ended := [command for command in waiting if command.ended]):
@@ -113,7 +113,7 @@ def finish(steps: Steps[T]) -> T:
     try:
         step = next(steps)
         while True:
-            commands = [command for command in step.commands if isinstance(command, Command)]
+            commands = [command for command in step.commands if isinstance(command, RunningCommand)]
             step = steps.send([*wait(commands, step.until)])
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from ha.model.membership import HaState
 from ha.registry.attributes import AttributeRegistry
-from ha.registry.commands import Processes, die_with_parent, finish
+from ha.registry.commands import LocalTools, die_with_parent, finish
 from ha.registry.steps import Steps
 from ha.registry.worker import RegistryError
 
@@ -47,7 +47,7 @@ def main() -> None:
     die_with_parent(int(broker))
     found = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*found, *(place for place in PLACES if place not in found)])
-    serve(AttributeRegistry(cluster, Processes()), sys.stdin, sys.stdout)
+    serve(AttributeRegistry(cluster, LocalTools()), sys.stdin, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """One Pacemaker node's copy of the registry, and the rule for when an exchange counts.  Pure.
 
-A `View` is one node's copy of the cluster's configuration: the values of our attribute, and the nodes.
+A `NodeView` is one node's copy of the cluster's configuration: the values of our attribute, and the nodes.
 
 **An exchange counts** if both rules hold.  `reached` are the nodes whose copy is known to hold what we wrote, including
 our own.
@@ -45,7 +45,7 @@ class ClusterNode:
 
 
 @dataclass(frozen=True)
-class View:
+class NodeView:
     """One node's copy."""
 
     nodes: tuple[ClusterNode, ...] = ()
@@ -100,7 +100,7 @@ MEMBER: Final = ("", "member", "normal")
 """Types of nodes that run Corosync; remote nodes and guests have no copy of the configuration."""
 
 
-def parse(document: str) -> View:
+def parse(document: str) -> NodeView:
     """Parse an answer of cibadmin.  Raises RegistryError."""
     try:
         root = ElementTree.fromstring(document)
@@ -114,7 +114,7 @@ def parse(document: str) -> View:
     seal = max((_number(element.get("admin_epoch")) for element in elements if element.tag == "cib"), default=0)
     names = {f"nodes-{element.get('id')}-": element.get("uname", "") for element in members}
     entries = [_entry(element, names) for element in elements if element.tag == "nvpair"]
-    return View(tuple(nodes), quorum, tuple(entries), seal)
+    return NodeView(tuple(nodes), quorum, tuple(entries), seal)
 
 
 def _number(text: str | None) -> int:

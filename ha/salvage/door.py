@@ -27,8 +27,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ha.dial import Dial
-from ha.model.environment import Answer, Json
-from ha.model.environment import Outcome as Reached
+from ha.model.environment import Answer, Json, Outcome
 from ha.model.position import text
 from ha.model.protocol import need
 from ha.model.salvaged import Record
@@ -36,7 +35,7 @@ from ha.model.settings import split_address
 from ha.salvage.copies import Copies, key_to_json, keys_from_json
 from ha.salvage.files import Marks, SalvageFiles
 from ha.salvage.lines import SalvageError, recovered_header
-from ha.salvage.publisher import Outcome, Publisher
+from ha.salvage.publisher import Publisher, RestoreOutcome
 from qpidd_py.amqp.fields import FieldError
 from qpidd_py.errors import LinkError
 
@@ -234,7 +233,7 @@ class SalvageDoor:
                 continue
             connection.publisher.publish(number, record.queue, header, record.body)
         async for number, outcome in connection.outcomes():
-            outcomes.append((number, "" if outcome is Outcome.RESTORED else outcome.value))
+            outcomes.append((number, "" if outcome is RestoreOutcome.RESTORED else outcome.value))
         await self._note(name, outcomes)
         done = {number for number, why in outcomes if not why}
         await self._tell(name, [record for number, record in batch if number in done], result)
@@ -264,7 +263,7 @@ class SalvageDoor:
         arguments = {"action": "restored", "messages": keys}
         self._peers.request(address, "ha.salvage", arguments, TELL_LIMIT, done)
         answer = await answered
-        return answer.outcome is Reached.ANSWERED and not answer.error
+        return answer.outcome is Outcome.ANSWERED and not answer.error
 
     async def _restored(self, arguments: Json) -> Json:
         keys = keys_from_json(arguments.get("messages"))
@@ -332,13 +331,13 @@ class _Connection:
         self._writer.write(self.publisher.take_output())
         self._writer.close()
 
-    async def outcomes(self) -> AsyncIterator[tuple[int, Outcome]]:
+    async def outcomes(self) -> AsyncIterator[tuple[int, RestoreOutcome]]:
         """Yields outcomes until nothing is under way.  Raises LinkError and OSError."""
         while self.publisher.outstanding:
             for item in await self._talk():
                 yield item
 
-    async def _talk(self) -> list[tuple[int, Outcome]]:
+    async def _talk(self) -> list[tuple[int, RestoreOutcome]]:
         self._writer.write(self.publisher.take_output())
         try:
             async with asyncio.timeout(PATIENCE):

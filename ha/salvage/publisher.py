@@ -35,7 +35,7 @@ _CONFIRM_SELECT, _CONFIRM_SELECT_OK = (85, 10), (85, 11)
 _RETURN, _ACK, _NACK = (60, 50), (60, 80), (60, 120)
 
 
-class Outcome(Enum):
+class RestoreOutcome(Enum):
     """The outcome of one publish."""
 
     RESTORED = "restored"
@@ -73,11 +73,11 @@ class Publisher:
         frames = publish_frames(CHANNEL, "", queue, header, body, self._frame_max, mandatory=True)
         self._client.handshake.write(frames)
 
-    def feed(self, data: bytes) -> list[tuple[int, Outcome]]:
+    def feed(self, data: bytes) -> list[tuple[int, RestoreOutcome]]:
         """Take received octets.  Returns (number, outcome) of each decided publish.
 
         Raises LinkError when the connection has ended."""
-        found: list[tuple[int, Outcome]] = []
+        found: list[tuple[int, RestoreOutcome]] = []
         try:
             for event in self._client.feed(data):
                 found += self._event(event)
@@ -85,7 +85,7 @@ class Publisher:
             raise LinkError(f"the primary broke the protocol: {error}") from error
         return found
 
-    def _event(self, event: object) -> list[tuple[int, Outcome]]:
+    def _event(self, event: object) -> list[tuple[int, RestoreOutcome]]:
         match event:
             case Opened():
                 self._frame_max = event.frame_max or 131072
@@ -100,7 +100,7 @@ class Publisher:
                 raise LinkError(f"the connection to the primary has ended: {event}")
         return []
 
-    def _method(self, payload: bytes) -> list[tuple[int, Outcome]]:
+    def _method(self, payload: bytes) -> list[tuple[int, RestoreOutcome]]:
         reader = Reader(payload)
         method = reader.short(), reader.short()
         if method == _CHANNEL_OPEN_OK:
@@ -130,12 +130,12 @@ class Publisher:
             raise LinkError("the primary returned a message that was not sent")
         self._returned.add(tag)
 
-    def _answered(self, last: int, multiple: bool, acked: bool) -> list[tuple[int, Outcome]]:
+    def _answered(self, last: int, multiple: bool, acked: bool) -> list[tuple[int, RestoreOutcome]]:
         tags = [tag for tag in self._open if tag <= last] if multiple else [last] if last in self._open else []
         return [(self._open.pop(tag)[0], self._outcome(tag, acked)) for tag in tags]
 
-    def _outcome(self, tag: int, acked: bool) -> Outcome:
+    def _outcome(self, tag: int, acked: bool) -> RestoreOutcome:
         if tag in self._returned:
             self._returned.discard(tag)
-            return Outcome.NO_QUEUE
-        return Outcome.RESTORED if acked else Outcome.REFUSED
+            return RestoreOutcome.NO_QUEUE
+        return RestoreOutcome.RESTORED if acked else RestoreOutcome.REFUSED

@@ -52,7 +52,7 @@ _RECORD = struct.Struct("<IBBHQI")
 _ENQUEUE = 1
 
 
-class Step(Enum):
+class FollowStep(Enum):
     """Step of the replication of a queue; the values are shown to people."""
 
     SEARCHING = "searching"
@@ -123,7 +123,7 @@ class Replica:
         """`heartbeat`, `maintenance`: seconds, as for links between brokers.  `ended` is called when the replication
         has ended for any reason, which is in `reason`."""
         self.queue, self.source = queue, source
-        self.step = Step.SEARCHING
+        self.step = FollowStep.SEARCHING
         self.reason = ""
         self.address = ""
         """Address that we follow, or tried last."""
@@ -163,10 +163,10 @@ class Replica:
         return shown
 
     def _end(self, reason: str) -> None:
-        if self.step is Step.ENDED:
+        if self.step is FollowStep.ENDED:
             return
         self._drop_link()
-        self.step, self.reason = Step.ENDED, reason
+        self.step, self.reason = FollowStep.ENDED, reason
         if not self.queue.deleted:
             self._engine.merge(self.queue.number)
         if self._highest > self._engine.sequence:
@@ -184,7 +184,7 @@ class Replica:
 
     def _search(self) -> None:
         """Try the next address, or the one named by a backup."""
-        if self.step is not Step.SEARCHING:
+        if self.step is not FollowStep.SEARCHING:
             return
         self._attempt += 1
         attempt = self._attempt
@@ -194,7 +194,7 @@ class Replica:
         self._port.connect(self, self.address, dial, properties, limit, lambda end: self._tried(attempt, end))
 
     def _tried(self, attempt: int, end: Link | Answer) -> None:
-        if attempt != self._attempt or self.step is not Step.SEARCHING:
+        if attempt != self._attempt or self.step is not FollowStep.SEARCHING:
             if not isinstance(end, Answer):
                 end.close()
         elif isinstance(end, Answer):
@@ -202,7 +202,7 @@ class Replica:
         else:
             now = self._port.now()
             self._link, self._pulse = end, Pulse(now, now)
-            self.step = Step.GREETING
+            self.step = FollowStep.GREETING
             self._control("follow", version=VERSION, queue=self.queue.name, name=self._name)
 
     def _failed(self, error: str) -> None:
@@ -245,7 +245,7 @@ class Replica:
             self._on_control(body)
         elif kind == Kind.HEARTBEAT:
             return
-        elif self.step not in (Step.COPYING, Step.FOLLOWING):
+        elif self.step not in (FollowStep.COPYING, FollowStep.FOLLOWING):
             raise LinkError(f"frame of kind {kind} in step {self.step.value}")
         elif self.queue.deleted:
             self._end("the queue was deleted here")
@@ -269,13 +269,13 @@ class Replica:
         self._send(Kind.CREDIT, b"")
 
     def _equal(self) -> None:
-        if self.step is Step.COPYING:
-            self.step = Step.FOLLOWING
+        if self.step is FollowStep.COPYING:
+            self.step = FollowStep.FOLLOWING
             self._port.log("info", f"queue {self.queue.name} is equal to that of {self.address}")
 
     def _on_control(self, body: bytes) -> None:
         op, fields = decode_control(body)
-        if op == "following" and self.step is Step.GREETING:
+        if op == "following" and self.step is FollowStep.GREETING:
             self._following(fields)
         elif op == "refused" and fields.get("final"):
             self._end(str(fields.get("reason")))
@@ -286,7 +286,7 @@ class Replica:
 
     def _following(self, fields: Json) -> None:
         theirs = {int(epoch): str(leader) for epoch, leader in need(fields, "lineage", list)}
-        self.step, self._delay, self.complaint = Step.COPYING, FIRST_DELAY, ""
+        self.step, self._delay, self.complaint = FollowStep.COPYING, FIRST_DELAY, ""
         self._port.log("notice", f"queue {self.queue.name} follows {fields.get('name')} at {self.address}")
         number = self.queue.number
         self._engine.merge(number)
@@ -301,12 +301,12 @@ class Replica:
     # ---- losing it ------------------------------------------------------------------------------------------------
 
     def _lost(self, reason: str) -> None:
-        if self.step is Step.ENDED:
+        if self.step is FollowStep.ENDED:
             return
-        if self.step is not Step.GREETING:
+        if self.step is not FollowStep.GREETING:
             self._port.log("notice", f"queue {self.queue.name}: the link to {self.address} is lost: {reason}")
         self._drop_link()
-        self.step = Step.SEARCHING
+        self.step = FollowStep.SEARCHING
         self._failed(reason)
 
     def _drop_link(self) -> None:
@@ -317,7 +317,7 @@ class Replica:
 
     def _tick(self) -> None:
         """Called four times in each heartbeat interval."""
-        if self.step is Step.ENDED:
+        if self.step is FollowStep.ENDED:
             return
         if self.queue.deleted:
             self._end("the queue was deleted here")

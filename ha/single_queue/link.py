@@ -22,7 +22,7 @@ from ha.shell.connector import Connector
 from ha.shell.consistent import consistently
 from ha.shell.core_link import IncomingLink, LinkOwner
 from ha.shell.environment import LEVELS
-from ha.single_queue.follower import Replica, Source, Step
+from ha.single_queue.follower import FollowStep, Replica, Source
 from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.queue import DeclaredQueue
@@ -175,6 +175,6 @@ class QueueReplication:
 
 
 def _outcome(replica: Replica) -> dict[str, Any]:
-    if replica.step is Step.ENDED:
+    if replica.step is FollowStep.ENDED:
         return {"ok": False, "error": replica.reason}
     return {"ok": True, "result": replica.shown()}

@@ -43,7 +43,7 @@ WINDOW: Final = 4
 """Slices under way."""
 
 
-class Phase(Enum):
+class FeedPhase(Enum):
     """Phase of the conversation with a follower."""
 
     GREETING = "greeting"
@@ -69,7 +69,7 @@ class Feed:
 
     link: Link
     pulse: Pulse
-    phase: Phase = Phase.GREETING
+    phase: FeedPhase = FeedPhase.GREETING
     name: str = ""
     queue: Queue | None = None
     held: bytes = b""
@@ -138,9 +138,9 @@ class ReplicaSource:
     # ---- the conversation -----------------------------------------------------------------------------------------
 
     def _frame(self, feed: Feed, kind: int, body: bytes) -> None:
-        if kind == Kind.CONTROL and feed.phase is Phase.GREETING:
+        if kind == Kind.CONTROL and feed.phase is FeedPhase.GREETING:
             self._follow(feed, body)
-        elif kind == Kind.HELD and feed.phase is Phase.HELD:
+        elif kind == Kind.HELD and feed.phase is FeedPhase.HELD:
             feed.held = decode_held(body)[2]
             self._begin(feed)
         elif kind == Kind.CREDIT and feed.under_way:
@@ -160,7 +160,7 @@ class ReplicaSource:
         elif queue is None:
             self._refuse(feed, f"{standing.name} has no queue {name!r}", final=True)
         else:
-            feed.queue, feed.name, feed.phase = queue, str(fields.get("name", "")), Phase.HELD
+            feed.queue, feed.name, feed.phase = queue, str(fields.get("name", "")), FeedPhase.HELD
             lineage = [[epoch, leader] for epoch, leader in standing.lineage.items()]
             self._control(feed, "following", name=standing.name, lineage=lineage)
             self._port.log("notice", f"queue {name} is followed by {feed.name}")
@@ -168,14 +168,14 @@ class ReplicaSource:
     def _refuse(self, feed: Feed, reason: str, final: bool = False) -> None:
         """Send the reason and keep the link until the follower closes it, or is silent for too long."""
         self._control(feed, "refused", reason=reason, final=final)
-        feed.queue, feed.work, feed.phase = None, None, Phase.GREETING
+        feed.queue, feed.work, feed.phase = None, None, FeedPhase.GREETING
 
     # ---- a pass ---------------------------------------------------------------------------------------------------
 
     def _begin(self, feed: Feed) -> None:
         queue = feed.queue
         assert queue is not None
-        feed.phase, feed.began = Phase.PASS, self._port.now()
+        feed.phase, feed.began = FeedPhase.PASS, self._port.now()
         feed.seen = queue.enqueued, queue.dequeued
         feed.goal = queue.held()
         feed.work = Catchup(queue, feed.held, self._engine.sequence)
@@ -199,12 +199,12 @@ class ReplicaSource:
                 feed.link.send_frame(Kind.MERGE, 0, encode_merge(0))
             else:
                 feed.under_way -= 1
-        if work is None and feed.under_way == 0 and feed.phase is Phase.PASS:
+        if work is None and feed.under_way == 0 and feed.phase is FeedPhase.PASS:
             self._finish(feed)
 
     def _finish(self, feed: Feed) -> None:
         now = self._port.now()
-        feed.phase, feed.fresh = Phase.IDLE, False
+        feed.phase, feed.fresh = FeedPhase.IDLE, False
         feed.held, feed.goal = feed.goal, b""
         feed.rest_until = now + min(REST * (now - feed.began), LONGEST_REST)
 
@@ -237,7 +237,7 @@ class ReplicaSource:
     @staticmethod
     def _is_due(feed: Feed, queue: Queue, now: float) -> bool:
         changed = feed.seen != (queue.enqueued, queue.dequeued)
-        return changed and feed.phase is Phase.IDLE and now >= feed.rest_until
+        return changed and feed.phase is FeedPhase.IDLE and now >= feed.rest_until
 
     def _drop(self, feed: Feed, reason: str) -> None:
         feed.link.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ha.backup.backup import Backup
-from ha.backup.joining import Step
+from ha.backup.joining import JoinStep
 from ha.model.environment import Answer, Exchanged, Json
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
@@ -146,7 +146,7 @@ class ModelLink:
 class Following:
     """Stands for `Joining` between two of its steps."""
 
-    step = Step.FOLLOWING
+    step = JoinStep.FOLLOWING
     holds_all = True
 
     def __init__(self, link: ModelLink) -> None:

@@ -71,7 +71,7 @@ def promoted_without_own_vote() -> AbstractContextManager[None]:
 
 def replaced_ignored() -> AbstractContextManager[None]:
     """With a registry only the members of the set on record are asked whether they hold more.  (It was so once.)"""
-    return patched(promotion.Record, replaced=lambda self, newest: ())
+    return patched(promotion.ManagerRecord, replaced=lambda self, newest: ())
 
 
 def settled_at_once() -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from typing import Any
 from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.view import Survey
 from ha.promotion.claims import Claim
-from ha.promotion.promotion import Record
+from ha.promotion.promotion import ManagerRecord
 from tests.model.calls import Cluster, Label, Step, put, spend
 from tests.model.host import Host
 from tests.model.leading import registry_steps, shown, view_of
@@ -95,7 +95,7 @@ def _ask(
     node = host.load(broker._replace(attempt=None, link=None))
     promoter = host.promoter(readings)
     if record is not None:
-        promoter._record = Record.read(Exchanged(states_of(record)))
+        promoter._record = ManagerRecord.read(Exchanged(states_of(record)))
     promoter._ask(node.local.latest(), {})
     claim, request = promoter.claim, host.request()
     if claim is None or request is None:

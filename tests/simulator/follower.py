@@ -12,7 +12,7 @@ from ha.model.environment import Answer, Link
 from ha.model.protocol import REPLICA
 from ha.plugin import standing
 from ha.shell.core_link import IncomingLink, LinkOwner, OutgoingLink
-from ha.single_queue.follower import Replica, Source, Step
+from ha.single_queue.follower import FollowStep, Replica, Source
 from ha.single_queue.source import Feed, ReplicaSource
 from qpidd_py.amqp.client import AmqpClient, Login
 from qpidd_py.broker.client_connection import ClientConnection
@@ -164,7 +164,7 @@ class Follower:
         queue = primary and primary.broker.vhost.queues.get(self.fields["follows"])
         if queue is None:
             return True
-        return self._replica.step is Step.FOLLOWING and _bodies(self.queue) == _bodies(queue.core)
+        return self._replica.step is FollowStep.FOLLOWING and _bodies(self.queue) == _bodies(queue.core)
 
     # ---- the judge ------------------------------------------------------------------------------------------------
 

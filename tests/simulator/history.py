@@ -50,7 +50,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ha.backup.backup import Backup
-from ha.backup.joining import Step
+from ha.backup.joining import JoinStep
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, make, sequence_of
 from qpidd_py.core import Batch
@@ -274,7 +274,7 @@ class History:
         """A backup has applied batches.  I3."""
         check_queues(process)
         role = process.node.role
-        if not isinstance(role, Backup) or role.step is not Step.FOLLOWING or role.leader is None:
+        if not isinstance(role, Backup) or role.step is not JoinStep.FOLLOWING or role.leader is None:
             return
         wanted = self.ends.get((role.leader.id, process.engine.position))
         if wanted is None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from ha.backup.backup import Backup
-from ha.backup.joining import Joining, Step
+from ha.backup.joining import Joining, JoinStep
 from ha.model.content import Content
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
@@ -27,9 +27,9 @@ def acknowledge_before_disk() -> AbstractContextManager[None]:
     """A backup acknowledges what it holds, before its journal has it."""
 
     def acknowledge(self: Joining) -> None:
-        if self.step is Step.STORING:
+        if self.step is JoinStep.STORING:
             self._stored()
-        if self.step is not Step.STORING and self.live > self._acked and not self._over:
+        if self.step is not JoinStep.STORING and self.live > self._acked and not self._over:
             self._acked = self.live
             self.link.send_frame(Kind.ACK, self.live, b"")
 

@@ -11,7 +11,7 @@ from ha.model.membership import HaState
 from ha.registry import view as registry_view
 from ha.registry.attributes import AttributeRegistry
 from ha.registry.steps import Steps
-from ha.registry.view import ClusterNode, View
+from ha.registry.view import ClusterNode, NodeView
 from ha.registry.worker import newest
 from tests.simulator.mistakes_safety import patched
 
@@ -29,22 +29,24 @@ def lost_is_gone() -> AbstractContextManager[None]:
 
 def quorum_unasked() -> AbstractContextManager[None]:
     """What a part of the cluster says is believed, whether it has a quorum, and whoever else has it."""
-    return patched(View, objection=lambda self, own, reached: "")
+    return patched(NodeView, objection=lambda self, own, reached: "")
 
 
 def quorum_is_enough() -> AbstractContextManager[None]:
     """Quorum is asked for, and nothing else: two halves of a pair have it, and who was just cut off."""
 
-    def objection(self: View, own: str, reached: Collection[str]) -> str:
+    def objection(self: NodeView, own: str, reached: Collection[str]) -> str:
         return "" if self.quorum else "this partition of the cluster has no quorum"
 
-    return patched(View, objection=objection)
+    return patched(NodeView, objection=objection)
 
 
 def own_copy_only() -> AbstractContextManager[None]:
     """What was written is not read back from other nodes: our own copy is taken for everybody's."""
 
-    def read_back(self: AttributeRegistry, wanted: Callable[[View], bool], deadline: float) -> Steps[dict[str, View]]:
+    def read_back(
+        self: AttributeRegistry, wanted: Callable[[NodeView], bool], deadline: float
+    ) -> Steps[dict[str, NodeView]]:
         yield from self._look(deadline)
         return dict.fromkeys(self._view.online, self._view)
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from ha.model.membership import HaState
-from ha.registry.view import ClusterNode, View, encode, parse
+from ha.registry.view import ClusterNode, NodeView, encode, parse
 from tests.simulator import tools
 from tests.simulator.cib import GONE, LOST, MEMBER, PENDING, Cib
 from tests.simulator.pacemaker import Pacemaker
@@ -31,7 +31,7 @@ def test_a_copy_is_read_as_a_real_one(times: bool) -> None:
     cib = Cib(("a", "b", "c", "d", "e")).written("a", "QQ==").raised(3)
     cib = cib.seen({"a": MEMBER, "b": LOST, "c": GONE, "d": PENDING}, True)
     nodes = (ClusterNode("a", online=True), ClusterNode("b"), ClusterNode("c", gone=True), ClusterNode("d"))
-    assert parse(cib.document(ATTRIBUTE, times)) == View((*nodes, ClusterNode("e")), True, (("a", "QQ=="),), 3)
+    assert parse(cib.document(ATTRIBUTE, times)) == NodeView((*nodes, ClusterNode("e")), True, (("a", "QQ=="),), 3)
 
 
 def test_the_same_value_again_is_no_change() -> None:
@@ -48,11 +48,11 @@ def run(until: float, *actions: Action, fencing: bool = False, brokers: int = 3)
     return simulation.registry.pacemaker
 
 
-def view(pacemaker: Pacemaker, name: str) -> View:
+def view(pacemaker: Pacemaker, name: str) -> NodeView:
     return parse(pacemaker.document(pacemaker.nodes[name]))
 
 
-def gone(found: View) -> str:
+def gone(found: NodeView) -> str:
     return "".join(node.name for node in found.nodes if node.gone)
 
 

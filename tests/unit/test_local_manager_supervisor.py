@@ -7,7 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ha.qpid_cluster.cluster_file import Watch
-from ha.qpid_cluster.supervision import Ask, Note, Process, Promote, Refused, Relocate, Signal, Start, View, rank, rest
+from ha.qpid_cluster.supervision import (
+    Ask,
+    Note,
+    Process,
+    Promote,
+    Refused,
+    Relocate,
+    Report,
+    Signal,
+    Start,
+    rank,
+    rest,
+)
 from ha.qpid_cluster.supervisor import Supervisor
 
 WATCH = Watch(hang_timeout=1.0, ping_interval=0.1, restart_delay=1.0, gather_timeout=5.0)
@@ -17,10 +29,10 @@ EPOCH = 1 << 48
 SCORES = {"ready": 100, "joining": 10}
 
 
-def view(state, epoch=0, position=0, whole=False, successor=""):
+def report(state, epoch=0, position=0, whole=False, successor=""):
     """What such a broker usually answers when no primary lives."""
     score = 90 if whole and state != "ready" else SCORES.get(state)
-    return View(state, epoch, position, successor=successor, score=score)
+    return Report(state, epoch, position, successor=successor, score=score)
 
 
 class Lab:
@@ -32,7 +44,7 @@ class Lab:
         self.asked = {}
         self.promotions = {}
         self.notes = []
-        self.views = {name: view("joining") for name in names}
+        self.reports = {name: report("joining") for name in names}
         self.do(self.core.begin(self.now))
 
     def do(self, effects):
@@ -57,13 +69,13 @@ class Lab:
         """Those brokers answer everything they were asked."""
         for name in names:
             for serial in self.asked.pop(name, []):
-                self.do(self.core.answered(name, serial, self.views[name], self.now))
+                self.do(self.core.answered(name, serial, self.reports[name], self.now))
 
     def accept(self, name, error=None):
         self.do(self.core.promoted(name, self.promotions.pop(name), error, self.now))
         if error is None:
-            epoch = max(view.epoch for view in self.views.values()) + 1
-            self.views[name] = view("active", epoch, epoch * EPOCH)
+            epoch = max(report.epoch for report in self.reports.values()) + 1
+            self.reports[name] = report("active", epoch, epoch * EPOCH)
 
     def tick(self, seconds, step=0.02, live=()):
         until = self.now + seconds
@@ -82,8 +94,8 @@ class Lab:
         self.answer("a", "b", "c")
         self.answer("a", "b", "c")
         self.accept("a")
-        self.views["b"] = view("ready", 1, EPOCH + 20)
-        self.views["c"] = view("ready", 1, EPOCH + 10)
+        self.reports["b"] = report("ready", 1, EPOCH + 20)
+        self.reports["c"] = report("ready", 1, EPOCH + 10)
         self.tick(0.3, live="abc")
         return self
 
@@ -130,7 +142,7 @@ def test_answers_to_old_pings_do_not_count_in_an_election():
     old = {name: serials[:] for name, serials in lab.asked.items()}
     lab.do(lab.core.exited("a", "signal 9", lab.now))
     for name in "bc":
-        lab.do(lab.core.answered(name, old[name][0], lab.views[name], lab.now))
+        lab.do(lab.core.answered(name, old[name][0], lab.reports[name], lab.now))
     assert not lab.promotions
     lab.answer("b", "c")
     assert list(lab.promotions) == ["b"]
@@ -202,7 +214,7 @@ def test_the_deposed_primary_that_wakes_does_not_become_primary_again():
     lab.tick(0.2, live="bc")
     lab.tick(0.2, live="abc")  # a still says active with its old epoch
     assert lab.core.primary == "b"
-    lab.views["a"] = view("joining", 2)
+    lab.reports["a"] = report("joining", 2)
     lab.tick(0.2, live="abc")
     assert lab.core.primary == "b"
     assert lab.core.nodes["a"].process is Process.UP
@@ -242,7 +254,7 @@ def test_a_lost_admin_connection_alone_decides_nothing():
 
 def test_a_primary_that_deposed_itself_is_replaced():
     lab = Lab().up()
-    lab.views["a"] = view("joining", 1, EPOCH)
+    lab.reports["a"] = report("joining", 1, EPOCH)
     lab.tick(0.2, live="abc")
     assert "b" in lab.promotions
     assert "no longer primary" in lab.texts("election")[-1]
@@ -250,7 +262,7 @@ def test_a_primary_that_deposed_itself_is_replaced():
 
 def test_a_promotion_by_hand_is_adopted():
     lab = Lab().up()
-    lab.views["b"] = view("active", 2, 2 * EPOCH)
+    lab.reports["b"] = report("active", 2, 2 * EPOCH)
     lab.tick(0.2, live="abc")
     assert lab.core.primary == "b"
     assert not lab.promotions
@@ -315,7 +327,7 @@ def test_commands_that_make_no_sense_are_refused_with_a_reason():
         lab.core.start("a", lab.now)
     with pytest.raises(Refused, match="primary already"):
         lab.core.promote("a", lab.now)
-    lab.views["c"] = view("catchup", 1, EPOCH)
+    lab.reports["c"] = report("catchup", 1, EPOCH)
     lab.tick(0.2, live="abc")
     with pytest.raises(Refused, match="c is catchup, not ready; a stays primary"):
         lab.core.promote("c", lab.now)
@@ -331,7 +343,7 @@ def switching(lab, target="c"):
     effects = lab.do(lab.core.promote(target, lab.now))
     (relocate,) = [effect for effect in effects if isinstance(effect, Relocate)]
     assert (relocate.node, relocate.target) == ("a", target)
-    lab.views["a"] = view("joining", 1, EPOCH + 30, whole=True)
+    lab.reports["a"] = report("joining", 1, EPOCH + 30, whole=True)
     return relocate.serial
 
 
@@ -344,7 +356,7 @@ def test_switch_over_is_asked_of_the_primary_and_elects_nobody():
     assert (lab.core.primary, lab.core.switch_over, lab.core.preferred) == ("c", None, "")
     assert "c is promoted, " in lab.texts("promoted")[-1]
     assert "a planned switch-over from a" in lab.texts("promoted")[-1]
-    lab.views["c"] = view("active", 2, 2 * EPOCH)
+    lab.reports["c"] = report("active", 2, 2 * EPOCH)
     lab.tick(1.2, live="abc")
     assert lab.core.primary == "c"
     assert not lab.promotions
@@ -392,7 +404,7 @@ def test_a_switch_over_that_a_primary_ignores_ends_too():
 
 def test_a_primary_that_steps_down_for_a_successor_gets_a_moment():
     lab = Lab().up()
-    lab.views["a"] = view("joining", 1, EPOCH + 30, whole=True, successor="127.0.0.1:5802")
+    lab.reports["a"] = report("joining", 1, EPOCH + 30, whole=True, successor="127.0.0.1:5802")
     lab.tick(0.5, live="abc")
     assert not lab.promotions
     lab.tick(1.0, live="abc")
@@ -429,19 +441,19 @@ def test_close_stops_all_and_elects_nobody():
 
 
 def test_rank():
-    views = {
-        "a": View("joining", 0, 9, score=10),
-        "b": View("ready", 1, 5, score=100),
-        "c": View("ready", 1, 7, score=100),
-        "d": View("catchup", 1, 8),
+    reports = {
+        "a": Report("joining", 0, 9, score=10),
+        "b": Report("ready", 1, 5, score=100),
+        "c": Report("ready", 1, 7, score=100),
+        "d": Report("catchup", 1, 8),
     }
-    assert rank(views) == ["c", "b", "a", "d"]
-    assert rank(views, preferred="b") == ["b", "c", "a", "d"]
-    assert rank(views, preferred="d") == ["c", "b", "d", "a"]
-    assert rank({"x": View("joining", 0, 9, score=10), "y": View("joining", 0, 2, score=90)}) == ["y", "x"]
+    assert rank(reports) == ["c", "b", "a", "d"]
+    assert rank(reports, preferred="b") == ["b", "c", "a", "d"]
+    assert rank(reports, preferred="d") == ["c", "b", "d", "a"]
+    assert rank({"x": Report("joining", 0, 9, score=10), "y": Report("joining", 0, 2, score=90)}) == ["y", "x"]
     # None is known to hold everything: whether a broker has surveyed the others already says nothing.
-    assert rank({"x": View("joining", 0, 1, score=10), "y": View("joining", 0, 2)}) == ["y", "x"]
-    assert rank({"x": View("standalone"), "y": View("unknown"), "z": View("active", score=100)}) == []
+    assert rank({"x": Report("joining", 0, 1, score=10), "y": Report("joining", 0, 2)}) == ["y", "x"]
+    assert rank({"x": Report("standalone"), "y": Report("unknown"), "z": Report("active", score=100)}) == []
 
 
 def test_rest_is_bounded():
@@ -452,9 +464,9 @@ def test_rest_is_bounded():
 def test_view_takes_what_it_understands():
     in_sync = {"version": 2, "members": [{"name": "a"}, "b"]}
     answer = {"state": "ready", "epoch": 3, "position": 7, "whole": True, "in_sync": in_sync, "score": 90}
-    assert View.from_answer(answer) == View("ready", 3, 7, 2, ("a", "b"), score=90)
-    assert View.from_answer({"state": "ready", "score": "no"}).score is None
-    assert View.from_answer({}) == View("unknown")
+    assert Report.from_answer(answer) == Report("ready", 3, 7, 2, ("a", "b"), score=90)
+    assert Report.from_answer({"state": "ready", "score": "no"}).score is None
+    assert Report.from_answer({}) == Report("unknown")
 
 
 EVENTS = st.lists(
@@ -484,7 +496,7 @@ def test_any_history_ends_with_a_primary_once_everybody_is_well(events):
             lab.asked.pop(name, None)
             lab.do(lab.core.disconnected(name, lab.now))
         elif kind == "answer":
-            lab.views[name] = view(state, lab.views[name].epoch)
+            lab.reports[name] = report(state, lab.reports[name].epoch)
             lab.answer(name)
         elif kind == "tick":
             lab.tick(0.3)
@@ -500,8 +512,8 @@ def test_any_history_ends_with_a_primary_once_everybody_is_well(events):
         for name, node in lab.core.nodes.items():
             if node.process is not Process.DOWN and not node.connected:
                 lab.connect(name)
-            if lab.views[name].state != "active":
-                lab.views[name] = view("ready", lab.views[name].epoch, 5)
+            if lab.reports[name].state != "active":
+                lab.reports[name] = report("ready", lab.reports[name].epoch, 5)
         lab.tick(0.1, live="abc")
         for name in list(lab.promotions):
             if lab.core.nodes[name].process is Process.UP:

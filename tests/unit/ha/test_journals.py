@@ -23,7 +23,7 @@ from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim, ClaimRequest
-from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.promotion import ManagerRecord, Refuse, decide
 from qpidd_py.errors import EXIT_DISK, LinkError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -58,7 +58,7 @@ def refusal(me: View, seen: Survey, mode: str, journals: bool = True, **how: Any
     return found.text.partition(" cannot be promoted: ")[2] if isinstance(found, Refuse) else ""
 
 
-RECORD = Record((HaState("id-a", 1, "id-a", SET),), registry=True, gone=frozenset({"id-a"}))
+RECORD = ManagerRecord((HaState("id-a", 1, "id-a", SET),), registry=True, gone=frozenset({"id-a"}))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ RECORD = Record((HaState("id-a", 1, "id-a", SET),), registry=True, gone=frozense
     [("manager", None), ("quorum", None), ("manager", RECORD)],
     ids=["manager", "quorum", "registry"],
 )
-def test_a_dead_member_may_come_back_with_what_was_confirmed(mode: str, record: Record | None) -> None:
+def test_a_dead_member_may_come_back_with_what_was_confirmed(mode: str, record: ManagerRecord | None) -> None:
     """Also if its node was certainly stopped: its disk was not."""
     what = "it is not in the in-sync set (a, c)"
     text = f"{what}, and a may hold more: its journal is on its disk. Start it, or use force"
@@ -131,7 +131,7 @@ def test_a_view_says_what_is_on_disk(durable: int, complete: bool, expected: int
 
 
 @pytest.mark.parametrize(("mode", "record"), [("quorum", None), ("manager", RECORD)], ids=["quorum", "registry"])
-def test_a_set_that_is_older_shows_an_old_copy(mode: str, record: Record | None) -> None:
+def test_a_set_that_is_older_shows_an_old_copy(mode: str, record: ManagerRecord | None) -> None:
     """A data directory from before the last change of the set; the only other whole member is down."""
     newer = InSync(1, "id-a", 4, (A, B))
     if record is not None:

@@ -14,7 +14,7 @@ from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim
-from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.promotion import ManagerRecord, Refuse, decide
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 BROKERS = ("a:1", "b:1", "c:1")
@@ -65,33 +65,33 @@ def state(name: str, in_sync: InSync = SET, epoch: int = 1, leader: str = "id-a"
 
 
 def test_nothing_is_on_record_without_a_registry() -> None:
-    assert not Record().registry and Record().newest == InSync() and not Record().covers(InSync())
+    assert not ManagerRecord().registry and ManagerRecord().newest == InSync() and not ManagerRecord().covers(InSync())
 
 
 def test_what_was_read_is_a_registry_with_what_the_manager_knows_beside() -> None:
-    record = Record.read(Exchanged((state("a", PAIR),), gone=frozenset({"id-c"})), SET.shrink(["id-c"]))
+    record = ManagerRecord.read(Exchanged((state("a", PAIR),), gone=frozenset({"id-c"})), SET.shrink(["id-c"]))
     assert record.registry and record.gone == {"id-c"} and record.newest == SET.shrink(["id-c"])
-    assert Record.read(Exchanged()).known == InSync()
+    assert ManagerRecord.read(Exchanged()).known == InSync()
 
 
 def test_the_newest_set_is_the_one_with_the_highest_key() -> None:
     """Not the one with most members."""
     smaller = SET.shrink(["id-c"])
-    assert Record((state("a", smaller), state("b", SET))).newest == smaller
+    assert ManagerRecord((state("a", smaller), state("b", SET))).newest == smaller
 
 
 def test_the_registry_covers_what_it_knows_itself() -> None:
     newer = SET.shrink(["id-c"])
-    assert Record((state("a"),), registry=True).covers(SET)
-    assert Record((state("a", newer), state("b")), registry=True).covers(SET)
-    assert not Record((state("a"),), registry=True).covers(newer)
-    assert not Record((state("a"),)).covers(SET)
-    assert Record(registry=True).covers(InSync()) and not Record(registry=True).covers(SET)
-    assert not Record(known=newer, registry=True).covers(newer)
+    assert ManagerRecord((state("a"),), registry=True).covers(SET)
+    assert ManagerRecord((state("a", newer), state("b")), registry=True).covers(SET)
+    assert not ManagerRecord((state("a"),), registry=True).covers(newer)
+    assert not ManagerRecord((state("a"),)).covers(SET)
+    assert ManagerRecord(registry=True).covers(InSync()) and not ManagerRecord(registry=True).covers(SET)
+    assert not ManagerRecord(known=newer, registry=True).covers(newer)
 
 
 def settled(outcomes: dict[str, Outcome], gone: set[str], *sets: InSync) -> dict[str, Outcome]:
-    record = Record(tuple(state("a", each) for each in sets), gone=frozenset(gone))
+    record = ManagerRecord(tuple(state("a", each) for each in sets), gone=frozenset(gone))
     return dict(record.settle(Survey((), outcomes), SET).outcomes)
 
 
@@ -116,7 +116,7 @@ NEW: dict[str, Any] = {"in_sync": InSync(), "epoch": 0, "leader": "", "state": S
 
 
 def test_a_set_that_the_manager_knows_is_no_fresh_cluster() -> None:
-    text = refusal(view(B, **NEW), survey(view(A, **NEW), c=SILENT), record=Record(known=SET))
+    text = refusal(view(B, **NEW), survey(view(A, **NEW), c=SILENT), record=ManagerRecord(known=SET))
     assert text == "it is joining an active cluster, and c may hold more but does not answer"
 
 
@@ -131,7 +131,7 @@ def test_a_fresh_cluster_is_claimed_when_everybody_is_heard_or_down() -> None:
     assert "it is new, and c:1 does not answer" in refusal(view(B, **NEW), survey(view(A, **NEW), c=SILENT))
     assert claim(view(B, **NEW), survey(view(A, **NEW), c=SILENT), "availability").epoch == 1
     assert claim(view(B, **NEW), survey(view(A, **NEW), c=SILENT), "quorum").epoch == 1
-    assert claim(view(B, **NEW), survey(view(A, **NEW), c=SILENT), record=Record(registry=True)).epoch == 1
+    assert claim(view(B, **NEW), survey(view(A, **NEW), c=SILENT), record=ManagerRecord(registry=True)).epoch == 1
 
 
 def test_a_fresh_pair_of_which_one_is_silent_is_not_claimed() -> None:
@@ -149,7 +149,7 @@ def test_a_fresh_pair_of_which_one_is_silent_is_not_claimed() -> None:
 def test_a_claim_is_above_all_epochs_that_are_known(
     mine: int, heard: int, recorded: int, known: int, expected: int
 ) -> None:
-    record = Record((state("a", SET, recorded),), InSync(known, "id-a", 3, SET.members))
+    record = ManagerRecord((state("a", SET, recorded),), InSync(known, "id-a", 3, SET.members))
     me, other = view(B, epoch=mine), view(C, epoch=heard)
     assert claim(me, survey(other, a=REFUSED), record=record).epoch == expected
 
@@ -238,7 +238,7 @@ def test_of_four_two_are_no_majority() -> None:
 
 
 def test_with_a_registry_a_whole_member_needs_no_majority_and_others_do() -> None:
-    record, alone = Record((state("b"),), registry=True), survey(a=SILENT, c=SILENT)
+    record, alone = ManagerRecord((state("b"),), registry=True), survey(a=SILENT, c=SILENT)
     assert claim(view(), alone, record=record).epoch == 2
     assert "are no majority" in refusal(broken(), alone, record=record)
 
@@ -286,7 +286,7 @@ def test_a_member_in_doubt_needs_the_leader_of_the_newest_set_and_the_one_it_has
     assert claim(me, survey(view(C), a=SILENT), "availability").epoch == 2
     assert claim(me, survey(view(C), a=SILENT), "quorum").epoch == 2
     assert claim(me, survey(view(C), a=SILENT), force=True).epoch == 2
-    assert claim(me, survey(view(C), a=SILENT), record=Record((state("b"),), registry=True)).epoch == 2
+    assert claim(me, survey(view(C), a=SILENT), record=ManagerRecord((state("b"),), registry=True)).epoch == 2
     granted = view(doubt=True, epoch=2, leader="id-c")
     assert refusal(granted, survey(view(A), c=SILENT)) == text.replace("and a,", "and c,")
     unknown = view(doubt=True, epoch=2, leader="0123456789")
@@ -385,7 +385,7 @@ REFUSAL = "may hold more: a host that refuses a connection may still run a broke
 
 def test_with_a_registry_whom_the_set_on_record_replaces_may_hold_more() -> None:
     newest = SET.shrink(["id-c"])
-    record = Record((replace(state("a", newest), replaced=(C,)),), registry=True)
+    record = ManagerRecord((replace(state("a", newest), replaced=(C,)),), registry=True)
     silent, refused = survey(broken(A, in_sync=newest), c=SILENT), survey(broken(A, in_sync=newest), c=REFUSED)
     me = broken(epoch=4, leader="id-x")
     assert refusal(me, silent, record=record) == f"{JOINING}, and c may hold more but does not answer"
@@ -394,7 +394,7 @@ def test_with_a_registry_whom_the_set_on_record_replaces_may_hold_more() -> None
     assert claim(broken(), refused, "availability", record=record).epoch == 2
     gone = replace(record, gone=frozenset({"id-c"}))
     assert claim(broken(), silent, record=gone).epoch == claim(broken(), refused, record=gone).epoch == 2
-    in_force = Record((*record.states, state("b", newest)), registry=True)
+    in_force = ManagerRecord((*record.states, state("b", newest)), registry=True)
     assert claim(broken(), silent, record=in_force).holders == newest.members
     assert claim(broken(), silent, record=gone).holders == (*newest.members, C)
     assert claim(broken(in_sync=newest), silent).epoch == 2, "without a registry that is no question"
@@ -403,15 +403,17 @@ def test_with_a_registry_whom_the_set_on_record_replaces_may_hold_more() -> None
 def test_members_of_the_set_before_one_that_the_registry_lacks_may_hold_more() -> None:
     older, heard = SET.shrink(["id-a"]), InSync(1, "id-a", 9, (A, B))
     entries = replace(state("a", SET), replaced=(A,)), replace(state("c", older), replaced=(B, A))
-    record = Record(entries, registry=True)
+    record = ManagerRecord(entries, registry=True)
     assert older.key > SET.key, "only the newest entry counts"
     assert record.replaced(heard) == (C,), "neither a nor b: they are members of the set itself"
     assert "c may hold more but" in refusal(broken(), survey(broken(A, in_sync=heard), c=SILENT), record=record)
 
 
 def test_whom_the_set_replaces_counts_while_it_is_on_one_of_the_lists() -> None:
-    def record(*brokers: str) -> Record:
-        return Record((replace(state("a", InSync(1, "id-a", 4, (A, B), brokers)), replaced=(C,)),), registry=True)
+    def record(*brokers: str) -> ManagerRecord:
+        return ManagerRecord(
+            (replace(state("a", InSync(1, "id-a", 4, (A, B), brokers)), replaced=(C,)),), registry=True
+        )
 
     def case(brokers: tuple[str, ...], heard: tuple[str, ...]) -> dict[str, Any]:
         others = survey(broken(A, in_sync=InSync(1, "id-a", 3, (A, B), heard)), c=SILENT)
@@ -425,7 +427,7 @@ def test_whom_the_set_replaces_counts_while_it_is_on_one_of_the_lists() -> None:
 
 
 def test_who_is_gone_takes_no_living_address_along() -> None:
-    record = Record((replace(state("a", SET), replaced=(Member("id-d", "d", "d:1"),)),), registry=True)
+    record = ManagerRecord((replace(state("a", SET), replaced=(Member("id-d", "d", "d:1"),)),), registry=True)
     assert replace(record, gone=frozenset({"id-a", "id-d"})).dead(SET) == {"a:1", "d:1"}
     other = InSync(2, "id-b", 9, (B, Member("id-e", "e", "a:1")))
     assert replace(record, gone=frozenset({"id-a", "id-d"})).dead(other) == {"d:1"}
@@ -434,7 +436,7 @@ def test_who_is_gone_takes_no_living_address_along() -> None:
 def test_nothing_was_confirmed_where_no_set_is_on_record() -> None:
     me = broken(in_sync=InSync(), epoch=1, leader="id-b")
     seen = survey(broken(A, in_sync=InSync(), epoch=0, leader=""), c=SILENT)
-    assert claim(me, seen, record=Record((state("b", InSync(), 1, "id-b"),), registry=True)).epoch == 2
+    assert claim(me, seen, record=ManagerRecord((state("b", InSync(), 1, "id-b"),), registry=True)).epoch == 2
 
 
 def test_of_those_that_are_not_whole_the_best_copy_wins() -> None:
@@ -457,7 +459,7 @@ def test_the_copy_of_a_broker_that_has_left_the_cluster_does_not_count() -> None
     seen = survey(broken(A, in_sync=left), broken(C, position=make(1, 120)))
     assert claim(broken(), seen).epoch == 2
     # Only the registry says so: it was never in force.
-    record = Record((state("a", left),), registry=True)
+    record = ManagerRecord((state("a", left),), registry=True)
     text = refusal(broken(), survey(broken(A), broken(C, position=make(1, 120))), record=record)
     assert text == f"{JOINING}; c (joining, position 1.120) holds more"
     seen = survey(broken(D, position=make(1, 120)), a=REFUSED, c=REFUSED)

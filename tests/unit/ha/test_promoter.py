@@ -18,7 +18,7 @@ from ha.model.status import State
 from ha.model.view import View
 from ha.promotion.claims import Claim
 from ha.promotion.promoter import GRACE, Promoter, Wish
-from ha.promotion.promotion import Record
+from ha.promotion.promotion import ManagerRecord
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 SET = InSync(1, "id-a", 3, (A, B, C))
@@ -60,7 +60,7 @@ class Attempt:
         """Number of the write from which on the disk takes none."""
         self.writes = 0
         self.hushed: frozenset[str] = frozenset()
-        self.record: Record | None = None
+        self.record: ManagerRecord | None = None
         self.promoted: list[tuple[Claim, bool]] = []
         self.cannot_stand = ""
         self.taken: list[tuple[Any, ...]] = []
@@ -90,7 +90,7 @@ class Attempt:
         vote = self.local.persisted
         return replace(self.own, epoch=vote.epoch, leader=vote.leader)
 
-    def recent_record(self) -> Record | None:
+    def recent_record(self) -> ManagerRecord | None:
         return self.record
 
     def become_primary(self, claim: Claim, forced: bool) -> str:
@@ -205,7 +205,7 @@ def test_a_set_that_the_manager_knows_counts() -> None:
     read = Attempt("manager", "file", Wish(known=known)).start().read()
     assert "may hold more" in read.answer("ask", a=says(A), c=SILENT).refusal
     recent = Attempt("manager", "file", Wish(known=known))
-    recent.record = Record.read(Exchanged())
+    recent.record = ManagerRecord.read(Exchanged())
     assert "may hold more" in recent.asked(a=says(A), c=SILENT).refusal
 
 
@@ -297,7 +297,7 @@ def test_a_broker_that_left_the_list_and_answers_is_heard() -> None:
 # ---- brokers that were silent before -----------------------------------------------------------------------------
 
 
-def hurried(hushed: str, mode: str = "quorum", record: Record | None = None, **answers: Answer) -> Attempt:
+def hurried(hushed: str, mode: str = "quorum", record: ManagerRecord | None = None, **answers: Answer) -> Attempt:
     attempt = Attempt(mode, "file" if record else "")
     attempt.hushed, attempt.record = frozenset(f"{name}:1" for name in hushed), record
     attempt.start().answer("ask", **answers)
@@ -327,8 +327,8 @@ def test_it_is_waited_for_when_its_answer_could_matter(hushed: str, mode: str, a
 
 
 def test_a_registry_that_has_the_newest_set_needs_no_majority() -> None:
-    assert hurried("a", "manager", Record.read(Exchanged(RECORDED)), c=says(C)).steps == ["pause"]
-    assert hurried("a", "manager", Record.read(Exchanged()), c=says(C)).steps == []
+    assert hurried("a", "manager", ManagerRecord.read(Exchanged(RECORDED)), c=says(C)).steps == ["pause"]
+    assert hurried("a", "manager", ManagerRecord.read(Exchanged()), c=says(C)).steps == []
 
 
 def test_a_broker_that_is_not_whole_waits_for_all() -> None:
@@ -455,7 +455,7 @@ def test_it_waits_for_the_grants_when_the_registry_is_quick() -> None:
 
 def test_a_recent_reading_saves_the_first_one() -> None:
     attempt = Attempt("manager", "file")
-    attempt.record = Record.read(Exchanged(RECORDED))
+    attempt.record = ManagerRecord.read(Exchanged(RECORDED))
     attempt.start()
     assert attempt.exchanged == [] and attempt.open == {("ha.ask", "a:1"), ("ha.ask", "c:1")}
 
@@ -463,7 +463,7 @@ def test_a_recent_reading_saves_the_first_one() -> None:
 def test_a_recent_reading_counts() -> None:
     newer = SET.shrink(["id-b"])
     attempt = Attempt("manager", "file")
-    attempt.record = Record.read(Exchanged((HaState("id-a", 1, "id-a", newer), *RECORDED[1:])))
+    attempt.record = ManagerRecord.read(Exchanged((HaState("id-a", 1, "id-a", newer), *RECORDED[1:])))
     assert "may hold more" in attempt.asked(a=SILENT, c=says(C, State.JOINING, whole=False)).refusal
 
 

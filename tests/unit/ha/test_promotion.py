@@ -13,7 +13,7 @@ from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, grant
-from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.promotion import ManagerRecord, Refuse, decide
 
 NAMES = "abc"
 MEMBERS = {name: Member(f"id-{name}", name, f"{name}:1") for name in NAMES}
@@ -226,19 +226,19 @@ def test_one_denial_is_enough() -> None:
 # ---- with a registry
 
 
-def recorded(*states: HaState) -> Record:
-    return Record(states, registry=True)
+def recorded(*states: HaState) -> ManagerRecord:
+    return ManagerRecord(states, registry=True)
 
 
 def entry(name: str, in_sync: InSync = SET, epoch: int = 0) -> HaState:
     return HaState(f"id-{name}", epoch or in_sync.epoch, f"id-{name}" if epoch else in_sync.leader, in_sync)
 
 
-def by_registry(me: View, seen: Survey, record: Record) -> Refuse | Claim:
+def by_registry(me: View, seen: Survey, record: ManagerRecord) -> Refuse | Claim:
     return decide(me, seen, MANAGER, record=record)
 
 
-def refused_by_registry(me: View, seen: Survey, record: Record) -> str:
+def refused_by_registry(me: View, seen: Survey, record: ManagerRecord) -> str:
     found = by_registry(me, seen, record)
     assert isinstance(found, Refuse)
     return found.text
@@ -260,11 +260,11 @@ def test_a_silent_broker_whose_node_was_fenced_is_dead() -> None:
     entries = (entry("a"), entry("b"))
     seen = survey(a=Outcome.SILENT, c=Outcome.REFUSED)
     assert "a may hold more" in refused_by_registry(restarted, seen, recorded(*entries))
-    gone = Record(entries, registry=True, gone=frozenset({"id-a", "id-c"}))
+    gone = ManagerRecord(entries, registry=True, gone=frozenset({"id-a", "id-c"}))
     assert isinstance(by_registry(restarted, seen, gone), Claim)
     answering = survey(view("a"), c=Outcome.REFUSED)
     assert "a (ready" in refused_by_registry(restarted, answering, gone)
-    other = Record(entries, registry=True, gone=frozenset({"id-c"}))
+    other = ManagerRecord(entries, registry=True, gone=frozenset({"id-c"}))
     assert "a may hold more" in refused_by_registry(restarted, seen, other)
     found = by_registry(view("b"), survey(a=Outcome.REFUSED, c=Outcome.SILENT), other)
     assert isinstance(found, Claim)
@@ -276,7 +276,7 @@ def test_a_refusal_proves_nothing_where_there_is_a_registry() -> None:
     restarted, seen = view("b", State.JOINING, whole=False), survey(a=Outcome.REFUSED, c=Outcome.REFUSED)
     text = refused_by_registry(restarted, seen, recorded(entry("a"), entry("b")))
     assert "a, c may hold more: a host that refuses a connection may still run a broker" in text
-    fenced = Record((entry("a"), entry("b")), registry=True, gone=frozenset({"id-c"}))
+    fenced = ManagerRecord((entry("a"), entry("b")), registry=True, gone=frozenset({"id-c"}))
     assert "and a may hold more: a host" in refused_by_registry(restarted, seen, fenced)
     assert isinstance(decide(restarted, seen, MANAGER), Claim)
 
@@ -295,7 +295,7 @@ def test_a_broker_that_a_recorded_set_lacks_may_hold_more() -> None:
         refused = decide(restarted, seen, safety, record=recorded(*entries))
         assert isinstance(refused, Refuse)
         assert why in refused.text
-        fenced = Record(entries, registry=True, gone=frozenset({"id-b"}))
+        fenced = ManagerRecord(entries, registry=True, gone=frozenset({"id-b"}))
         assert isinstance(decide(restarted, seen, safety, record=fenced), Claim)
         # The set is known to be in force, from one entry: b has lacked what was confirmed since.
         settled = recorded(entry("a", alone), entry("b", pair))
@@ -318,7 +318,7 @@ def test_a_set_that_the_registry_lacks_replaces_the_one_on_record() -> None:
 def test_an_address_that_has_passed_to_another_broker_is_not_gone() -> None:
     successor = Member("id-d", "d", "a:1")
     entries = (entry("a"), entry("b", InSync(1, "id-b", 9, (MEMBERS["b"], successor))))
-    gone = Record(entries, registry=True, gone=frozenset({"id-a"}))
+    gone = ManagerRecord(entries, registry=True, gone=frozenset({"id-a"}))
     seen = survey(a=Outcome.SILENT)
     assert gone.settle(seen, entries[1].in_sync).outcomes["a:1"] is Outcome.SILENT
 
@@ -327,7 +327,7 @@ def test_a_set_that_only_the_registry_knows_counts() -> None:
     without = SET.shrink(["id-b"])
     text = refused_by_registry(view("b"), survey(a=Outcome.SILENT, c=Outcome.REFUSED), recorded(entry("a", without)))
     assert "it is not in the in-sync set (a, c), and a may hold more but does not answer" in text
-    fenced = Record((entry("a", without), entry("c")), registry=True, gone=frozenset({"id-a", "id-c"}))
+    fenced = ManagerRecord((entry("a", without), entry("c")), registry=True, gone=frozenset({"id-a", "id-c"}))
     found = by_registry(view("b"), survey(a=Outcome.REFUSED, c=Outcome.REFUSED), fenced)
     assert isinstance(found, Claim)
     assert (found.base, found.whole) == (without, False)

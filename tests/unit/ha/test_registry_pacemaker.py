@@ -18,7 +18,7 @@ import pytest
 from ha.model.environment import Exchanged
 from ha.model.membership import HaState, InSync, Member
 from ha.registry.attributes import AttributeRegistry
-from ha.registry.commands import Processes, finish
+from ha.registry.commands import LocalTools, finish
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryError
 from qpidd_py.errors import ConfigError
@@ -35,7 +35,7 @@ def state(member: Member, epoch: int, version: int = 0) -> HaState:
 
 
 def exchange(name: str, state: HaState | None, timeout: float) -> Exchanged:
-    return finish(AttributeRegistry(name, Processes()).exchange(state, timeout))
+    return finish(AttributeRegistry(name, LocalTools()).exchange(state, timeout))
 
 
 CRM_ATTRIBUTE = """#!/bin/sh
@@ -140,7 +140,7 @@ def test_each_broker_writes_the_attribute_of_its_node_and_reads_all(
 
 
 def test_what_was_written_is_read_back_from_all_nodes(cluster: Cluster) -> None:
-    registry = AttributeRegistry("", Processes())
+    registry = AttributeRegistry("", LocalTools())
     finish(registry.exchange(state(A, 1), TIME))
     assert cluster.log[:2] == ["cibadmin node1", "crm_attribute --node"]
     assert sorted(cluster.log[2:]) == ["cibadmin node1", "cibadmin node2"]

@@ -9,8 +9,8 @@ import pytest
 
 from ha.model.membership import HaState
 from ha.registry.attributes import AttributeRegistry
-from ha.registry.commands import Processes
-from ha.registry.view import ClusterNode, View, decode, encode, parse, query
+from ha.registry.commands import LocalTools
+from ha.registry.view import ClusterNode, NodeView, decode, encode, parse, query
 from ha.registry.worker import RegistryError
 
 ANSWER = """<xpath-query>
@@ -34,7 +34,7 @@ def up(name: str) -> ClusterNode:
 
 def test_an_answer_of_a_real_cluster() -> None:
     view = parse(ANSWER.replace("EXPECTED", "member"))
-    assert view == View((ClusterNode("node1"), up("node2")), True, (("node1", "Zmlyc3Q="), ("node2", "QjE=")))
+    assert view == NodeView((ClusterNode("node1"), up("node2")), True, (("node1", "Zmlyc3Q="), ("node2", "QjE=")))
     assert parse(ANSWER.replace("EXPECTED", "down")).nodes[0] == ClusterNode("node1", gone=True)
 
 
@@ -93,22 +93,22 @@ LOST, GONE = ClusterNode("b"), ClusterNode("b", gone=True)
 @pytest.mark.parametrize(
     ("view", "reached", "text"),
     [
-        (View((up("a"), up("b")), True), "ab", ""),
-        (View((up("a"), up("b")), True), "a", "b may go on without us"),
-        (View((up("a"), LOST), True), "a", "b may go on without us"),
-        (View((up("a"), GONE), True), "a", ""),
-        (View((up("a"), GONE), False), "a", "no quorum"),
-        (View((up("a"),), True), "a", ""),
-        (View((), True), "a", "node a is not an active member"),
-        (View((ClusterNode("a"), up("b")), True), "ab", "node a is not an active member"),
-        (View((up("a"), LOST, up("c")), True), "ac", ""),
-        (View((up("a"), LOST, up("c")), True), "a", "b, c may go on without us"),
-        (View((up("a"), GONE, up("c")), True), "a", "c may go on without us"),
-        (View((up("a"), LOST, up("c"), up("d")), True), "ac", "b, d may go on without us"),
-        (View((up("a"), LOST, up("c"), up("d")), True), "acd", ""),
+        (NodeView((up("a"), up("b")), True), "ab", ""),
+        (NodeView((up("a"), up("b")), True), "a", "b may go on without us"),
+        (NodeView((up("a"), LOST), True), "a", "b may go on without us"),
+        (NodeView((up("a"), GONE), True), "a", ""),
+        (NodeView((up("a"), GONE), False), "a", "no quorum"),
+        (NodeView((up("a"),), True), "a", ""),
+        (NodeView((), True), "a", "node a is not an active member"),
+        (NodeView((ClusterNode("a"), up("b")), True), "ab", "node a is not an active member"),
+        (NodeView((up("a"), LOST, up("c")), True), "ac", ""),
+        (NodeView((up("a"), LOST, up("c")), True), "a", "b, c may go on without us"),
+        (NodeView((up("a"), GONE, up("c")), True), "a", "c may go on without us"),
+        (NodeView((up("a"), LOST, up("c"), up("d")), True), "ac", "b, d may go on without us"),
+        (NodeView((up("a"), LOST, up("c"), up("d")), True), "acd", ""),
     ],
 )
-def test_an_exchange_counts_or_not(view: View, reached: str, text: str) -> None:
+def test_an_exchange_counts_or_not(view: NodeView, reached: str, text: str) -> None:
     objection = view.objection("a", set(reached))
     assert text in objection
     assert bool(text) == bool(objection)
@@ -132,22 +132,22 @@ def test_of_two_parts_that_are_cut_apart_one_at_most_goes_on(names: str, two_nod
             far = other if part == one else one
             nodes = tuple(ClusterNode(n, n in part, n not in part and n not in far) for n in names)
             quorum = two_node or 2 * len(part) > len(names)
-            verdicts.append(View(nodes, quorum).objection(min(part), part))
+            verdicts.append(NodeView(nodes, quorum).objection(min(part), part))
         assert any(verdicts), (one, other)
 
 
 def test_that_check_fails_with_quorum_alone() -> None:
     """What `two_node` says to both halves of a pair."""
-    halves = [View((up(name),), True).objection(name, name) for name in "ab"]
+    halves = [NodeView((up(name),), True).objection(name, name) for name in "ab"]
     assert halves == ["", ""]
 
 
 def test_who_is_gone_on_one_node_may_live_on_another() -> None:
     """A cloned node has a broker with the same identity: fencing it says nothing of the original."""
     nodes = (up("a"), ClusterNode("b", gone=True))
-    view = View(nodes, True, (("a", encode(HaState("twin"))), ("b", encode(HaState("twin", 3)))))
-    registry = AttributeRegistry("", Processes())
+    view = NodeView(nodes, True, (("a", encode(HaState("twin"))), ("b", encode(HaState("twin", 3)))))
+    registry = AttributeRegistry("", LocalTools())
     registry._view = view
     assert registry._gone() == frozenset()
-    registry._view = View(nodes, True, (("a", encode(HaState("other"))), ("b", encode(HaState("twin", 3)))))
+    registry._view = NodeView(nodes, True, (("a", encode(HaState("other"))), ("b", encode(HaState("twin", 3)))))
     assert registry._gone() == {"twin"}

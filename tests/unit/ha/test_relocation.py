@@ -10,7 +10,7 @@ import pytest
 from ha.backup.backup import Backup
 from ha.model.environment import Json
 from ha.model.status import State
-from ha.primary.relocation import ANSWER_LIMIT, PAUSE_LIMIT, Step
+from ha.primary.relocation import ANSWER_LIMIT, PAUSE_LIMIT, RelocationStep
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -102,7 +102,7 @@ def test_publishers_that_do_not_listen_cost_a_bounded_time(world: World) -> None
     client = filled(world)
     replies = ask(world["a"], "b")
     began = world.clock
-    while world["a"].node.relocation is not None and world["a"].node.relocation.step is Step.PAUSING:
+    while world["a"].node.relocation is not None and world["a"].node.relocation.step is RelocationStep.PAUSING:
         client.publish("q", b"m%d" % client.sent)
         world.run(0.001)
     assert world.clock - began < PAUSE_LIMIT + 0.01

@@ -11,7 +11,7 @@ import pytest
 from ha.dial import Dial
 from ha.model.environment import Answer, Outcome
 from ha.model.protocol import REPLICA, Kind, encode_control, encode_held, encode_merge
-from ha.single_queue.follower import Replica, Source, Step, renumbered
+from ha.single_queue.follower import FollowStep, Replica, Source, renumbered
 from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Connection, Engine, Route
@@ -197,7 +197,7 @@ class Pair:
 
     def follow(self):
         self.replica.start()
-        self.clock.until(lambda: self.replica.step is Step.FOLLOWING)
+        self.clock.until(lambda: self.replica.step is FollowStep.FOLLOWING)
 
     def equal(self, source=None):
         source = source or self.source
@@ -244,7 +244,7 @@ def test_the_first_answer_comes_when_the_source_has_let_us_in(pair):
     told = []
     pair.replica.first = lambda: told.append(pair.replica.step)
     pair.follow()
-    assert told == [Step.COPYING]
+    assert told == [FollowStep.COPYING]
 
 
 def test_messages_handed_out_and_not_acknowledged_are_copied(pair):
@@ -281,7 +281,7 @@ def test_a_lost_link_costs_the_difference_only(pair):
     link.close()
     pair.source.publish(*numbered(200, 203))
     pair.source.take(10)
-    pair.clock.until(lambda: pair.replica.step is not Step.FOLLOWING)
+    pair.clock.until(lambda: pair.replica.step is not FollowStep.FOLLOWING)
     pair.equal()
     again = pair.source.links[-1]
     assert again is not link
@@ -349,7 +349,7 @@ def test_two_that_name_each_other_are_not_asked_without_end():
     pair.replica.start()
     pair.clock.run(60.0)
     assert 40 < len(pair.follower.attempts) < 100
-    assert pair.replica.step is Step.SEARCHING
+    assert pair.replica.step is FollowStep.SEARCHING
 
 
 def test_ids_of_another_history_are_dropped_before_they_are_compared(pair):
@@ -369,7 +369,7 @@ def test_a_source_that_hangs_is_given_up(pair):
     pair.follow()
     pair.source.paused = True
     pair.source.die()
-    pair.clock.until(lambda: pair.replica.step is Step.SEARCHING, 3.0)
+    pair.clock.until(lambda: pair.replica.step is FollowStep.SEARCHING, 3.0)
     assert pair.replica.shown()["error"]
     fresh = Broker(pair.clock, pair.net, "a:1")
     fresh.publish(b"x")
@@ -392,7 +392,7 @@ def test_the_end_by_deletion_at_the_source(pair):
     pair.equal()
     pair.source.engine.delete_queue(pair.source.queue)
     pair.clock.until(lambda: bool(pair.ended))
-    assert pair.replica.step is Step.ENDED
+    assert pair.replica.step is FollowStep.ENDED
     assert "was deleted" in pair.replica.reason
     assert pair.follower.bodies() == numbered(0, 10)
 

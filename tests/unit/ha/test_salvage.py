@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pamqp.header import ContentHeader
 
 from ha.backup.backup import Backup
-from ha.backup.joining import Step
+from ha.backup.joining import JoinStep
 from ha.model.difference import Lineage, Origin, lineage_from_json, lineage_to_json
 from ha.model.position import make
 from ha.model.salvaged import Grade, Header, Record
@@ -299,7 +299,7 @@ def overtaken(slice_size: int = 1 << 17) -> World:
     return world
 
 
-def follows(host: Host, step: Step) -> bool:
+def follows(host: Host, step: JoinStep) -> bool:
     return isinstance(host.node.role, Backup) and host.node.role.step is step
 
 
@@ -310,7 +310,7 @@ def backup(host: Host) -> Backup:
 
 def joined(world: World, name: str = "a", primary: str = "") -> None:
     def done() -> bool:
-        if not follows(host, Step.FOLLOWING) or host.state is not State.READY or not host.node.local.whole:
+        if not follows(host, JoinStep.FOLLOWING) or host.state is not State.READY or not host.node.local.whole:
             return False
         return primary in ("", str(backup(host).leader))
 
@@ -369,7 +369,7 @@ def test_dequeues_that_arrive_live_take_nothing_along() -> None:
     for number in range(20, 60):
         client.publish("q", b"m%d" % number * 100)
     world.resume("a")
-    world.until(lambda: follows(world["a"], Step.SYNCING))
+    world.until(lambda: follows(world["a"], JoinStep.SYNCING))
     world["b"].engine.purge(world["b"].configuration.queues["q"][0])
     world["b"].engine.end_turn()
     joined(world)

@@ -16,8 +16,7 @@ from typing import IO, Any
 import pytest
 
 from ha.dial import Dial
-from ha.model.environment import Answer, Json
-from ha.model.environment import Outcome as Reached
+from ha.model.environment import Answer, Json, Outcome
 from ha.model.position import make
 from ha.model.salvaged import Grade, Header, Record
 from ha.qpid_ha.main import main
@@ -26,7 +25,7 @@ from ha.salvage.copies import Copies, keys_from_json
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import SalvageError
-from ha.salvage.publisher import Outcome, Publisher
+from ha.salvage.publisher import Publisher, RestoreOutcome
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Queue
 from qpidd_py.errors import LinkError
@@ -199,11 +198,11 @@ def asked(
 
         def request(address: str, method: str, arguments: Json, limit: float, done: Callable[[Answer], None]) -> None:
             def reply(value: Json) -> None:
-                done(Answer(Reached.ANSWERED, value.get("result", {}), value.get("error", "")))
+                done(Answer(Outcome.ANSWERED, value.get("result", {}), value.get("error", "")))
 
             there = known[address]
             if there is None:
-                loop.call_soon(done, Answer(Reached.SILENT))
+                loop.call_soon(done, Answer(Outcome.SILENT))
             else:
                 doors.append(SalvageDoor(loop, there, "other", peers, Dial(Login())))
                 doors[-1].request(arguments, "", reply)
@@ -420,7 +419,7 @@ def test_the_publisher_tells_when_the_connection_ends(primary: SocketBroker) -> 
         connection.sendall(publisher.take_output())
         with pytest.raises(LinkError, match="mechanism"):
             publisher.feed(connection.recv(65536))
-    assert Outcome.RESTORED.value == "restored"
+    assert RestoreOutcome.RESTORED.value == "restored"
 
 
 # ---- the tool --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim
-from ha.promotion.promotion import Record, Refuse, decide
+from ha.promotion.promotion import ManagerRecord, Refuse, decide
 from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
 from tests.support.slow import few
 from tests.unit.ha.world import Host, Publisher, World
@@ -27,7 +27,7 @@ BROKERS = tuple(f"{name}:1" for name in NAMES)
 MEMBERS = tuple(Member(f"id-{name}", name, f"{name}:1") for name in NAMES)
 SET = InSync(1, "id-a", 3, MEMBERS)
 SAFETY = Safety("manager", BROKERS, 2.0)
-READ = Registry(Record(registry=True))
+READ = Registry(ManagerRecord(registry=True))
 
 
 def view(name: str, state: State = State.READY, sequence: int = 100, whole: bool = True, in_sync: InSync = SET) -> View:
@@ -91,7 +91,7 @@ def test_many_are_ahead() -> None:
     everybody = InSync(1, "id-a", 3, members)
     others = [view(name, sequence=100 + number, in_sync=everybody) for number, name in enumerate(names) if name != "b"]
     me = view("b", sequence=1, in_sync=everybody)
-    assert dry_run(me, survey(*others), Safety("manager", (), 2.0), Record()) == LEAST_WHOLE
+    assert dry_run(me, survey(*others), Safety("manager", (), 2.0), ManagerRecord()) == LEAST_WHOLE
     assert LEAST_WHOLE > COPY
 
 
@@ -128,8 +128,8 @@ def test_one_answer_is_enough_to_step_back() -> None:
 
 def test_the_registry_has_its_say() -> None:
     seen = survey(a=Outcome.SILENT, c=Outcome.REFUSED)
-    without = Registry(Record((HaState("id-a", 1, "id-a", SET.shrink(["id-b"])),), registry=True))
-    within = Registry(Record((HaState("id-a", 1, "id-a", SET),), registry=True))
+    without = Registry(ManagerRecord((HaState("id-a", 1, "id-a", SET.shrink(["id-b"])),), registry=True))
+    within = Registry(ManagerRecord((HaState("id-a", 1, "id-a", SET),), registry=True))
     doubting = replace(view("b"), doubt=True)
     assert score(doubting, Outlook(survey=seen), SAFETY, within) == WHOLE
     assert score(doubting, Outlook(survey=seen), SAFETY) is None
@@ -171,17 +171,17 @@ def surveys(draw: st.DrawFn) -> Survey:
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Record:
+def records(draw: st.DrawFn) -> ManagerRecord:
     entries = [draw(sets) for _ in range(draw(st.integers(0, 2)))]
     known = tuple(
         HaState(f"id-{name}", each.epoch, each.leader, each) for name, each in zip("ac", entries, strict=False)
     )
-    return Record(known, registry=True) if draw(st.booleans()) else Record()
+    return ManagerRecord(known, registry=True) if draw(st.booleans()) else ManagerRecord()
 
 
 @settings(max_examples=few(600), deadline=None)
 @given(views("b", states), surveys(), records(), st.sampled_from(["manager", "quorum", "availability"]))
-def test_a_number_if_and_only_if_it_would_be_promoted(me: View, seen: Survey, record: Record, mode: str) -> None:
+def test_a_number_if_and_only_if_it_would_be_promoted(me: View, seen: Survey, record: ManagerRecord, mode: str) -> None:
     safety = Safety(mode, BROKERS, 2.0)
     given_score = score(me, Outlook(survey=seen), safety, Registry(record))
     if any(view.state.is_primary for view in seen.views):
