@@ -23,7 +23,7 @@ from qpidd_py.amqp.sasl import EXTERNAL, MECHANISMS, refused
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 
-class State(enum.Enum):
+class HandshakeState(enum.Enum):
     """The method that the server waits for."""
 
     HEADER = "protocol header"
@@ -39,7 +39,7 @@ class Handshake:
     """The negotiated values of one server connection."""
 
     def __init__(self, server_properties: Mapping[str, Any], heartbeat: int = HEARTBEAT) -> None:
-        self.state = State.HEADER
+        self.state = HandshakeState.HEADER
         self.server_properties = server_properties
         self.client_properties: Mapping[str, Any] = {}
         self.certified = ""
@@ -63,7 +63,7 @@ class Handshake:
         peer is not told."""
         if header != PROTOCOL_HEADER:
             return None
-        self.state = State.START
+        self.state = HandshakeState.START
         start = commands.Connection.Start(mechanisms=" ".join(self._mechanisms), locales="en_US")
         start.server_properties = {**self.server_properties, TIME: wall} if wall else dict(self.server_properties)
         return start
@@ -86,7 +86,7 @@ class Handshake:
         if user is None:
             raise refused(self.mechanism)
         self.user = user
-        self.state = State.TUNE
+        self.state = HandshakeState.TUNE
         return commands.Connection.Tune(self.channel_max, self.frame_max, self.heartbeat)
 
     def _start_ok(self, command: commands.Connection.StartOk) -> Frame | None:
@@ -96,7 +96,7 @@ class Handshake:
             text = f"unknown authentication mechanism '{self.mechanism}'"
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
         if not command.response:
-            self.state = State.SECURE
+            self.state = HandshakeState.SECURE
             return commands.Connection.Secure(challenge="")
         return self._secure_ok(command)
 
@@ -105,20 +105,20 @@ class Handshake:
             # The name that the client asks for must be that in its certificate.
             return self.verified(self.certified if command.response in (b"", self.certified.encode()) else None)
         self.response = command.response
-        self.state = State.VERIFY
+        self.state = HandshakeState.VERIFY
         return None
 
     def _tune_ok(self, command: commands.Connection.TuneOk) -> None:
         self.channel_max = _agreed("channel_max", command.channel_max, self.channel_max, 1)
         self.frame_max = _agreed("frame_max", command.frame_max, self.frame_max, FRAME_MIN_SIZE)
         self.heartbeat = command.heartbeat
-        self.state = State.OPEN
+        self.state = HandshakeState.OPEN
 
     def _open(self, command: commands.Connection.Open) -> None:
         self.virtual_host = command.virtual_host
         if self.virtual_host != "/":
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {self.virtual_host} not found", *ids(command))
-        self.state = State.OPENED
+        self.state = HandshakeState.OPENED
 
 
 def _agreed(name: str, wanted: int, offered: int, least: int) -> int:
@@ -131,9 +131,9 @@ def _agreed(name: str, wanted: int, offered: int, least: int) -> int:
     return wanted
 
 
-_STEPS: Final[dict[tuple[State, type[Frame]], Callable[[Handshake, Any], Frame | None]]] = {
-    (State.START, commands.Connection.StartOk): Handshake._start_ok,
-    (State.SECURE, commands.Connection.SecureOk): Handshake._secure_ok,
-    (State.TUNE, commands.Connection.TuneOk): Handshake._tune_ok,
-    (State.OPEN, commands.Connection.Open): Handshake._open,
+_STEPS: Final[dict[tuple[HandshakeState, type[Frame]], Callable[[Handshake, Any], Frame | None]]] = {
+    (HandshakeState.START, commands.Connection.StartOk): Handshake._start_ok,
+    (HandshakeState.SECURE, commands.Connection.SecureOk): Handshake._secure_ok,
+    (HandshakeState.TUNE, commands.Connection.TuneOk): Handshake._tune_ok,
+    (HandshakeState.OPEN, commands.Connection.Open): Handshake._open,
 }

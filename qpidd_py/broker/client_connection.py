@@ -26,8 +26,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
-from qpidd_py.amqp.handshake import Handshake
-from qpidd_py.amqp.handshake import State as HandshakeState
+from qpidd_py.amqp.handshake import Handshake, HandshakeState
 from qpidd_py.amqp.sasl import Attempt
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.methods import handle
@@ -52,7 +51,7 @@ _CLOSE = commands.Channel.Close.index
 _CLOSE_OK = commands.Channel.CloseOk.index
 
 
-class Transport(Protocol):
+class SocketPort(Protocol):
     """The interface of the shell that holds a connection's socket."""
 
     def disconnect(self) -> None:
@@ -79,7 +78,7 @@ class State(enum.Enum):
 class ClientConnection:
     """The owner of one core connection."""
 
-    def __init__(self, broker: "Broker", peer: str, transport: Transport) -> None:
+    def __init__(self, broker: "Broker", peer: str, transport: SocketPort) -> None:
         self.broker = broker
         self.peer = peer
         self.transport = transport

@@ -27,7 +27,7 @@ from qpidd_py.store.disk import Folder
 from qpidd_py.store.export import export
 from qpidd_py.store.layout import Kind, segment_name
 from qpidd_py.store.recovery import CARRY, HEAD, Damaged, Found, Frame, frames, scan
-from qpidd_py.store.writer import End, Roll, Work, Writer
+from qpidd_py.store.writer import JournalEnd, Roll, Work, Writer
 
 PROGRAM: Final = "qpidd-journal"
 _TEXTS: Final = {
@@ -161,7 +161,7 @@ def _repair(options: argparse.Namespace) -> int:
     segments = {item.first: item for item in found.segments if item.generation >= found.head}
     if not segments:
         raise ValueError(f"nothing of {options.folder} can be read from its beginning: {damage or 'it is empty'}")
-    writer = Writer(Folder(options.to), End(min(segments) - 1))
+    writer = Writer(Folder(options.to), JournalEnd(min(segments) - 1))
     for frame in frames(disk, found):
         begin: list[Work] = []
         if frame.number in segments:

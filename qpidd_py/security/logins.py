@@ -62,7 +62,7 @@ def is_loopback(peer: str) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Login:
+class PendingLogin:
     """One that waits."""
 
     name: str
@@ -80,7 +80,7 @@ class Lane:
 
     address: str
     name: str
-    logins: deque[Login] = field(default_factory=deque)
+    logins: deque[PendingLogin] = field(default_factory=deque)
     busy: bool = False
     """One of its logins runs, or it is among the ready or the delayed ones."""
 
@@ -88,7 +88,7 @@ class Lane:
     def key(self) -> tuple[str, str]:
         return self.address, self.name
 
-    def next(self) -> Login | None:
+    def next(self) -> PendingLogin | None:
         """The first one whose answer is still wanted."""
         while self.logins and not self.logins[0].wanted():
             self.logins.popleft()
@@ -163,12 +163,12 @@ class Logins:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(*key)
-        lane.logins.append(Login(name, password, digest, decided, wanted))
+        lane.logins.append(PendingLogin(name, password, digest, decided, wanted))
         if not lane.busy:
             self._queue(lane, now)
         return True
 
-    def run(self, now: float) -> Iterator[tuple[Lane, Login]]:
+    def run(self, now: float) -> Iterator[tuple[Lane, PendingLogin]]:
         """Decides what needs no verification, and yields what is to be verified now; `finished` ends each.  Stops after
         SLICE decisions: `pending` says whether to call again soon."""
         while self._delayed and self._delayed[0][0] <= now:
@@ -198,7 +198,7 @@ class Logins:
         """There are ready lanes, and nothing that runs has to end first."""
         return bool(self._ready) and not self._stuck
 
-    def finished(self, lane: Lane, login: Login, matches: bool, now: float) -> None:
+    def finished(self, lane: Lane, login: PendingLogin, matches: bool, now: float) -> None:
         """A verification has ended."""
         self._running -= 1
         self._stuck = False
@@ -213,13 +213,13 @@ class Logins:
         lane.logins.appendleft(login)
         self._make_ready(lane, first=True)
 
-    def failed(self, lane: Lane, login: Login, now: float) -> None:
+    def failed(self, lane: Lane, login: PendingLogin, now: float) -> None:
         """A verification could not be made, for lack of memory: refused, and not remembered as wrong."""
         self._running -= 1
         self._stuck = False
         self._refuse(lane, login, now)
 
-    def _take(self) -> tuple[Lane, Login | None]:
+    def _take(self) -> tuple[Lane, PendingLogin | None]:
         """The lane whose turn it is; it and its address go to the end."""
         address, lanes = self._ready.popitem(last=False)
         lane = lanes.popleft()
@@ -236,7 +236,7 @@ class Logins:
         else:
             self._queue(lane, now)
 
-    def _refuse(self, lane: Lane, login: Login, now: float) -> None:
+    def _refuse(self, lane: Lane, login: PendingLogin, now: float) -> None:
         self._failures.note(lane.key, now)
         if login.wanted():
             login.decided(None)

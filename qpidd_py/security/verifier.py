@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from qpidd_py.amqp.sasl import Attempt, Decided, credentials
-from qpidd_py.security.logins import WORKERS, Lane, Login, Logins
+from qpidd_py.security.logins import WORKERS, Lane, Logins, PendingLogin
 from qpidd_py.security.refusals import Refusals, shown
 from qpidd_py.security.users import Users, password_matches
 
@@ -90,7 +90,7 @@ class Verifier:
         elif self._logins.due is not None:
             self._schedule(self._logins.due)
 
-    def _verify(self, lane: Lane, login: Login) -> None:
+    def _verify(self, lane: Lane, login: PendingLogin) -> None:
         """In a thread."""
         try:
             matches: bool | None = password_matches(login.password, login.stored)
@@ -100,7 +100,7 @@ class Verifier:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._guard, partial(self._verified, lane, login, matches))
 
-    def _verified(self, lane: Lane, login: Login, matches: bool | None) -> None:
+    def _verified(self, lane: Lane, login: PendingLogin, matches: bool | None) -> None:
         now = self._loop.time()
         if matches is None:
             self._logins.failed(lane, login, now)

@@ -18,7 +18,7 @@ _WASTE: Final = 65536
 
 
 class PlainTransport:
-    """The `Transport` of one client connection; `attach` gives it the core's connection once that exists."""
+    """The `SocketPort` of one client connection; `attach` gives it the core's connection once that exists."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reactor: Reactor, sock: socket.socket) -> None:
         self._loop = loop

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from qpidd_py.broker.client_connection import ClientConnection, Transport
+from qpidd_py.broker.client_connection import ClientConnection, SocketPort
 from qpidd_py.broker.limits import RESERVED
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
 from qpidd_py.logrules import Floods
@@ -150,7 +150,7 @@ class Listener:
             self._tls.add(transport)
         return connection
 
-    def _new_connection(self, peer: str, transport: Transport, descriptor: int) -> ClientConnection | None:
+    def _new_connection(self, peer: str, transport: SocketPort, descriptor: int) -> ClientConnection | None:
         now, scarce = self._loop.time(), self._descriptors.scarce(descriptor)
         if (reason := self._refusal(peer, descriptor)) != "":
             self._floods.write(logging.WARNING, now, "connection from %s refused: %s", peer, reason)

@@ -86,7 +86,7 @@ class TlsFailures:
 
 
 class TlsConnection(asyncio.Protocol):
-    """Both the asyncio protocol and the connection's `Transport`."""
+    """Both the asyncio protocol and the connection's `SocketPort`."""
 
     def __init__(self, accept: Accepter, guard: Callable[[Callable[[], None]], None]) -> None:
         self._accept = accept

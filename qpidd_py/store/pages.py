@@ -31,7 +31,7 @@ TEMPORARY: Final = Path("/var/tmp")
 STOP_TIME: Final = 1.0
 
 
-class Told(Protocol):
+class PageListener(Protocol):
     """What the loop hears."""
 
     def wrote(self, page: Page, error: OSError | None) -> None: ...
@@ -96,7 +96,7 @@ class PageThread:
     def __init__(self, file: PageFile, slot_size: int) -> None:
         self._file = file
         self._slot_size = slot_size
-        self.told: Told
+        self.told: PageListener
         self._work: PriorityQueue[tuple[int, int, Callable[[], None] | None]] = PriorityQueue()
         self._numbers = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -36,7 +36,7 @@ from qpidd_py.store.layout import (
     may_be_new,
     segment_name,
 )
-from qpidd_py.store.writer import End
+from qpidd_py.store.writer import JournalEnd
 
 _POSITION: Final = Struct("<8xQ")
 _KIND_AT: Final = 28
@@ -63,7 +63,7 @@ class Frame(NamedTuple):
 
 
 @dataclass
-class Segment:
+class SegmentFile:
     generation: int
     first: int
     last: int = 0
@@ -76,8 +76,8 @@ class Segment:
 class Found:
     """A journal that can be read."""
 
-    segments: list[Segment] = field(default_factory=list)
-    end: End = field(default_factory=End)
+    segments: list[SegmentFile] = field(default_factory=list)
+    end: JournalEnd = field(default_factory=JournalEnd)
     head: int = 1
     """Generation of the segment where the journal begins."""
     carry: int = 0
@@ -126,7 +126,7 @@ def frames(disk: Disk, found: Found) -> Iterator[Frame]:
                 yield _frame(data, number, at, length)
 
 
-def _places(data: bytes, segment: Segment) -> Iterator[tuple[int, int, int]]:
+def _places(data: bytes, segment: SegmentFile) -> Iterator[tuple[int, int, int]]:
     at = HEADER_SIZE
     for number in range(segment.first, segment.last + 1):
         length = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -147,9 +147,9 @@ def _scan_segment(disk: Disk, generation: int, found: Found, last: bool) -> None
         raise FormatError(f"{name}: {error}") from error
     if header is not None and header.generation == generation:
         _check_follows(header, found)
-        segment = Segment(generation, header.first, header.first - 1)
+        segment = SegmentFile(generation, header.first, header.first - 1)
         found.segments.append(segment)
-        found.end = End(header.first - 1, header.previous, generation)
+        found.end = JournalEnd(header.first - 1, header.previous, generation)
         _scan_frames(data, segment, found)
     elif not may_be_new(data):
         raise Damaged(f"{name}: it does not begin as a segment of a journal does")
@@ -168,16 +168,16 @@ def _check_follows(header: SegmentHeader, found: Found) -> None:
         raise Damaged(f"{where}: frames {end.number + 1} to {header.first - 1} were on disk and are damaged")
 
 
-def _scan_frames(data: bytes, segment: Segment, found: Found) -> None:
+def _scan_frames(data: bytes, segment: SegmentFile, found: Found) -> None:
     while (envelope := _next(data, segment, found.end)) is not None:
         at = segment.octets + ENVELOPE_SIZE
-        found.end = End(envelope.number, envelope.checksum, segment.generation)
+        found.end = JournalEnd(envelope.number, envelope.checksum, segment.generation)
         segment.last = envelope.number
         segment.octets = at + envelope.length
         _note(data, at, found)
 
 
-def _next(data: bytes, segment: Segment, end: End) -> Envelope | None:
+def _next(data: bytes, segment: SegmentFile, end: JournalEnd) -> Envelope | None:
     envelope = decode_envelope(data, segment.octets)
     if envelope is None or envelope.generation != segment.generation:
         return None

@@ -190,7 +190,7 @@ class Store:
         elif complete:
             write_mark(self._marker, self.journal.position)
 
-    # ---- what the thread tells (`thread.Told`) --------------------------------------------------------------------
+    # ---- what the thread tells (`thread.JournalListener`) ---------------------------------------------------
 
     def written(self, number: int) -> None:
         self._guard(lambda: self.journal.written(number))

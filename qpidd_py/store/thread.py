@@ -30,7 +30,7 @@ RETRY: Final = 1.0
 FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
-class Told(Protocol):
+class JournalListener(Protocol):
     """What the loop hears; called in the loop's thread."""
 
     def written(self, number: int) -> None: ...
@@ -54,7 +54,7 @@ class JournalThread:
         loop: asyncio.AbstractEventLoop,
         writer: Writer,
         space: Callable[[], tuple[int, int]],
-        told: Told,
+        told: JournalListener,
         sync: SyncEvery = SyncEvery(),  # noqa: B008 (immutable)
     ) -> None:
         """`space`: free octets, and octets of the file system.  Raises OSError."""

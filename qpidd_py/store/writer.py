@@ -58,7 +58,7 @@ Work: TypeAlias = "Buffer | Roll | Drop"
 
 
 @dataclass(frozen=True)
-class End:
+class JournalEnd:
     """The end of a journal."""
 
     number: int = 0
@@ -76,7 +76,7 @@ class SyncFailed(OSError):
 class Writer:
     """The end of one journal."""
 
-    def __init__(self, disk: Disk, end: End) -> None:
+    def __init__(self, disk: Disk, end: JournalEnd) -> None:
         """What the disk has up to `end` must be synced.  The first work is a `Roll`."""
         self._disk = disk
         self._work: deque[Work] = deque()

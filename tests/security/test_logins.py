@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qpidd_py.security.logins import DELAYS, FORGET, WORKERS, Login, Logins, origin
+from qpidd_py.security.logins import DELAYS, FORGET, WORKERS, Logins, PendingLogin, origin
 from qpidd_py.security.users import Users
 
 HASHES = {name: f"scrypt$4$8$1${'00' * 16}${name.encode().hex():0>128}" for name in ("anna", "ben", "carl")}
@@ -39,7 +39,7 @@ class World:
         self.verified.append((lane.address, login.name))
         self.logins.finished(lane, login, self.right(login), self.now)
 
-    def right(self, login: Login) -> bool:
+    def right(self, login: PendingLogin) -> bool:
         return login.name in HASHES and login.password == login.name
 
     def until_idle(self) -> None:

@@ -13,7 +13,7 @@ from qpidd_py.core import crc32c, link_frame
 from qpidd_py.store import layout
 from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, MAGIC, FormatError, Kind, segment_name
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan
-from qpidd_py.store.writer import End, Roll, SyncFailed, Work, Writer
+from qpidd_py.store.writer import JournalEnd, Roll, SyncFailed, Work, Writer
 from tests.support.memory_disk import MemoryDisk
 
 SIZE = 4096
@@ -25,7 +25,7 @@ def frame(number: int, size: int = 30) -> bytes:
 
 def written(*commits: list[Work]) -> tuple[MemoryDisk, Writer]:
     disk = MemoryDisk()
-    writer = Writer(disk, End())
+    writer = Writer(disk, JournalEnd())
     for work in commits:
         writer.commit(work)
     return disk, writer
@@ -137,7 +137,7 @@ def test_a_frame_of_a_tail_that_was_cut_off_does_not_follow_another() -> None:
     disk, _ = written([Roll(1, SIZE), frame(1)], [frame(2), frame(3)])
     octets = bytes(disk.files[segment_name(1)])
     again = MemoryDisk()
-    other = Writer(again, End())
+    other = Writer(again, JournalEnd())
     other.commit([Roll(1, SIZE), frame(1)])
     other.commit([frame(7)])
     third = HEADER_SIZE + 2 * (ENVELOPE_SIZE + len(frame(1)))

@@ -13,14 +13,14 @@ from qpidd_py.options import SyncEvery, sync_every
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.recovery import scan
 from qpidd_py.store.thread import JournalThread
-from qpidd_py.store.writer import End, Roll, Writer
+from qpidd_py.store.writer import JournalEnd, Roll, Writer
 from tests.support.memory_disk import MemoryDisk
 from tests.support.wait import wait_for
 from tests.unit.store.test_recovery import SIZE, frame
 
 
 def writer_on(disk: MemoryDisk) -> Writer:
-    writer = Writer(disk, End())
+    writer = Writer(disk, JournalEnd())
     assert writer.commit([Roll(1, SIZE), frame(1)]) == 1
     return writer
 
@@ -73,7 +73,7 @@ class Syncs:
     def __init__(self, folder: Path, value: str) -> None:
         self.written: list[int] = []
         self.syncs = 0
-        self.writer = Writer(Folder(folder), End())
+        self.writer = Writer(Folder(folder), JournalEnd())
         self._sync = self.writer.sync
         self.writer.sync = self._count  # type: ignore[method-assign]
         loop: Any = SimpleNamespace(call_soon_threadsafe=lambda call, *rest: call(*rest))
