@@ -25,7 +25,7 @@ class Dial:
     tls: ssl.SSLContext | None = None
 
     def options(self, address: str, limit: float | None = None) -> dict[str, Any]:
-        """What `create_connection` and `open_connection` of asyncio need for that address besides host and port.
+        """What `create_connection` and `open_connection` of asyncio need for that address in addition to host and port.
         `limit`: seconds for the TLS handshake.  Raises NoAuthorities."""
         if not uses_tls(address):
             return {}

@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
     import ssl
 
     from qpidd_py.broker.broker import Broker
+    from qpidd_py.broker.hooks import HaHooks
     from qpidd_py.core import Engine, Reactor
-    from qpidd_py.hooks import HaHooks
     from qpidd_py.store.service import Store
 
 GROUP = "qpidd.plugins"
@@ -60,7 +60,7 @@ class PluginHost:
 
 
 class Plugin(Protocol):
-    """`attach` may return hooks (`qpidd_py.hooks.HaHooks`) that the broker calls from then on."""
+    """`attach` may return hooks (`qpidd_py.broker.hooks.HaHooks`) that the broker calls from then on."""
 
     name: str
     option_groups: tuple[type, ...]

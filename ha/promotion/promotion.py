@@ -127,8 +127,8 @@ class ManagerRecord:
         return self.registry and max(sets, default=InSync().key) >= newest.key
 
     def replaced(self, newest: InSync) -> tuple[Member, ...]:
-        """Brokers besides the members of this set that may hold all that was confirmed, because the set is not known to
-        be in force."""
+        """Brokers, other than the members of this set, that may hold all that was confirmed, because the set is not
+        known to be in force."""
         latest = max((state.in_sync for state in self.states), key=lambda in_sync: in_sync.key, default=InSync())
         entries = [state.replaced for state in self.states if state.in_sync.key == latest.key]
         replaced = min(entries, default=())
@@ -167,7 +167,7 @@ class _Case:
     """True if no silent broker can know a newer set."""
     behind: bool = False
     replaced: tuple[Member, ...] = ()
-    """Brokers besides the members of N that may hold all that was confirmed."""
+    """Brokers, other than the members of N, that may hold all that was confirmed."""
     gone: frozenset[str] | None = None
     """With a registry: addresses of the brokers that are certainly dead."""
 

@@ -151,7 +151,7 @@ def _print_restored(total: Mapping[str, Any]) -> None:
 
 
 def _discard(options: Options, ask_broker: Ask) -> int:
-    """Returns 1 if the answer was no, 2 if there is nobody to ask."""
+    """Returns 1 if the answer was no, 2 if no person can be asked."""
     if not options.yes and not (sys.stdin and sys.stdin.isatty()):
         text = f"salvage discard: no terminal to ask at, {options.file} is kept; --yes deletes it"
         print_json({"error": text}) if options.json else print(text)

@@ -61,13 +61,13 @@ class Copies:
         self._files = files
         self._indexes: dict[str, _Index] = {}
 
-    def restored_elsewhere(self, keys: Iterable[Key], beside: str = "") -> int:
-        """Mark as restored in every file except `beside`.  Returns how many were marked.
+    def restored_elsewhere(self, keys: Iterable[Key], but: str = "") -> int:
+        """Mark as restored in every file except `but`.  Returns how many were marked.
 
         Raises SalvageError and OSError."""
         keys, noted = list(keys), 0
         for name in self._files.names():
-            if name == beside:
+            if name == but:
                 continue
             restored = self._files.marks(name).restored
             fresh = [number for number in self._index(name).numbers(keys) if number not in restored]

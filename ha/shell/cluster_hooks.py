@@ -12,7 +12,7 @@ from ha.requests import FileRequests, LaterHandler, NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
-from qpidd_py.hooks import Refusal
+from qpidd_py.broker.hooks import Refusal
 
 if TYPE_CHECKING:
     from qpidd_py.broker.client_connection import ClientConnection
@@ -27,7 +27,7 @@ class Replication(Protocol):
 
 
 class ClusterHooks:
-    """What a member of a cluster does for the broker (`qpidd_py.hooks.HaHooks`)."""
+    """What a member of a cluster does for the broker (`qpidd_py.broker.hooks.HaHooks`)."""
 
     def __init__(
         self,

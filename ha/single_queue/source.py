@@ -2,7 +2,7 @@
 
     GREETING ──follow──▶ HELD ──held──▶ PASS ──last credit──▶ IDLE ──the queue has changed──▶ PASS
 
-A *pass* compares the ids that the follower has with those in the queue, sends what is to be dropped, then the missing
+A *pass* compares the ids that the follower has with those in the queue, sends what it must drop, then the missing
 messages in bounded slices, then a MERGE.  Changes meanwhile are left to the next pass.  After a pass the follower has
 what the queue had when the pass began; ids that were dequeued before their slice was sent count as held, and the next
 pass drops them, which does no harm.

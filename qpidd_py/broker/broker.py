@@ -9,11 +9,11 @@ from typing import Any
 from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.sasl import Authenticate, accept_all
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.engine import Engine
-from qpidd_py.hooks import HaHooks
 
 log = logging.getLogger(__name__)
 

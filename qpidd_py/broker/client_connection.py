@@ -29,11 +29,11 @@ from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_M
 from qpidd_py.amqp.handshake import Handshake, HandshakeState
 from qpidd_py.amqp.sasl import Attempt
 from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.hooks import LinkHandler
 from qpidd_py.broker.methods import handle
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
-from qpidd_py.hooks import LinkHandler
 
 if TYPE_CHECKING:
     from qpidd_py.broker.broker import Broker

@@ -253,7 +253,7 @@ cdef class Page:
         return 0
 
     def checksum(self):
-        """Computes it, without holding the interpreter: of what is to be written, or was read."""
+        """Computes it, without holding the interpreter: of octets before they are written, or after they were read."""
         cdef const uint8_t* p = self.data if self.data != NULL else self.segment.data
         cdef uint32_t crc
         with nogil:

@@ -50,7 +50,7 @@ cdef class Paging:
     # ---------------------------------------------------------------- out
 
     def leave(self, size_t octets, size_t young):
-        """Frees about so many octets: what the file has already goes at once, the answer is to be written.  The
+        """Frees about so many octets: what the file has already goes at once, the answer is what has to be written.  The
         `young` youngest segments stay."""
         cdef Segment segment, older = below(self.pool.youngest)
         cdef size_t found = 0, steps = STEPS

@@ -169,7 +169,7 @@ class Logins:
         return True
 
     def run(self, now: float) -> Iterator[tuple[Lane, PendingLogin]]:
-        """Decides what needs no verification, and yields what is to be verified now; `finished` ends each.  Stops after
+        """Decides what needs no verification, and yields the logins to verify now; `finished` ends each.  Stops after
         SLICE decisions: `pending` says whether to call again soon."""
         while self._delayed and self._delayed[0][0] <= now:
             self._make_ready(heappop(self._delayed)[2])

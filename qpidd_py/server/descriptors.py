@@ -3,8 +3,8 @@
     0 ... clients ... | limit - reserve ... links and administrators ... | ... own files, links that we open ... limit
 
 The system gives the lowest free number, so the number of an accepted socket says how many are left.  One in the middle
-part is *scarce*: only a link or an administrator may open it (`broker/limits.py`), and whoever began its handshake
-first gives way to the next.  The last part is not for sockets that are accepted.
+part is *scarce*: only a link or an administrator may open it (`broker/limits.py`), and the connection that began its
+handshake first gives way to the next.  The last part is not for sockets that are accepted.
 """
 
 from __future__ import annotations

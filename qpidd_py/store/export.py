@@ -23,10 +23,10 @@ TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 class _Unobserved:
     def queue_created(self, queue: DeclaredQueue) -> None:
-        """Nobody uses it."""
+        """No process uses it."""
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
-        """Nobody used it."""
+        """No process used it."""
 
 
 def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveWriter:

@@ -131,7 +131,8 @@ class Journal:
         return not self._away and self._base_at is not None and self.durable >= self._base_at
 
     def leave(self) -> None:
-        """What the engine holds from here on is something else: nothing of it is made safe by what is to be written."""
+        """What the engine holds from here on is something else: octets that still wait for the disk make none of it
+        safe."""
         self._away, self._carry = True, None
         self._unwritten = deque((number, 0, octets) for number, _, octets in self._unwritten)
 

@@ -1,4 +1,4 @@
-"""How far a journal had come, beside it: shows that a folder was put back from an older copy.                    Shell.
+"""How far a journal had come, in a file next to it: shows that a folder was put back from an older copy.        Shell.
 
 The mark is written now and then, and when the broker stops; it is never ahead of what is on disk.  It is one line of
 JSON with its checksum.  A mark that cannot be read says nothing.

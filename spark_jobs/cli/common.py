@@ -25,7 +25,7 @@ SHORTEST: Final = "100ms"
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Inputs, and how they are to be understood."""
+    """Inputs, and how to read them."""
     parser.add_argument("inputs", nargs="+", metavar="INPUT", help="folder, tarball, file, or a URL such as s3a://")
     add = parser.add_argument_group("reading").add_argument
     add("--tz", type=values.zone, action="append", default=[], metavar="NODE=ZONE",

@@ -108,9 +108,9 @@ def arrow(columns: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 def placed(file: Path, target: Path) -> None:
     """Moves a file to where others look for it, whole or not at all, also from another disk."""
-    beside = target.with_name(f".{target.name}.new")
-    shutil.move(file, beside)
-    os.replace(beside, target)
+    staged = target.with_name(f".{target.name}.new")
+    shutil.move(file, staged)
+    os.replace(staged, target)
 
 
 def _plain(value: Any) -> Any:

@@ -50,8 +50,8 @@ class DuckEngine:
             self._copy(query, path, partitions, "overwrite_or_ignore true")
             return
         if partitions:
-            with _replaced(Path(path)) as beside:
-                self._copy(query, str(beside), partitions, "")
+            with _replaced(Path(path)) as staged:
+                self._copy(query, str(staged), partitions, "")
             return
         with _alone(Path(path)) as file:
             options = "format parquet, compression zstd"
@@ -84,9 +84,9 @@ class DuckEngine:
 
     def append(self, query: str, path: str, prefix: str) -> list[str]:
         name = f"{prefix}.parquet"
-        beside = Path(path) / f".{name}"
-        self._connection.execute(f"copy ({query}) to {_text(str(beside))} (format parquet, compression zstd)")
-        beside.rename(Path(path) / name)
+        staged = Path(path) / f".{name}"
+        self._connection.execute(f"copy ({query}) to {_text(str(staged))} (format parquet, compression zstd)")
+        staged.rename(Path(path) / name)
         return [name]
 
     def columns(self, name: str) -> list[str]:
@@ -122,9 +122,9 @@ def _alone(place: Path) -> Iterator[Path]:
         place.unlink()
     place.mkdir(parents=True, exist_ok=True)
     target = place / "part-0.parquet"
-    beside = place / f".{target.name}.new"
-    yield beside
-    os.replace(beside, target)
+    staged = place / f".{target.name}.new"
+    yield staged
+    os.replace(staged, target)
     for other in place.iterdir():
         if other.is_dir():
             shutil.rmtree(other)
@@ -135,15 +135,15 @@ def _alone(place: Path) -> Iterator[Path]:
 @contextmanager
 def _replaced(place: Path) -> Iterator[Path]:
     """A new folder, which takes the old one's place at the end."""
-    beside = place.with_name(f".{place.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    yield beside
+    staged = place.with_name(f".{place.name}.new")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    yield staged
     if place.is_dir():
         shutil.rmtree(place)
     elif place.exists():
         place.unlink()
-    beside.rename(place)
+    staged.rename(place)
 
 
 def _files(path: str) -> str:

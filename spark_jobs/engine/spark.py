@@ -82,11 +82,11 @@ class SparkEngine:
                 placed(file, folder / file.name)
             return
         for file in files:
-            local, beside = self._path(file.resolve().as_uri()), self._path(f"{path.rstrip('/')}/.{file.name}.new")
+            local, staged = self._path(file.resolve().as_uri()), self._path(f"{path.rstrip('/')}/.{file.name}.new")
             target = self._path(f"{path.rstrip('/')}/{file.name}")
-            system.copyFromLocalFile(True, True, local, beside)
+            system.copyFromLocalFile(True, True, local, staged)
             system.delete(target, False)
-            system.rename(beside, target)
+            system.rename(staged, target)
 
     def drop(self, path: str, names: Iterable[str]) -> None:
         system, _ = self._hadoop(path)
@@ -116,14 +116,14 @@ class SparkEngine:
 
     def append_frame(self, frame: Any, path: str, prefix: str) -> list[str]:
         """Written under another name, then renamed: a repeated task or an interrupted job leaves no rows."""
-        beside = f"{path.rstrip('/')}.{prefix}"
-        frame.write.mode("overwrite").option("compression", "zstd").parquet(beside)
+        staged = f"{path.rstrip('/')}.{prefix}"
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(staged)
         system, place = self._hadoop(path)
         system.mkdirs(place)
-        names = {name: f"{prefix}-{number:05d}.parquet" for number, name in enumerate(self.parts(beside))}
+        names = {name: f"{prefix}-{number:05d}.parquet" for number, name in enumerate(self.parts(staged))}
         for name, new in names.items():
-            system.rename(self._path(f"{beside}/{name}"), self._path(f"{path.rstrip('/')}/{new}"))
-        system.delete(self._path(beside), True)
+            system.rename(self._path(f"{staged}/{name}"), self._path(f"{path.rstrip('/')}/{new}"))
+        system.delete(self._path(staged), True)
         return sorted(names.values())
 
     def map_in_arrow(self, frame: DataFrame, function: Callable[[Any], Any], columns: str) -> DataFrame:

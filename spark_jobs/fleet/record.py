@@ -2,7 +2,7 @@
 
 A time is three columns: `NAME_us`, and the bounds `NAME_lo_us` and `NAME_hi_us` between which it is for certain.  All
 three are NULL if nothing is known; only `NAME_lo_us` is given if it had not ended when the logs did (censored: it took
-so long at least); only `NAME_us` is given if the clocks are unknown.  Besides the phases:
+so long at least); only `NAME_us` is given if the clocks are unknown.  In addition to the phases:
 
     service          from the first sign of death until the new primary served new connections
     to_redundancy    from the first sign of death until all backups were ready again

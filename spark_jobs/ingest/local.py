@@ -115,7 +115,7 @@ def found_of(file: File, label: str) -> Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a reading is told besides the files.  `only`: those of which nothing is to be read now are left out when
+    """What a reading is told in addition to the files.  `only`: those of which nothing is read now are left out when
     names and clusters have been found, for which all files count."""
 
     cluster: str = ""

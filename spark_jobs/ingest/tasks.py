@@ -329,7 +329,7 @@ def _seen(file: File, inner: str, url: str) -> dict[str, Any]:
 
 
 class _Reading:
-    """`files`: url → place inside → what is to be done."""
+    """`files`: url → place inside → what to do."""
 
     files: Mapping[str, Mapping[str, Any]]
 

@@ -81,7 +81,7 @@ _NOTES: Final = {
     "awake": r"(?P<peer>\S+) answers again after (?P<attrs_seconds>[\d.]+) s",
     "restart_planned": r"(?P<peer>\S+) will be restarted in (?P<attrs_delay>[\d.]+) s",
 }
-"""What the supervisor's lines name besides their kind."""
+"""What the supervisor's lines name in addition to their kind."""
 
 
 def parse_file(name: str, lines: Iterable[bytes], context: Context) -> Iterator[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def islands(source: str, keys: str, slack: int = 0, more: str = "") -> str:
     """The union of the intervals [b, e) of `source` for each value of `keys`; two with less than `slack` between them
-    are one, too, and so are two that touch.  `more`: aggregates besides."""
+    are one, too, and so are two that touch.  `more`: more aggregates."""
     before = f"max(e) over (partition by {keys} order by b, e rows between unbounded preceding and 1 preceding)"
     joins = f"b <= {before}" if not slack else f"b - {before} < {slack}"
     extra = f", {more}" if more else ""

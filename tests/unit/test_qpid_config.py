@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from qpidd_py.broker.hooks import Refusal
 from qpidd_py.cli import qpid_config
 from qpidd_py.cli.config_listing import exchange_bindings, overview, queue_attributes, queue_bindings, queue_table
 from qpidd_py.cli.qpid_config import header_arguments, main, parse_argument
 from qpidd_py.cli.target import UsageError
 from qpidd_py.core import Connection, Route
-from qpidd_py.hooks import Refusal
 from tests.support.logins import password_check
 from tests.support.socket_broker import SocketBroker
 

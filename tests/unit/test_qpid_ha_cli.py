@@ -15,11 +15,11 @@ from ha.model.status import State
 from ha.qpid_ha import main as cli
 from ha.qpid_ha import parser as cli_parser
 from qpidd_py.amqp.client import Login
+from qpidd_py.broker.hooks import Refusal
 from qpidd_py.cli import target as cli_target
 from qpidd_py.cli.client_socket import Deadline, split_host_port
 from qpidd_py.cli.tool_config import ToolConfig, interpret, read_tool_config
 from qpidd_py.errors import ConfigError
-from qpidd_py.hooks import Refusal
 from tests.support.logins import password_check
 from tests.support.socket_broker import SocketBroker
 

@@ -28,7 +28,7 @@ _WHY = {
     "them: a broker that is promoted by mistake knows what it must hold.",
     "ha-replicate": "What is replicated when a queue does not say so itself.",
     "ha-username": "Login of the links between brokers, and of the agent. No other user may promote or change members.",
-    "user-file": "Who may log in, besides ha-username; written by qpid-passwd. The same on all nodes;\n"
+    "user-file": "Who may log in, in addition to ha-username; written by qpid-passwd. The same on all nodes;\n"
     "owner qpidd, mode 0600. A broker does not start without it.",
     "link-heartbeat-interval": "Seconds. A link between brokers is dead after two of these without an octet.",
 }

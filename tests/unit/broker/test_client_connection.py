@@ -7,8 +7,8 @@ import pytest
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.amqp.sasl import Attempt
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.hooks import Refusal
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
-from qpidd_py.hooks import Refusal
 from tests.support.logins import password_check
 from tests.unit.broker.peer import Peer
 

@@ -12,12 +12,12 @@ from typing import cast
 import pytest
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.memory import CAUSE, MemoryWatch
 from qpidd_py.broker.pager import BEGIN, RETRY, WAIT, Pager, Slots
 from qpidd_py.broker.pager import CAUSE as FILE
 from qpidd_py.core import Engine, Page, Paging
 from qpidd_py.errors import PageError
-from qpidd_py.hooks import HaHooks
 from tests.support.memory import MemoryClient
 
 MIB = 1 << 20
