@@ -76,7 +76,8 @@ class NodeSpec:
     @property
     def address(self) -> str:
         """For other brokers, and for people."""
-        return f"{'ssl:' if self.encrypted else ''}{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'ssl:' if self.encrypted else ''}{host}:{self.port}"
 
 
 @dataclass(frozen=True)

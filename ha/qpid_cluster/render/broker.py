@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
-from ha.qpid_cluster.render import users
+from ha.qpid_cluster.render import tls, users
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.text import comment, joined
 
@@ -14,6 +14,10 @@ LOG = "/var/log/qpidd/qpidd.log"
 _WHY = {
     "broker-name": "Its name in logs and in what a backup tells clients that it refuses.",
     "port": "All addresses: the virtual one comes and goes.",
+    "ssl-port": "The only port: plain connections are not taken, from clients or from brokers.",
+    "ssl-ca": "The authorities that sign the certificates of brokers and clients.",
+    "ssl-cert": "Shown to clients and to the other brokers; valid for this node's address in ha-brokers-url.",
+    "ssl-key": "Owner qpidd, mode 0600. A SIGHUP has the broker read certificates and key again.",
     "data-dir": "Lock, vote and in-sync set (ha-state.json), journal/, events/, salvage/. Never shared, never copied\n"
     "elsewhere.",
     "journal": "A confirm means on the disk of every member in sync: a power cut of all nodes loses nothing that was\n"
@@ -77,19 +81,19 @@ def _own(spec: ClusterSpec, node: NodeSpec) -> dict[str, str]:
     host = f"[{address}]" if ":" in address else address
     return {
         "broker-name": node.name,
-        "port": str(node.port),
+        **tls.options(node),
         "data-dir": DATA,
         "ha-cluster": "yes",
         "ha-cluster-name": spec.name,
         "ha-brokers-url": brokers_url(spec),
-        **({"ha-public-url": f"{host}:{node.port}"} if address else {}),
+        **({"ha-public-url": f"{'ssl:' if node.encrypted else ''}{host}:{node.port}"} if address else {}),
         "ha-safety": spec.safety,
     }
 
 
 def brokers_url(spec: ClusterSpec) -> str:
-    """All members; IPv6 addresses in brackets."""
-    return ",".join(f"[{node.host}]:{node.port}" if ":" in node.host else node.address for node in spec.nodes)
+    """All members."""
+    return ",".join(node.address for node in spec.nodes)
 
 
 def registry(spec: ClusterSpec) -> dict[str, str]:

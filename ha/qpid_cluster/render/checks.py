@@ -5,6 +5,7 @@ import ipaddress
 from ha.model.safety import USEFUL_VOTERS
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 from ha.qpid_cluster.deployment import Deployment
+from ha.qpid_cluster.render import tls
 from qpidd_py.errors import ConfigError
 
 ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
@@ -14,8 +15,9 @@ ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
 def check(spec: ClusterSpec, kind: str) -> None:
     _check_login(spec)
     _refuse_different(spec, "journal", [node.options.get("journal", "yes") for node in spec.nodes])
-    if any(node.encrypted for node in spec.nodes):
-        raise ConfigError("options: require-encryption: render knows no TLS yet; add it to what is rendered")
+    _refuse_different(spec, "require-encryption", ["yes" if node.encrypted else "no" for node in spec.nodes])
+    if spec.nodes[0].encrypted and kind not in tls.KINDS:
+        raise ConfigError(f"options: require-encryption: found with {kind}, wanted one of {', '.join(tls.KINDS)}")
     if spec.safety == "quorum" and len(spec.nodes) < USEFUL_VOTERS:
         raise ConfigError(f"safety: found quorum with {len(spec.nodes)} nodes, wanted {USEFUL_VOTERS} or more")
     if kind in ON_MACHINES:
@@ -30,7 +32,8 @@ def deployment(spec: ClusterSpec) -> Deployment:
 
 
 def _check_login(spec: ClusterSpec) -> None:
-    for name in ("ha-username", "ha-password"):
+    wanted = ("ha-username",) if tls.by_certificate(spec.nodes[0]) else ("ha-username", "ha-password")
+    for name in wanted:
         if not spec.nodes[0].options.get(name):
             raise ConfigError(f"options: {name}: not given, wanted the login of the links between the brokers")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.deployment import Deployment
-from ha.qpid_cluster.render import broker, cib, corosync, crmsh, pcs, readmes, users
+from ha.qpid_cluster.render import broker, cib, corosync, crmsh, pcs, readmes, tls, users
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.pacemaker import COLOCATION_WHY, NO_ORDER_WHY, Model, Value, model
 from ha.qpid_cluster.render.text import milliseconds
@@ -29,7 +29,7 @@ def _readme(spec: ClusterSpec, own: Model) -> str:
         cluster=spec.name,
         nodes=", ".join(f"{node.name} ({node.host})" for node in spec.nodes),
         summary=_summary(spec, section),
-        users=users.row(spec),
+        users=users.row(spec) + tls.row(spec),
         fence_packages=" fence-agents" if section.fencing else "",
         fence_test=readmes.FENCE_TEST if section.fencing else "",
         token=milliseconds(section.token),
@@ -40,7 +40,7 @@ def _readme(spec: ClusterSpec, own: Model) -> str:
 
 def _summary(spec: ClusterSpec, own: Deployment) -> str:
     address = (
-        f"Clients use {own.virtual_ip}:{spec.nodes[0].port}."
+        f"Clients use {own.virtual_ip}:{spec.nodes[0].port}{', with TLS' if spec.nodes[0].encrypted else ''}."
         if own.virtual_ip
         else "No address moves with the primary."
     )

@@ -5,7 +5,7 @@ from xml.sax.saxutils import quoteattr
 
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 from ha.qpid_cluster.deployment import Fencing
-from ha.qpid_cluster.render import broker, readmes, users
+from ha.qpid_cluster.render import broker, readmes, tls, users
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.text import milliseconds
 
@@ -65,7 +65,9 @@ QPID_HA_OPTIONS="--config /etc/qpid/qpidd.conf --timeout 1"
 def render(spec: ClusterSpec) -> dict[str, str]:
     nodes = ", ".join(f"{node.name} ({node.host})" for node in spec.nodes)
     return {
-        "README.md": readmes.RGMANAGER.substitute(cluster=spec.name, nodes=nodes, users=users.row(spec)),
+        "README.md": readmes.RGMANAGER.substitute(
+            cluster=spec.name, nodes=nodes, users=users.row(spec) + tls.row(spec)
+        ),
         "cluster.conf": _conf(spec),
         "sysconfig-qpidd": _SYSCONFIG.substitute(cluster=spec.name),
         # rgmanager has no registry; it fences, or the brokers need a majority of their own.

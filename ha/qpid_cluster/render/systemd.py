@@ -3,7 +3,7 @@
 from string import Template
 
 from ha.qpid_cluster.cluster_file import ClusterSpec
-from ha.qpid_cluster.render import broker, readmes, users
+from ha.qpid_cluster.render import broker, readmes, tls, users
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.text import period
 
@@ -33,7 +33,7 @@ def render(spec: ClusterSpec) -> dict[str, str]:
         "README.md": readmes.SYSTEMD.substitute(
             cluster=spec.name,
             nodes=", ".join(f"{node.name} ({node.host})" for node in spec.nodes),
-            users=users.row(spec),
+            users=users.row(spec) + tls.row(spec),
             safety=readmes.SYSTEMD_SAFETY[spec.safety],
             url=broker.brokers_url(spec),
         ),

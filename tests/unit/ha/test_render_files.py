@@ -166,6 +166,45 @@ def test_no_line_is_endless_and_no_blank_ends_one(kind):
 
 
 FENCING = "deployment: {fencing: {agent: fence_x}}\n"
+TLS = cluster(3).replace("{ha-username", "{require-encryption: yes, ha-username").replace("port: 5672", "port: 5671")
+
+
+@pytest.mark.parametrize("kind", ["pacemaker", "rgmanager", "systemd"])
+def test_brokers_that_take_only_tls(kind):
+    files = render(parse(TLS + "deployment: {virtual-ip: 192.0.2.10/24}\n"), kind)
+    config = files["qpidd-node1.conf"].splitlines()
+    assert "ha-brokers-url=ssl:192.0.2.11:5671,ssl:192.0.2.12:5671,ssl:192.0.2.13:5671" in config
+    assert {"require-encryption=yes", "ssl-port=5671", "ha-public-url=ssl:192.0.2.10:5671"} <= set(config)
+    assert {
+        "ssl-ca=/etc/qpid/tls/ca.pem",
+        "ssl-cert=/etc/qpid/tls/broker.crt",
+        "ssl-key=/etc/qpid/tls/broker.key",
+    } <= set(config)
+    assert not [line for line in config if line.startswith("port=")]
+    assert (
+        "`/etc/qpid/tls/ca.pem`, `/etc/qpid/tls/broker.crt`, `/etc/qpid/tls/broker.key` on every node"
+        in files["README.md"]
+    )
+
+
+def test_certificates_of_the_cluster_file_and_a_login_by_certificate():
+    own = "ssl-cert: /c/both.pem, ha-ssl-ca: /c/ha.pem, ha-ssl-cert: /c/ha.crt, ha-mechanism: EXTERNAL"
+    files = render(parse(TLS.replace("ha-password: secret", own)), "systemd")
+    config = files["qpidd-node2.conf"].splitlines()
+    assert {"ssl-cert=/c/both.pem", "ha-ssl-ca=/c/ha.pem", "ha-ssl-cert=/c/ha.crt", "ha-mechanism=EXTERNAL"} <= set(
+        config
+    )
+    assert not [line for line in config if line.startswith(("ssl-key=", "ha-password="))]
+    assert "`/etc/qpid/tls/ca.pem`, `/c/both.pem`, `/c/ha.pem`, `/c/ha.crt` on every node" in files["README.md"]
+
+
+def test_addresses_of_version_six_with_tls():
+    nodes = "".join(f"  - {{name: n{i}, host: '2001:db8::{i}', port: 5671}}\n" for i in (1, 2, 3))
+    text = f"nodes:\n{nodes}safety: quorum\noptions: {{ha-username: a, ha-password: b, require-encryption: yes}}\n"
+    config = render(parse(text), "systemd")["qpidd-n1.conf"].splitlines()
+    assert "ha-brokers-url=ssl:[2001:db8::1]:5671,ssl:[2001:db8::2]:5671,ssl:[2001:db8::3]:5671" in config
+
+
 REFUSED = [
     ("pacemaker", cluster(2, safety="manager"), "fencing: not given, wanted it for two nodes"),
     ("pacemaker", cluster(2, FENCING), "safety: found quorum with 2 nodes, wanted 3 or more"),
@@ -200,6 +239,15 @@ REFUSED = [
         "node node2: port: found 5672, wanted 1 as node1 has",
     ),
     ("compose", cluster(3).replace("ha-password: secret", ""), "options: ha-password: not given"),
+    ("compose", TLS, "require-encryption: found with compose, wanted one of pacemaker, rgmanager, systemd"),
+    ("vagrant", TLS, "require-encryption: found with vagrant"),
+    ("all", TLS, "require-encryption: found with compose"),
+    (
+        "systemd",
+        cluster(3, each="options: {{require-encryption: {0}}}").replace("n: 2", "n: yes"),
+        "node node3: require-encryption: found no",
+    ),
+    ("systemd", TLS.replace("ha-password: secret", "ha-mechanism: PLAIN"), "options: ha-password: not given"),
     (
         "pacemaker",
         cluster(3, "deployment: {virtual-ip: 192.0.2.12/24}\n"),
