@@ -30,7 +30,8 @@ def row(spec: ClusterSpec) -> str:
     files = ", ".join(f"`{given[name]}`" for name in names if name in given)
     return (
         f"| your certificates | {files} on every node; keys: owner qpidd, mode 0600. The certificate of a node is"
-        " valid for its address in `ha-brokers-url` (`subjectAltName`) and, if clients use one, for the virtual address |\n"
+        " valid for its address in `ha-brokers-url` (`subjectAltName`) and, if clients use one, for the virtual"
+        " address |\n"
     )
 
 
