@@ -217,7 +217,8 @@ def log_notice(logger: logging.Logger, message: str, *values: Any) -> None:
 
 
 class Floods:
-    """Lines that peers can cause at will: LINES of a kind in each period are written, the others are counted."""
+    """Lines that peers can cause at will: LINES of a kind in each period are written, the others are counted.  The
+    owner calls `tick` several times in a period."""
 
     LINES = 20
     PERIOD = 10.0  # seconds
@@ -227,9 +228,8 @@ class Floods:
         self._began = 0.0
         self._counts: Counter[tuple[int, str]] = Counter()
 
-    def write(self, level: int, now: float, message: str, *values: Any) -> None:
+    def write(self, level: int, message: str, *values: Any) -> None:
         """`message` is the kind."""
-        self.tick(now)
         self._counts[level, message] += 1
         if self._counts[level, message] <= self.LINES:
             self._log.log(level, message, *values, stacklevel=2)
@@ -240,6 +240,7 @@ class Floods:
             return
         for (level, message), count in self._counts.items():
             if count > self.LINES:
-                self._log.log(level, "%d more lines in %g s like: %s", count - self.LINES, self.PERIOD, message)
+                kind = message.partition(" %")[0].rstrip(":")
+                self._log.log(level, "%s: and %s more in the last %g s", kind, f"{count - self.LINES:,}", self.PERIOD)
         self._counts.clear()
         self._began = now

@@ -14,6 +14,7 @@ from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.engine import Engine
+from qpidd_py.logrules import Floods
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Broker:
         self.connection_count = ConnectionCount(limits, self.alarm)
         self.engine.on_config = self.vhost.configuration.apply
         self.connections: set[ClientConnection] = set()
+        self.coming_and_going = Floods(log)
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
         self.couriers: set[str] = set()
@@ -144,6 +146,7 @@ class Broker:
         """Runs periodic work; call several times a second.  `now` in seconds of a monotonic clock."""
         for connection in list(self.connections):
             connection.tick(now)
+        self.coming_and_going.tick(now)
         self.vhost.tick(now)
         if self.hooks is not None:
             self.hooks.tick(now)

@@ -34,6 +34,8 @@ from qpidd_py.broker.methods import handle
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
+from qpidd_py.logrules import NOTICE
+from qpidd_py.security.refusals import shown
 
 if TYPE_CHECKING:
     from qpidd_py.broker.broker import Broker
@@ -266,9 +268,18 @@ class ClientConnection:
         self.broker.connection_count.opened(self)
         if self.user not in self.broker.couriers:
             self.core.user = self.user.encode()
-        log.info("%r: user %s, %s", self, self.user, self.client_properties.get("product", "no product named"))
+        self._log_opened()
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK
+
+    def _log_opened(self) -> None:
+        """Administrators and links at a lower level: managers ask every second, and HA reports links."""
+        product = str(self.client_properties.get("product", "no product named"))
+        if self.privileged:
+            log.info("%r: user %s, %s", self, self.user, product)
+        else:
+            lines = self.broker.coming_and_going
+            lines.write(NOTICE, "connection opened: %s, user %s, %s", self.peer, shown(self.user), shown(product))
 
     def _tells_refusals(self) -> bool:
         return self.handshake.capability("authentication_failure_close") or (
@@ -420,7 +431,11 @@ class ClientConnection:
     def _finish(self, reason: str) -> None:
         if self.state is State.FINISHED:
             return
-        log.info("%r ends: %s", self, reason)
+        if self.was_opened and not self.privileged:
+            lines = self.broker.coming_and_going
+            lines.write(NOTICE, "connection closed: %s, user %s: %s", self.peer, shown(self.user), reason)
+        else:
+            log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None
         self.state, self.end_reason = State.FINISHED, reason
         self.channels.clear()

@@ -153,7 +153,7 @@ class Listener:
     def _new_connection(self, peer: str, transport: SocketPort, descriptor: int) -> ClientConnection | None:
         now, scarce = self._loop.time(), self._descriptors.scarce(descriptor)
         if (reason := self._refusal(peer, descriptor)) != "":
-            self._floods.write(logging.WARNING, now, "connection from %s refused: %s", peer, reason)
+            self._floods.write(logging.WARNING, "connection refused: from %s, %s", peer, reason)
             return None
         connection = ClientConnection(self._broker, peer, transport)
         connection.scarce = scarce

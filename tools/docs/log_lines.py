@@ -43,12 +43,20 @@ def _logged(function: ast.Attribute, arguments: list[ast.expr]) -> Iterator[tupl
         yield "error", _percent(arguments)
     elif function.attr in LEVELS and _is_logger(function.value) and arguments:
         yield function.attr, _percent(arguments)
+    elif function.attr == "write" and len(arguments) > 1 and (level := _level(arguments[0])):  # of Floods
+        yield level, _percent(arguments[1:])
     elif function.attr == "log" and len(arguments) == 2:
         levels, texts = _constants(arguments[0]), _texts(arguments[1])
         if len(levels) == len(texts):  # `"warning" if failure else "notice", failure or "done"`
             yield from zip(levels, texts, strict=True)
         else:
             yield from ((level, text) for level in levels for text in texts)
+
+
+def _level(node: ast.expr) -> str:
+    """Of `logging.WARNING` or `NOTICE`; empty for anything else."""
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.lower() if name.isupper() and name.lower() in LEVELS else ""
 
 
 def _is_logger(node: ast.expr) -> bool:

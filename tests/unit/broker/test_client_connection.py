@@ -9,6 +9,7 @@ from qpidd_py.amqp.sasl import Attempt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.hooks import Refusal
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
+from qpidd_py.logrules import NOTICE
 from tests.support.logins import password_check
 from tests.unit.broker.peer import Peer
 
@@ -359,3 +360,42 @@ def test_users():
     assert login("PLAIN", b"someone\0a\0b") == "a"
     for mechanism, response in (("PLAIN", b"\0a\0c"), ("PLAIN", b"a"), ("AMQPLAIN", b"\xff"), ("PLAIN", b"\0\xff\0b")):
         assert login(mechanism, response) is None
+
+
+class TestLines:
+    """What an operator reads at the default level."""
+
+    @staticmethod
+    def read(caplog):
+        return [record.getMessage() for record in caplog.records if record.levelno >= NOTICE]
+
+    def test_clients_come_and_go_with_address_user_and_reason(self, caplog):
+        caplog.set_level(1)
+        peer = Peer(Broker(), product="pika" * 40)
+        peer.send(0, Connection.Close(200, "bye\nforged", 0, 0))
+        opened, closed = self.read(caplog)
+        assert opened == f"connection opened: memory, user 'guest', '{'pika' * 16}'..."
+        assert closed == "connection closed: memory, user 'guest': closed by the client: 200 bye\nforged"
+
+    def test_administrators_and_who_never_opens_are_not_told(self, caplog):
+        caplog.set_level(1)
+        broker = Broker()
+        peer = Peer(broker, **{"qpid.ha-admin": 1})
+        peer.send(0, Connection.Close(200, "bye", 0, 0))
+        Peer(broker, opened=False).connection.closed("port scan")
+        assert self.read(caplog) == []
+
+    def test_a_flood_is_summed_up(self, caplog):
+        caplog.set_level(1)
+        broker = Broker()
+        broker.tick(100.0)
+        for _ in range(1254):
+            Peer(broker).connection.closed("reset")
+        broker.tick(105.0)
+        assert len(self.read(caplog)) == 40
+        broker.tick(110.0)
+        sums = self.read(caplog)[40:]
+        assert sums == [f"connection {what}: and 1,234 more in the last 10 s" for what in ("opened", "closed")]
+        broker.tick(120.0)
+        Peer(broker)
+        assert len(self.read(caplog)) == 43
