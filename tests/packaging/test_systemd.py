@@ -1,5 +1,7 @@
 """The units under a real systemd, which is the first process of a machine in namespaces."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,29 @@ def test_instances_differ_in_names_and_paths_only() -> None:
     differing = {line.partition("=")[0] for line, other in zip(one, many, strict=True) if line != other}
     commands = {"ExecStart", "ExecStartPre", "ExecStop"}
     assert differing == {"Description", "Environment", "RuntimeDirectory", "StateDirectory", *commands}
+
+
+def exposure(unit: Path) -> float:
+    """0 (nothing to take) to 10, as systemd judges the unit."""
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r"exposure level for \S+: ([\d.]+)", said.stdout)
+    assert found, said.stdout + said.stderr
+    return float(found[1])
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: str(unit.name))
+def test_units_give_away_little(unit: Path) -> None:
+    assert exposure(unit) <= 2.5
+    text = unit.read_text()
+    assert "\nUser=qpidd\n" in text and "\nCapabilityBoundingSet=\n" in text and "\nNoNewPrivileges=yes\n" in text
+
+
+def test_a_unit_without_a_sandbox_is_noticed(tmp_path: Path) -> None:
+    open_unit = tmp_path / "open.service"
+    text = (UNITS / "qpidd.service").read_text()
+    open_unit.write_text(text.partition("NoNewPrivileges=")[0])
+    assert exposure(open_unit) > 5
 
 
 @pytest.fixture
@@ -138,3 +163,26 @@ def test_primary_unit_promotes_and_demotes(bootable: Machine) -> None:
         """
     )
     assert said.strip() == "gone"
+
+
+def test_cluster_of_one_machine_runs_in_its_sandbox(bootable: Machine) -> None:
+    """The supervisor starts, kills and watches its brokers."""
+    said = bootable.boot(
+        FUNCTIONS
+        + """
+        cat >/etc/qpid/cluster.yaml <<END
+directory: /var/lib/qpidd/cluster
+nodes: [{name: a, port: 5701}, {name: b, port: 5702}]
+options: {ha-replicate: all, ha-username: ha, ha-password: secret}
+END
+        systemctl start qpid-cluster
+        cluster() { runuser -u qpidd -- qpid-cluster --config /etc/qpid/cluster.yaml "$@"; }
+        until cluster status 2>&1 | grep -q ' ready '; do read -t 0.05 <> <(:) || true; done
+        cluster kill a
+        until cluster status 2>&1 | grep -q '^b .* active '; do read -t 0.05 <> <(:) || true; done
+        echo taken over
+        systemctl stop qpid-cluster
+        systemctl show --property Result qpid-cluster
+        """
+    )
+    assert said.splitlines() == ["taken over", "Result=success"]
