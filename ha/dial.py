@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,13 +47,35 @@ def why(error: BaseException) -> str:
 
 def tls_of(options: HaSettings, security: SecuritySettings) -> ssl.SSLContext | None:
     """TLS towards other brokers; None without authorities.  Raises ConfigError."""
+    files = _files(options, security)
+    return client_tls(*files) if files is not None else None
+
+
+def _files(options: HaSettings, security: SecuritySettings) -> tuple[Path, Path | None, Path | None] | None:
+    """Authorities, certificate, key."""
     authorities = options.ha_ssl_ca or security.ssl_ca
     if authorities is None:
         return None
-    certificate, key = options.ha_ssl_cert, options.ha_ssl_key
-    if certificate is None:
-        certificate, key = security.ssl_cert, security.ssl_key
-    return client_tls(authorities, certificate, key)
+    if options.ha_ssl_cert is not None:
+        return authorities, options.ha_ssl_cert, options.ha_ssl_key
+    return authorities, security.ssl_cert, security.ssl_key
+
+
+def renewal(
+    dial: Dial, options: HaSettings, security: SecuritySettings, listening: ssl.SSLContext | None
+) -> Callable[[], None]:
+    """Checks the files; what it returns loads them, for the connections to come.  Raises ConfigError."""
+    files = _files(options, security)
+    if files is not None:
+        client_tls(*files)
+
+    def load() -> None:
+        if files is not None and dial.tls is not None:
+            _load(dial.tls, *files)
+        if listening is not None and options.ha_ssl_ca is not None:
+            trust(listening, options.ha_ssl_ca)
+
+    return load
 
 
 def client_tls(authorities: Path, certificate: Path | None, key: Path | None) -> ssl.SSLContext:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ha.archive.copying import CopyDoor
 from ha.archive.restoring import RestoreDoor
-from ha.dial import Dial, tls_of, trust
+from ha.dial import Dial, renewal, tls_of, trust
 from ha.model.content import Content
 from ha.model.environment import StateNotStored
 from ha.model.local_member import LocalMember
@@ -173,6 +173,7 @@ class HaPlugin:
         dial = Dial(login_of(options), tls_of(options, security))
         if host.tls is not None and options.ha_ssl_ca is not None:
             trust(host.tls, options.ha_ssl_ca)
+        host.on_reload.append(lambda: renewal(dial, options, security, host.tls))
         if not options.ha_cluster:
             return self._attach_standalone(host, options, dial)
         check_encryption(options, security, dial)

@@ -17,7 +17,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -60,34 +60,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         plugins = load_plugins()
         groups = [*GROUPS, *(group for plugin in plugins for group in plugin.option_groups)]
-        settings = load(groups, sys.argv[1:] if arguments is None else arguments, os.environ, version=_version())
+        words = sys.argv[1:] if arguments is None else arguments
+        read = partial(load, groups, words, os.environ, version=_version())
+        settings = read()
         daemon = settings[DaemonSettings]
         if daemon.check_config:
             return _check_config(settings, plugins)
         if daemon.check or daemon.quit:
             return _check_or_quit(settings)
         readiness = go_to_background(daemon.wait) if daemon.daemon else Readiness()
-        return _run(settings, plugins, readiness)
+        return _run(settings, plugins, readiness, read)
     except ConfigError as error:
         print(f"qpidd: {error}", file=sys.stderr)
         return EXIT_START
 
 
-def _run(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) -> int:
+def _run(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, read: Callable[[], Settings]) -> int:
     try:
         set_up(_log_settings(settings))
     except ConfigError as error:
         readiness.tell(str(error))
         raise
     try:
-        return _serve(settings, plugins, readiness)
+        return _serve(settings, plugins, readiness, read)
     except (ConfigError, OSError) as error:
         log.critical("cannot start: %s", error)
         readiness.tell(str(error))
         return EXIT_START
 
 
-def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) -> int:
+def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, read: Callable[[], Settings]) -> int:
     # imported late: not needed for --help, --check or a wrong option
     from qpidd_py.service import Service
 
@@ -107,6 +109,7 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness) 
         gc.collect()
         gc.freeze()  # objects that exist now live as long as the process; the collector need not scan them again
         service.on_refused = partial(_tell, files)
+        service.read_settings = read
         return asyncio.run(service.run(lambda: _ready(settings, service.port, readiness)))
     finally:
         for file in reversed(files):

@@ -174,15 +174,22 @@ def set_up(settings: LogSettings, stderr: TextIO | None = None, stdout: TextIO |
     handlers = _handlers(settings, stderr or sys.stderr, stdout or sys.stdout)
     formatter = LineFormatter(settings)
     for handler in handlers:
-        handler.addFilter(wanted)
         handler.setFormatter(formatter)
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
     for handler in handlers:
         root.addHandler(handler)
-    root.setLevel(max(wanted.lowest_level, 1))
+    use(wanted)
     logging.raiseExceptions = False  # a full disk for the log must not flood standard error
+
+
+def use(wanted: RuleFilter) -> None:
+    """From now on these lines are written."""
+    root = logging.getLogger()
+    for handler in root.handlers:
+        handler.filters[:] = [wanted]
+    root.setLevel(max(wanted.lowest_level, 1))
 
 
 def _handlers(settings: LogSettings, stderr: TextIO, stdout: TextIO) -> Sequence[logging.Handler]:

@@ -35,7 +35,8 @@ from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Amount
 from qpidd_py.plugins import Plugin, PluginHost
-from qpidd_py.security.users import read_user_file, read_users
+from qpidd_py.reload import Check, reload
+from qpidd_py.security.users import read_users
 from qpidd_py.security.verifier import Verifier
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
@@ -70,6 +71,9 @@ class Service:
         self._insist_until = 0.0
         self.on_refused: Callable[[str], None] = lambda text: None
         """Called with the reason when a signal to stop was refused."""
+        self.read_settings: Callable[[], Settings] = lambda: settings
+        """Reads them again, for SIGHUP."""
+        self._on_reload: list[Check] = []
         network, security = settings[NetworkSettings], settings[SecuritySettings]
         self._tls_context = context(security)
         self._users = read_users(security.user_file)
@@ -152,6 +156,7 @@ class Service:
             addresses=self._addresses,
             tls=self._tls_context,
             tell=self._notifier.tell,
+            on_reload=self._on_reload,
             store=self._store,
         )
         for plugin in self._plugins:
@@ -278,19 +283,13 @@ class Service:
         self.on_refused(text)
 
     def _reload(self) -> None:
-        """SIGHUP: reads the user file and the certificates again; what cannot be used changes nothing."""
-        security = self._settings[SecuritySettings]
         try:
-            if security.user_file is not None:
-                self._users.replace(read_user_file(security.user_file))
-                self._verifier.users_changed()
-            if self._tls_context is not None:
-                context(security)  # the running one must not be left with half of a pair
-                self._tls_context.load_cert_chain(str(security.ssl_cert), security.ssl_key)
+            fresh, changed = self.read_settings(), self._verifier.users_changed
+            reload(self._settings, fresh, self._users, self._tls_context, changed, self._on_reload)
         except (ConfigError, OSError) as error:
             log.error("SIGHUP: nothing is changed: %s", error)
         else:
-            log_notice(log, "SIGHUP: user file and certificates are read")
+            log_notice(log, "SIGHUP: log rules, user file and certificates are read")
 
     def _dump(self) -> None:
         """SIGUSR1: the state, for the log."""

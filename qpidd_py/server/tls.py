@@ -49,6 +49,14 @@ def context(settings: SecuritySettings) -> ssl.SSLContext | None:
     return made
 
 
+def renew(running: ssl.SSLContext, settings: SecuritySettings) -> None:
+    """Loads the files again, for the handshakes to come.  An authority that was taken out of the file is trusted until
+    the broker restarts.  Raises OSError; `context` tells before whether the files can be used."""
+    running.load_cert_chain(str(settings.ssl_cert), settings.ssl_key)
+    if settings.ssl_ca is not None:
+        running.load_verify_locations(settings.ssl_ca)
+
+
 def common_name(certificate: Any) -> str:
     """The name of the holder in a certificate as `ssl` shows it; empty if there is none."""
     fields = dict(field for group in (certificate or {}).get("subject", ()) for field in group)

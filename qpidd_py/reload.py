@@ -1,0 +1,42 @@
+"""SIGHUP: reads again what may change while the broker runs.                                                  Shell.
+
+Log rules (`log-enable`, `log-disable`), user file, certificates and authorities; plug-ins add theirs.  Everything is
+checked first: what cannot be used changes nothing.  Connections go on; new ones see the new certificate.
+"""
+
+import ssl
+from collections.abc import Callable, Sequence
+
+from qpidd_py.config import LogSettings, SecuritySettings, Settings
+from qpidd_py.logrules import rules, use
+from qpidd_py.security.users import Users, read_user_file
+from qpidd_py.server.tls import context, renew
+
+Apply = Callable[[], None]
+Check = Callable[[], Apply]
+"""Raises ConfigError or OSError for what cannot be used; what it returns makes it valid."""
+
+
+def reload(
+    settings: Settings,
+    fresh: Settings,
+    users: Users,
+    tls: ssl.SSLContext | None,
+    users_changed: Apply,
+    plugins: Sequence[Check],
+) -> None:
+    """`settings`: those of the start, whose file names stay; `fresh`: read again.  Raises ConfigError, OSError: nothing
+    has changed."""
+    security = settings[SecuritySettings]
+    selected = rules(fresh[LogSettings])
+    read = read_user_file(security.user_file) if security.user_file is not None else None
+    context(security)  # the running one must not be left with half of a pair
+    applies = [check() for check in plugins]
+    if tls is not None:
+        renew(tls, security)
+    for apply in applies:
+        apply()
+    if read is not None:
+        users.replace(read)
+        users_changed()
+    use(selected)

@@ -1,0 +1,127 @@
+"""SIGHUP: a renewed certificate is in force for new connections, and a broken file changes nothing."""
+
+import shutil
+import signal
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_lib import Connection, Message
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from tests.integration.test_client_tls import TlsBroker
+from tests.support.certificates import Authority, needs_openssl
+from tests.support.process import BrokerProcess
+from tests.support.wait import wait_for
+
+pytestmark = needs_openssl
+READ = "SIGHUP: log rules, user file and certificates are read"
+REFUSED = "SIGHUP: nothing is changed"
+
+
+def serial(port: int) -> int:
+    """Of the certificate that a new connection is shown."""
+    pem = ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+    return hash(pem)
+
+
+def ask(broker: BrokerProcess, method: str) -> Any:
+    with ManagementSocket(Target("127.0.0.1", broker.port), Deadline(30)) as connection:
+        return connection.request(method)
+
+
+def hang_up(broker: BrokerProcess, said: str) -> None:
+    before = broker.log.count(said)
+    broker.signal(signal.SIGHUP)
+    wait_for(lambda: broker.log.count(said) > before, 30, lambda: f"{said}\n{broker.log}")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "tls")
+
+
+@pytest.fixture
+def broker(tmp_path: Path, authority: Authority) -> Iterator[TlsBroker]:
+    (tmp_path / "qpidd.conf").write_text("log-enable=notice+\n")
+    in_use = tmp_path / "in-use.pem"
+    shutil.copy(authority.certificate("first"), in_use)
+    made = TlsBroker(tmp_path, in_use, "--config", str(tmp_path / "qpidd.conf"))
+    made.start()
+    yield made
+    made.close()
+
+
+def test_new_connections_see_the_new_certificate_and_old_ones_go_on(
+    broker: TlsBroker, authority: Authority, tmp_path: Path
+) -> None:
+    first, in_use = serial(broker.tls_port), tmp_path / "in-use.pem"
+    url = f"ssl:localhost:{broker.tls_port}"
+    with Connection(url, ssl_trustfile=authority.file, reconnect=False) as connection:
+        sender = connection.session().sender("q; {create: always}")
+        shutil.copy(authority.certificate("second"), in_use)
+        hang_up(broker, READ)
+        second = serial(broker.tls_port)
+        assert second != first
+        sender.send(Message("still here"), timeout=30)
+        for broken in ("", "nonsense", (authority.directory / "first.crt").read_text()):
+            in_use.write_text(broken)
+            hang_up(broker, REFUSED)
+            assert serial(broker.tls_port) == second
+        in_use.unlink()
+        hang_up(broker, REFUSED)
+        assert serial(broker.tls_port) == second
+        sender.send(Message("and still"), timeout=30)
+
+
+def test_log_rules_are_read_again(broker: TlsBroker, tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+
+    def opened() -> int:
+        return broker.log.count("connection opened")
+
+    def comes_and_goes() -> None:
+        with Connection(broker.address) as connection:
+            connection.session()
+
+    comes_and_goes()
+    wait_for(lambda: opened() == 1, 30, "the line")
+    file.write_text("log-enable=notice+\nlog-disable=notice:Broker\n")
+    hang_up(broker, READ)
+    comes_and_goes()
+    file.write_text("log-enable=nonsense+\n")
+    hang_up(broker, REFUSED)
+    file.write_text("no-such-option=1\n")
+    hang_up(broker, REFUSED)
+    file.write_text("log-enable=notice+\n")
+    hang_up(broker, READ)
+    comes_and_goes()
+    wait_for(lambda: opened() == 2, 30, "the line")
+
+
+def test_a_backup_whose_certificate_had_expired_joins_after_renewal(tmp_path: Path, authority: Authority) -> None:
+    """Its links use the renewed certificate, too."""
+    files = {name: tmp_path / f"{name}.pem" for name in "ab"}
+    shutil.copy(authority.certificate("a"), files["a"])
+    shutil.copy(authority.certificate("b", days=-1), files["b"])
+    brokers = {name: TlsBroker(tmp_path, files[name], name=name) for name in "ab"}
+    url = ",".join(f"ssl:127.0.0.1:{broker.tls_port}" for broker in brokers.values())
+    for broker in brokers.values():
+        cluster = ("--ha-cluster", "yes", "--ha-brokers-url", url, "--ha-safety", "availability")
+        links = ("--ssl-ca", str(authority.file), "--link-heartbeat-interval", "0.5")
+        broker.options = (*broker.options, *cluster, *links)
+    try:
+        for broker in brokers.values():
+            broker.start()
+        a, b = brokers["a"], brokers["b"]
+        ask(a, "ha.promote")
+        wait_for(lambda: "certificate" in a.log, 30, lambda: a.log)
+        assert ask(b, "ha.status")["state"] == "joining"
+        shutil.copy(authority.certificate("renewed"), files["b"])
+        hang_up(b, READ)
+        wait_for(lambda: ask(b, "ha.status")["state"] == "ready", 60, lambda: b.log)
+    finally:
+        for broker in brokers.values():
+            broker.close()
