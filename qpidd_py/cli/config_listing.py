@@ -5,7 +5,7 @@ are never cut, since scripts read them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from qpidd_py.cli.output import WIDTH
@@ -21,7 +21,16 @@ OPTION_OF = {
 POLICIES = {"reject": "reject-publish", "ring": "drop-head"}
 """--limit-policy as `x-overflow` has it."""
 
+_FIGURES: Mapping[str, Callable[[Json], str]] = {
+    "Messages": lambda item: str(item["messages"]),
+    "Unacked": lambda item: str(item["unacked"]),
+    "MiB": lambda item: f"{item['bytes'] / (1 << 20):.1f}",
+    "Consumers": lambda item: str(item["consumers"]),
+}
+_RATES = {"In msg/s": "enqueue_rate", "Out msg/s": "dequeue_rate"}
 _WIDEST_NAME = 40
+_NARROWEST = 20
+"""Characters for the last column beside the others; if there are fewer, it stands below them."""
 
 
 def overview(exchanges: Sequence[Json], queues: Sequence[Json]) -> list[str]:
@@ -39,8 +48,40 @@ def exchange_table(exchanges: Iterable[Json]) -> list[str]:
 
 
 def queue_table(queues: Iterable[Json]) -> list[str]:
-    rows = [(shown_name(item["name"]), queue_attributes(item)) for item in queues]
-    return table(("Queue Name", "Attributes"), rows)
+    """With the rates of `with_rates`, if they are there."""
+    items = list(queues)
+    columns = {head: [show(item) for item in items] for head, show in _FIGURES.items()}
+    if any("enqueue_rate" in item for item in items):
+        columns |= {head: [_rate(item.get(name)) for item in items] for head, name in _RATES.items()}
+    figures = [_right(head, cells) for head, cells in columns.items()]
+    rows = [
+        (shown_name(item["name"]), *cells, queue_attributes(item)) for item, *cells in zip(items, *figures, strict=True)
+    ]
+    return table(("Queue Name", *columns, "Attributes"), rows)
+
+
+def _right(head: str, cells: Sequence[str]) -> list[str]:
+    width = max(len(head), *map(len, cells), 0)
+    return [f"{cell:>{width}}" for cell in cells]
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def with_rates(before: Iterable[Json], after: Iterable[Json], seconds: float) -> list[dict[str, Any]]:
+    """`after`, each queue with messages per second since `before`; None for a queue that was not there, or that has
+    begun to count anew."""
+    counted = {str(item["name"]): item for item in before}
+    return [{**item, **_rates(counted.get(str(item["name"])), item, seconds)} for item in after]
+
+
+def _rates(before: Json | None, after: Json, seconds: float) -> dict[str, float | None]:
+    found = {}
+    for name, counter in (("enqueue_rate", "enqueued"), ("dequeue_rate", "dequeued")):
+        grown = after[counter] - before[counter] if before is not None else -1
+        found[name] = round(grown / seconds, 1) if grown >= 0 and seconds > 0 else None
+    return found
 
 
 def exchange_bindings(exchanges: Iterable[Json], bindings: Sequence[Json]) -> list[str]:
@@ -117,17 +158,31 @@ def _argument(name: str, value: Any) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[tuple[str | list[str], ...]]) -> list[str]:
-    """The last column is a list of words, which go on in further lines when one is full."""
+    """The last column is a list of words, which go on in further lines when one is full.  A name that is wider than its
+    column has a line for itself if the others do not fit beside it."""
     names = [[str(cell) for cell in row[:-1]] for row in rows]
-    widths = [max([len(head), *(len(row[at]) for row in names)]) for at, head in enumerate(heads[:-1])]
-    widths = [min(width, _WIDEST_NAME) for width in widths]
-    indent = sum(widths) + 2 * len(widths)
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(heads, [*widths, 0], strict=True)).rstrip()]
-    lines.append("=" * min(WIDTH, max(indent + 30, len(lines[0]))))
+    widths = _widths([max([len(head), *(len(row[at]) for row in names)]) for at, head in enumerate(heads[:-1])])
+    beside = sum(widths) + 2 * len(widths)
+    indent = beside if beside <= WIDTH - _NARROWEST else 4
+    lines = _filled(_beside(heads[:-1], widths), [heads[-1]], indent)
+    lines.append("=" * min(WIDTH, max(beside + 30, len(lines[0]))))
     for row, cells in zip(rows, names, strict=True):
-        head = "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
+        head = _beside(cells, widths)
+        if len(head.rstrip()) > WIDTH and len(cells[0]) > widths[0]:
+            lines.append(cells[0])
+            head = _beside(["", *cells[1:]], widths)
         lines += _filled(head, list(row[-1]), indent)
     return lines
+
+
+def _widths(wanted: Sequence[int]) -> list[int]:
+    """At most _WIDEST_NAME, and what the others leave."""
+    room = WIDTH - 2 * len(wanted) - sum(wanted)
+    return [min(width, _WIDEST_NAME, max(width + room, _NARROWEST)) for width in wanted]
+
+
+def _beside(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
 
 
 def _filled(line: str, words: list[str], indent: int) -> list[str]:

@@ -6,6 +6,7 @@ any client when the tool returns; listings are management requests, which backup
 """
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,13 +30,15 @@ from qpidd_py.cli.target import (
 )
 
 PROGRAM = "qpid-config"
+RATE_TIME = 1.0
+"""Seconds between two looks at the counters."""
 LEVELS = ("none", "configuration", "all")
 KINDS = ("direct", "fanout", "headers", "topic")
 
 USAGE = """\
 qpid-config [OPTIONS]                                    overview
 qpid-config [OPTIONS] exchanges [SUBSTRING] [-r]
-qpid-config [OPTIONS] queues [SUBSTRING] [-r]
+qpid-config [OPTIONS] queues [SUBSTRING] [-r] [--rates]
 qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS]
 qpid-config [OPTIONS] add queue NAME [ADD-OPTIONS] [QUEUE-OPTIONS]
 qpid-config [OPTIONS] del exchange NAME
@@ -56,6 +59,7 @@ def make_parser() -> Parser:
     add("--json", action="store_true", help="print JSON")
     add("--ha-admin", action="store_true", help="connect to a backup, too, for what is not replicated")
     add("-r", "--recursive", action="store_true", help="with the bindings")
+    add("--rates", action="store_true", help=f"with queues: messages per second, measured over {RATE_TIME:g} s")
     add_login_options(add)
     _add_options(parser.add_argument_group("add-options").add_argument)
     _queue_options(parser.add_argument_group("queue-options").add_argument)
@@ -120,10 +124,23 @@ class Tool:
             print("\n".join(listing.overview(exchanges, queues)))
         return 0
 
+    def _queues(self) -> list[dict[str, Any]]:
+        """Those of RATE_TIME ago and now, if rates are wanted."""
+        with ManagementSocket(self._target, self._deadline) as broker:
+            before, began = broker.request("queue.list"), time.monotonic()
+            if not self._options.rates:
+                return list(before)
+            left = self._deadline.remaining()
+            time.sleep(RATE_TIME if left is None else min(RATE_TIME, left / 2))
+            after = broker.request("queue.list")
+            return listing.with_rates(before, after, time.monotonic() - began)
+
     def _list(self, what: str, substring: str) -> int:
         """Exit code 1 when no name contains the pattern."""
-        method = "exchange.list" if what == "exchanges" else "queue.list"
-        all_items, bindings = self._ask(method, "binding.list")
+        if self._options.rates and what != "queues":
+            raise UsageError("--rates is for queues")
+        all_items = self._queues() if what == "queues" else self._ask("exchange.list")[0]
+        bindings = self._ask("binding.list")[0] if self._options.recursive else []
         items = [item for item in all_items if substring in str(item["name"])]
         if self._options.json:
             print_json(items if not self._options.recursive else {what: items, "bindings": bindings})

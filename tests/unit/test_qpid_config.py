@@ -6,7 +6,14 @@ import pytest
 
 from qpidd_py.broker.hooks import Refusal
 from qpidd_py.cli import qpid_config
-from qpidd_py.cli.config_listing import exchange_bindings, overview, queue_attributes, queue_bindings, queue_table
+from qpidd_py.cli.config_listing import (
+    exchange_bindings,
+    overview,
+    queue_attributes,
+    queue_bindings,
+    queue_table,
+    with_rates,
+)
 from qpidd_py.cli.qpid_config import header_arguments, main, parse_argument
 from qpidd_py.cli.target import UsageError
 from qpidd_py.core import Connection, Route
@@ -202,13 +209,15 @@ def test_queues(config):
     config("add", "queue", "bills")
     lines = config("queues")[1].splitlines()
     assert lines == [
-        "Queue Name  Attributes",
-        "==========================================",
-        "bills",
-        "orders      --replicate=all --argument x-expires=60000 --max-queue-count=7",
-        "            --limit-policy=reject",
+        "Queue Name  Messages  Unacked  MiB  Consumers  Attributes",
+        "=============================================================================",
+        "bills              0        0  0.0          0",
+        "orders             0        0  0.0          0  --replicate=all",
+        "                                               --argument x-expires=60000",
+        "                                               --max-queue-count=7",
+        "                                               --limit-policy=reject",
     ]
-    assert config("queues", "ill")[1].splitlines()[2:] == ["bills"]
+    assert config("queues", "ill")[1].splitlines()[2:] == ["bills              0        0  0.0          0"]
     assert config("queues", "nothing") == (1, "Failed: RequestRefused: no queue has 'nothing' in its name\n")
     assert config("queues", "--json", "nothing")[0] == 1
 
@@ -257,14 +266,41 @@ def test_attributes_as_options():
     ]
 
 
-def test_lines_fit_the_screen_and_names_are_never_cut():
-    item = {"durable": True, "exclusive": False, "auto_delete": False}
+FIGURES = {"messages": 1234567, "unacked": 12000, "bytes": 40 << 30, "consumers": 1200, "enqueued": 5, "dequeued": 4}
+
+
+@pytest.mark.parametrize("rates", [False, True])
+def test_lines_fit_the_screen_and_names_are_never_cut(rates):
+    item = {"durable": True, "exclusive": False, "auto_delete": False, **FIGURES}
     arguments = {f"argument-number-{number}": number for number in range(9)}
     items = [{**item, "name": name, "arguments": arguments} for name in ("short", "x" * 60)]
-    lines = queue_table(items)
+    lines = queue_table(with_rates(items, items, 1.0) if rates else items)
     assert all(len(line) <= 80 for line in lines)
     assert any("x" * 60 in line for line in lines)
     assert sum(line.count("--argument") for line in lines) == 18
+
+
+def test_rates_are_counted_between_two_looks():
+    before = [{"name": "a", "enqueued": 100, "dequeued": 90}, {"name": "b", "enqueued": 100, "dequeued": 90}]
+    after = [
+        {"name": "a", "enqueued": 125, "dequeued": 90},
+        {"name": "b", "enqueued": 3, "dequeued": 0},
+        {"name": "c", "enqueued": 3, "dequeued": 0},
+    ]
+    found = with_rates(before, after, 2.0)
+    assert [(item["enqueue_rate"], item["dequeue_rate"]) for item in found] == [(12.5, 0.0), (None, None), (None, None)]
+    assert with_rates([], [], 0.0) == []
+
+
+def test_rates_of_queues_only(config, monkeypatch):
+    monkeypatch.setattr(qpid_config, "RATE_TIME", 0.01)
+    config("add", "queue", "q")
+    lines = config("queues", "--rates")[1].splitlines()
+    assert lines[0] == "Queue Name  Messages  Unacked  MiB  Consumers  In msg/s  Out msg/s  Attributes"
+    assert lines[2].split() == ["q", "0", "0", "0.0", "0", "0.0", "0.0"]
+    (found,) = json.loads(config("queues", "--rates", "--json")[1])
+    assert (found["enqueue_rate"], found["messages"]) == (0.0, 0)
+    assert config("exchanges", "--rates") == (1, "Failed: UsageError: --rates is for queues\n")
 
 
 def test_names_and_keys_that_are_no_text():
