@@ -77,7 +77,8 @@ class Management:
             "binding.list": self._binding_list,
             "session.list": self._session_list,
         }
-        self._changes = Changes(broker).methods
+        changes = Changes(broker)
+        self._changes, self._move = changes.methods, changes.move
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Iterator[None]:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
@@ -91,23 +92,24 @@ class Management:
                 reply({"ok": True, "result": self._queue_peek(arguments, asker)})
             elif method in self._methods:
                 reply({"ok": True, "result": self._methods[method](arguments)})
+            elif method == "queue.move":
+                self._when_safe(method, (yield from self._move(arguments)), reply)
             elif method in self._changes:
-                self._change(method, arguments, reply)
+                self._when_safe(method, self._changes[method](arguments), reply)
             else:
                 raise RequestError(f"unknown method {method[:SHOWN]!r}")
         except RequestError as error:
             reply({"ok": False, "error": str(error)})
+        except AmqpError as error:
+            reply({"ok": False, "error": error.reply_text})
 
     def request(self, method: str, arguments: Json, reply: Reply) -> None:
         """The same in one go."""
         for _ in self.work(method, arguments, reply, None):
             pass
 
-    def _change(self, method: str, arguments: Json, reply: Reply) -> None:
-        try:
-            result, position = self._changes[method](arguments)
-        except AmqpError as error:
-            raise RequestError(error.reply_text) from error
+    def _when_safe(self, method: str, change: tuple[Json, int], reply: Reply) -> None:
+        result, position = change
 
         def answer(safe: bool) -> None:
             doubt = f"{method}: this broker has been deposed meanwhile; the change may be lost"

@@ -6,6 +6,7 @@ import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.management import changes
 from qpidd_py.management.model import Management
 from tests.unit.broker.peer import Peer, Replicated
 
@@ -187,3 +188,58 @@ def test_without_replication_the_answer_comes_at_once():
     replies = []
     Management(Broker()).request("queue.delete", {"queue": "none"}, replies.append)
     assert replies == [{"ok": False, "error": "no queue 'none'"}]
+
+
+class TestSlices:
+    """A long queue is moved in turns of their own."""
+
+    @staticmethod
+    def begun(asker, **arguments):
+        replies = []
+        return asker.management.work("queue.move", arguments, replies.append, None), replies
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch):
+        monkeypatch.setattr(changes, "SLICE", 4)
+
+    def test_what_comes_later_stays(self, asker):
+        asker.declare("a", *[b"%d" % i for i in range(10)])
+        asker.declare("b")
+        steps, replies = self.begun(asker, source="a", target="b")
+        next(steps)
+        assert asker.bodies("b") == [b"0", b"1", b"2", b"3"] and not replies
+        asker.peer.publish(b"late", "a")
+        assert sum(1 for _ in steps) == 1
+        asker.broker.advance()
+        assert replies == [{"ok": True, "result": {"moved": 10}}]
+        assert asker.bodies("b") == [b"%d" % i for i in range(10)]
+        assert asker.bodies("a") == [b"late"]
+        assert asker.bodies("b", asker.broker.backup()) == asker.bodies("b")
+
+    def test_to_itself_it_ends(self, asker):
+        asker.declare("a", *[b"%d" % i for i in range(9)])
+        assert asker.ask("queue.move", source="a", target="a") == {"moved": 9}
+        assert len(asker.bodies("a")) == 9
+
+    @pytest.mark.parametrize("gone", ["a", "b"])
+    def test_a_queue_that_is_deleted_meanwhile(self, asker, gone):
+        asker.declare("a", *[b"x"] * 9)
+        asker.declare("b")
+        steps, replies = self.begun(asker, source="a", target="b")
+        next(steps)
+        asker.peer.send(1, Queue.Delete(queue=gone))
+        asker.broker.advance()
+        assert not list(steps)
+        (answer,) = replies
+        assert f"no queue '{gone}' in vhost '/'" in answer["error"]
+        assert answer["error"].endswith("; 4 messages were moved before")
+
+    def test_a_full_queue_ends_it_early(self, asker):
+        asker.declare("a", *[b"x"] * 9)
+        asker.declare("b", x_max_length=6, x_overflow="reject-publish")
+        assert asker.ask("queue.move", source="a", target="b") == {"moved": 6}
+
+    def test_a_limit_is_kept(self, asker):
+        asker.declare("a", *[b"x"] * 9)
+        asker.declare("b")
+        assert asker.ask("queue.move", source="a", target="b", limit=8) == {"moved": 8}
