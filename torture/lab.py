@@ -1,4 +1,4 @@
-"""The cluster under torture: network, brokers, watches and manager in one object that faults act upon.  Shell."""
+"""The cluster under torture: network, brokers, watches and manager in one object that faults act on.  Shell."""
 
 from __future__ import annotations
 

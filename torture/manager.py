@@ -71,7 +71,7 @@ def majority_side(seen: Sequence[Seen]) -> list[Seen]:
 
 
 def decide(seen: Sequence[Seen], fences: bool) -> Plan:
-    """What is to be done now, if it has been so for long enough."""
+    """What to do now, if it has been so for long enough."""
     side = majority_side(seen)
     leaders = [one for one in side if one.view.is_primary]
     if leaders:

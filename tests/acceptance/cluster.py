@@ -248,7 +248,7 @@ class Cluster:
         old = self.primary
         ready = [member for member in self.backups if member.status == "ready"]
         if to:
-            # If the other backup were ahead of it, it would be refused.  (Nobody publishes meanwhile.)
+            # If the other backup were ahead of it, it would be refused.  (No client publishes meanwhile.)
             wait_for(lambda: len({member.position for member in ready}) == 1, TIMEOUT, "the backups at one position")
         old.kill()
         new = first_promotable([to] if to else ready)

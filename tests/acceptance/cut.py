@@ -1,7 +1,7 @@
 """A cluster of real brokers of which one can be cut off from the others, while clients still reach all of them.
 
 Each broker is known to the others by the address of a fault proxy: its own port, on an address of the loopback network
-that nobody else uses.  Clients connect to the broker itself.  Needs no root: whose connection a proxy has accepted is
+not used elsewhere.  Clients connect to the broker itself.  Needs no root: whose connection a proxy has accepted is
 told by the kernel's list of sockets.
 """
 

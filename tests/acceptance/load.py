@@ -147,7 +147,7 @@ def all_received(pair: Pair) -> bool:
 
 
 def progress(pairs: list[Pair], messages: int = 50) -> None:
-    """Until each pair has so many more messages confirmed and received: nobody has stalled."""
+    """Until each pair has so many more messages confirmed and received: no client has stalled."""
     goals = [(pair, pair.confirmed + messages, len(pair.received) + messages) for pair in pairs]
     wait_for(
         lambda: all(pair.confirmed >= sent and len(pair.received) >= got for pair, sent, got in goals),

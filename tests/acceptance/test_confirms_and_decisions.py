@@ -269,7 +269,7 @@ def test_b1_removed_again(divisible: DivisibleCluster, client: StepClient) -> No
 
 
 def test_b1_answers_come_when_they_are_safe(divisible: DivisibleCluster, client: StepClient) -> None:
-    """The same changes, and the confirms, when the cut heals and nobody was promoted: nothing is held for ever."""
+    """The same changes, and the confirms, when the cut heals and no broker was promoted: nothing is held for ever."""
     declare(client, "q", **{"x-max-length": 10})
     client.channel().call("exchange_declare", exchange="x", exchange_type="fanout", durable=True)
     channel = client.channel().confirm()
@@ -457,7 +457,7 @@ QUEUES = ("t1", "t2", "t3")
 def test_b4_outputs_of_an_unsafe_transaction_are_not_handed_out(
     divisible: DivisibleCluster, client: StepClient, end: str
 ) -> None:
-    """Nobody gets anything of a transaction before all of it is safe; then everybody gets all of it."""
+    """No client gets anything of a transaction before all of it is safe; then every client gets all of it."""
     for queue in QUEUES:
         declare(client, queue)
     channel, primary = client.channel(), divisible.primary

@@ -144,7 +144,7 @@ def test_publishers_wait_for_a_full_disk_and_go_on_by_themselves(cluster: Cluste
     assert_there(cluster, [*range(20), *range(21, 25)])
 
 
-def test_a_slow_disk_of_a_backup_slows_confirms_and_loses_nobody(cluster: Cluster) -> None:
+def test_a_slow_disk_of_a_backup_slows_confirms_and_loses_no_client(cluster: Cluster) -> None:
     publish(cluster, "orders", range(1))
     faulty(cluster.backups[0]).fault("slow")
     began = time.monotonic()

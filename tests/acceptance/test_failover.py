@@ -70,7 +70,7 @@ def test_05_heartbeat_of_the_broker(cluster: Cluster) -> None:
         return any(found.get("connection_name") == "silent" for found in properties)
 
     assert lives()
-    # Nobody serves the connection from here on: no heartbeat is sent.
+    # No process serves the connection from here on: no heartbeat is sent.
     wait_for(lambda: not lives(), 10, "the end of the silent session")
     with pytest.raises(TROUBLE):
         connection.process_data_events(0)
@@ -220,7 +220,7 @@ def test_29_delete_on_the_promoted_backup(cluster: Cluster) -> None:
 
 
 def test_32_expired(cluster: Cluster) -> None:
-    """Messages that live for a millisecond while a backup joins harm nobody, and are gone everywhere."""
+    """Messages that live for a millisecond while a backup joins harm no client, and are gone everywhere."""
     primary, first, second = cluster.ready()
     stop = threading.Event()
 

@@ -37,7 +37,7 @@ def in_threads(works: list[Callable[[], None]], timeout: float = 60.0) -> None:
 
 def test_35_failover_send_receive(make_cluster) -> None:
     """The soak: ten numbered senders and receivers, half of them on plain pika, while the primary or a backup is killed
-    at random.  Nothing is lost, nobody stalls."""
+    at random.  Nothing is lost, no client stalls."""
     cluster = make_cluster(3).start()
     chance = random.Random(SEED)
     ports = [member.port for member in cluster.members]

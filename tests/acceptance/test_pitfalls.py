@@ -45,7 +45,7 @@ def fill(cluster: Cluster, queue: str, count: int, size: int = 1000, **arguments
 
 
 def test_pitfall_03_ready_is_the_primarys_verdict(cluster: Cluster) -> None:
-    """joining, catchup, ready, in this order; and whoever says ready is in the primary's set."""
+    """joining, catchup, ready, in this order; and a broker that says ready is in the primary's set."""
     primary, backup, _ = cluster.ready()
     fill(cluster, "p3", 2000)
     backup.kill()
@@ -87,7 +87,7 @@ def test_pitfall_05_each_message_is_confirmed_once(cluster: Cluster) -> None:
 
 def test_pitfall_06_a_stale_backup_is_not_promoted(cluster: Cluster) -> None:
     """Cut off while the primary goes on confirming without it, it is refused: by name while another one holds the
-    messages, and because it cannot know while nobody answers."""
+    messages, and because it cannot know while no broker answers."""
     primary, other, stale = cluster.ready()
     with primary.channel() as channel:
         channel.queue_declare("p6", durable=True)
@@ -96,7 +96,7 @@ def test_pitfall_06_a_stale_backup_is_not_promoted(cluster: Cluster) -> None:
     assert stale.address not in in_sync(primary)
     primary.pause()
     stale.resume()
-    # It finds nobody to follow, and what it has is old: the other one is complete.
+    # It finds no broker to follow, and what it has is old: the other one is complete.
     with pytest.raises(RequestRefused, match="cannot be promoted"):
         stale.promote_once()
     other.pause()

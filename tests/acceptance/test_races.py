@@ -89,7 +89,7 @@ def test_race_double_promote_of_one_broker(cluster: Cluster) -> None:
 
 
 def test_race_no_client_slips_in_before_the_exclusion(cluster: Cluster) -> None:
-    """A backup is started again and again under clients that try at every moment: nobody is ever let in."""
+    """A backup is started again and again under clients that try at every moment: no client is ever let in."""
     _, backup, _ = cluster.ready()
     port, stop = backup.port, threading.Event()
     admitted: list[object] = []
@@ -120,7 +120,7 @@ def test_race_no_client_slips_in_before_the_exclusion(cluster: Cluster) -> None:
 
 
 def test_race_an_old_link_closes_after_the_reconnect(cluster: Cluster) -> None:
-    """A stopped backup's link is closed by the primary; what is left of it when the backup wakes up harms nobody."""
+    """A stopped backup's link is closed by the primary; what is left of it when the backup wakes up harms no client."""
     primary, backup, _ = cluster.ready()
     with primary.channel() as channel:
         channel.queue_declare("link")

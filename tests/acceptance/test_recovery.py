@@ -101,7 +101,7 @@ def test_40_expected_backup_timeout(make_cluster) -> None:
 
 def test_41_join_ready_cluster(cluster: Cluster) -> None:
     """A joining broker refuses promotion while a ready backup lives, and, unlike the original, also while that one is
-    stopped: it may hold more.  `force` is for whoever knows better."""
+    stopped: it may hold more.  `force` is for an administrator who knows better."""
     primary, ready, joining = cluster.ready()
     with primary.channel() as channel:
         channel.queue_declare("r41", durable=True)

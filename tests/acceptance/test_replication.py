@@ -306,7 +306,7 @@ def test_21_invalid_replication(cluster: Cluster) -> None:
 
 
 def test_22_exclusive_queue(make_cluster, tmp_path) -> None:
-    """Nobody else may use or read the queue of a connection, or use one that is consumed exclusively; replication does,
+    """No other connection may use or read the queue of a connection, or one consumed exclusively; replication does,
     and `ha-username` reads both on all brokers."""
     users = tmp_path / "users.yaml"
     users.write_text(f"bob: {hash_password('bob-password')}\n")

@@ -89,7 +89,7 @@ def make_auto_delete(channel, prefix: str) -> None:
 
 def test_30_auto_delete_failover(cluster: Cluster) -> None:
     """Used ones go when the primary dies, the timed ones after their time, each message to the alternate exchange
-    exactly once.  One that nobody has used stays, until its first user leaves."""
+    exactly once.  One that was not used stays, until its first user leaves."""
     primary, promoted, other = cluster.ready()
     with primary.channel() as channel:
         make_auto_delete(channel, "r30")

@@ -182,5 +182,5 @@ def process_state(pid: int) -> str:
 
 
 def ended(pid: int) -> bool:
-    """A zombie has ended: that nobody has asked for its exit code is no concern of the broker's."""
+    """A zombie has ended: that its exit code was not read is no concern of the broker's."""
     return process_state(pid) in ("", "Z")

@@ -186,7 +186,7 @@ def test_the_check_of_the_metadata_finds_a_mistake(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
 
 
-def test_it_is_found_beside_the_script_and_where_it_is_installed(tmp_path: Path) -> None:
+def test_it_is_found_next_to_the_script_and_where_it_is_installed(tmp_path: Path) -> None:
     """As the Makefile installs it: the script in resource.d, the package in lib."""
     script, package = tmp_path / "resource.d" / "qpid" / "qpidd", tmp_path / "lib" / "qpid"
     script.parent.mkdir(parents=True)

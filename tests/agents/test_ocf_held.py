@@ -132,7 +132,7 @@ def test_a_primary_that_hung_before_the_hold_is_killed(primary: Agent) -> None:
 
 
 def test_a_hung_backup_is_no_candidate_and_lives(agent: Agent) -> None:
-    """Nobody waits for it.  What it says when it is back makes it a candidate again."""
+    """No monitor waits for it.  What it says when it is back makes it a candidate again."""
     agent("start")
     held = agent.held(timeout=HOUR)
     wait_for(lambda: agent.calls and agent.calls[-1] != "-", TIME, lambda: f"a score: {agent.calls}")
@@ -146,7 +146,7 @@ def test_a_hung_backup_is_no_candidate_and_lives(agent: Agent) -> None:
 
 
 def test_a_hung_primary_that_is_the_last_copy_gets_time(agent: Agent) -> None:
-    """Nobody could take over, and with it would go what it holds; its score stays, or it would be demoted."""
+    """No other broker could take over, and with it would go what it holds; its score stays, or it would be demoted."""
     agent.parameters["options"] = agent.options("127.0.0.1:1", safety="availability")
     agent("start")
     agent("promote")
@@ -174,7 +174,7 @@ def test_a_backup_that_hangs_until_the_end_is_killed(agent: Agent) -> None:
 
 
 def test_a_new_role_is_told_at_once(agent: Agent) -> None:
-    """Whoever changed it: what Pacemaker believes is wrong."""
+    """Whatever changed it: what Pacemaker believes is wrong."""
     agent("start")
     held = agent.held(timeout=HOUR)
     agent.tool("promote", "--cluster-manager")
@@ -206,7 +206,7 @@ def test_who_cannot_hear_the_beats_asks(primary: Agent) -> None:
     assert primary.alive
 
 
-def test_nobody_else_can_beat_for_a_broker(primary: Agent) -> None:
+def test_no_other_process_can_beat_for_a_broker(primary: Agent) -> None:
     """The kernel says who has sent."""
     held = primary.held(timeout=HOUR)
     pid = primary.pid

@@ -82,7 +82,7 @@ def test_a_hold_is_not_over_in_a_silence() -> None:
     assert not Watch(0.0, hold=10.0, silence=1.0).over(10.0)
 
 
-def test_whoever_stood_still_does_not_judge() -> None:
+def test_a_monitor_that_stood_still_does_not_judge() -> None:
     watch = Watch(0.0, hold=10.0, silence=1.0)
     watch.woke(0.5, planned=0.5)
     watch.woke(4.0, planned=0.5)  # the machine was paused

@@ -131,7 +131,7 @@ def test_hung_primary(agent: Agent) -> None:
 
 @contextmanager
 def impostor(agent: Agent, *, deaf: bool = False, environment: dict[str, str] | None = None) -> Iterator[int]:
-    """A process that holds the lock, but answers nobody; `deaf`: SIGTERM does not end it either."""
+    """A process that holds the lock, but answers no client; `deaf`: SIGTERM does not end it either."""
     agent.data_dir.mkdir(exist_ok=True)
     code = (
         "import fcntl, os, signal, sys\n"
@@ -163,7 +163,7 @@ def test_half_started(agent: Agent) -> None:
 
 
 def test_stop_ends_a_broker_that_does_not_beat(agent: Agent) -> None:
-    """It was started so that it beats, and is silent: nobody waits for half of Pacemaker's time, an hour here."""
+    """It was started so that it beats, and is silent: no monitor waits for half of Pacemaker's time, an hour here."""
     variables = {"NOTIFY_SOCKET": str(agent.rsctmp / "qpidd-broker.notify"), "WATCHDOG_USEC": "200000"}
     with impostor(agent, deaf=True, environment=variables) as pid:
         assert agent("stop", timeout=7_200_000).code == SUCCESS
@@ -245,7 +245,7 @@ def test_the_broker_gets_its_user_and_its_environment(agent: Agent) -> None:
     write_program(agent.directory / "bin" / "qpidd", line)
     for folder in (agent.directory, *agent.directory.parents):
         if not folder.stat().st_mode & 0o001:
-            folder.chmod(0o755)  # so that nobody gets to it
+            folder.chmod(0o755)  # so that no other user gets to it
     agent.parameters["user"] = "nobody"
     agent("start")
     user, _, directory, *variables = report.read_text().splitlines()

@@ -69,7 +69,7 @@ class Containers:
             self._network = None
 
     def _make_network(self) -> tuple[Any, str]:
-        """A bridge and the first three parts of its addresses, which nobody else uses."""
+        """A bridge and the first three parts of its addresses, which are not used elsewhere."""
         for _ in range(20):
             subnet = f"10.{random.randrange(100, 250)}.{random.randrange(256)}"
             pools = [docker.types.IPAMPool(subnet=f"{subnet}.0/24", gateway=f"{subnet}.1")]
@@ -120,7 +120,7 @@ class Containers:
         return int(code), output.decode(errors="replace")
 
     def state(self, name: str) -> str:
-        """As `qpid-ha status` says it inside, also when nobody outside can reach it; or why it does not."""
+        """As `qpid-ha status` says it inside, also when it cannot be reached from outside; or why it does not."""
         return self.run(name, "qpid-ha", "status", "--timeout", "3")[1].strip()
 
     def health(self, name: str) -> str:

@@ -34,7 +34,7 @@ def test_nothing_is_lost_when_the_primary_is_killed_and_when_it_is_cut_off(clust
     cluster.cut("node2")
     cluster.promote("node3")
     progress([load])
-    # Nobody has told the old primary. It may believe what it likes, but it confirms nothing.
+    # The old primary was not told. It may believe what it likes, but it confirms nothing.
     code, said = cluster.run("node2", "qpid-config", "add", "queue", "nowhere-else", "--timeout", "3")
     assert code == 1, said
 

@@ -55,7 +55,7 @@ class Project:
 
 
 def copied(source: Path, directory: Path, image: str) -> dict[str, Any]:
-    """The Compose file and what lies beside it; any free port of this machine instead of its own ones."""
+    """The Compose file and what lies next to it; any free port of this machine instead of its own ones."""
     shutil.copytree(source, directory, dirs_exist_ok=True)
     (directory / "users.yaml").write_text(f"app: {hash_password('secret')}\n")
     content: dict[str, Any] = yaml.safe_load((directory / "compose.yaml").read_text())

@@ -35,7 +35,7 @@ def pause(scene: Scene, load: Load) -> None:
 
 
 def stall(scene: Scene, load: Load) -> None:
-    """SIGSTOP until every client has given the broker up; then it wakes, and nobody has replaced it."""
+    """SIGSTOP until every client has given the broker up; then it wakes, and no other broker has replaced it."""
     old, losses = scene.active(), load.losses()
     scene.pause(old)
     _beyond(load.losses, losses + len(load.clients) - 1, "losses that were noticed")
@@ -69,7 +69,7 @@ def _shut(entrance: Entrance) -> Scenario:
         proxy.let(Entrance.OPEN)
         load.run_on()
 
-    shut.__doc__ = f"Nobody gets in for a while where everybody was: {entrance.value}."
+    shut.__doc__ = f"No client gets in for a while where all were: {entrance.value}."
     return shut
 
 
@@ -78,7 +78,7 @@ def _vanish(way: Way) -> Scenario:
         scene.proxies[scene.active()].vanish(way)
         load.run_on()
 
-    vanish.__doc__ = f"Packets vanish, nobody is told: {way.name}."
+    vanish.__doc__ = f"Packets vanish, no process is told: {way.name}."
     return vanish
 
 

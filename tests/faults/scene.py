@@ -18,7 +18,7 @@ from tests.support.wait import wait_for
 
 
 class Scene(Protocol):
-    """What a scenario acts upon.  Nodes have names; clients know the proxies only."""
+    """What a scenario acts on.  Nodes have names; clients know the proxies only."""
 
     name: str
     proxies: dict[str, FaultProxy]

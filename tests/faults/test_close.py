@@ -44,7 +44,7 @@ FAULTS: dict[str, tuple[Callable[[FaultProxy], None], bool]] = {
     "reset": (shut(Entrance.RESET), True),
     "dropped": (drop_all, True),
 }
-"""What happens to the line, and whether the connection is cut besides, so that close() comes while it connects."""
+"""What happens to the line, and whether the connection is cut as well, so that close() comes while it connects."""
 
 
 @pytest.mark.parametrize("name", FAULTS)

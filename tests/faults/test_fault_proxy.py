@@ -192,7 +192,7 @@ def test_what_is_held_comes_later(proxy: FaultProxy, echo: Echo, way: Way) -> No
 
 
 @pytest.mark.parametrize("way", [Way.TO_SERVER, Way.TO_CLIENT, Way.BOTH])
-def test_what_vanishes_never_comes_and_nobody_is_told(proxy: FaultProxy, echo: Echo, way: Way) -> None:
+def test_what_vanishes_never_comes_and_no_end_is_told(proxy: FaultProxy, echo: Echo, way: Way) -> None:
     sock = socket.create_connection(("127.0.0.1", proxy.port), 5.0)
     asked(sock, b"x")
     proxy.vanish(way)

@@ -33,7 +33,7 @@ def common(scene: QpiddScene, at: tuple[str, int] = ("127.0.0.1", 0)) -> Iterato
 
 @pytest.mark.parametrize("farewell", ["reset", "silence"])
 def test_an_address_that_moves(qpidd: QpiddScene, farewell: str) -> None:
-    """With `silence` the host that had the address is gone: nobody resets, SYNs are lost until it is there again."""
+    """With `silence` the host that had the address is gone: no host resets, SYNs are lost until it is there again."""
     qpidd.whole()
     with (
         common(qpidd) as proxy,

@@ -1,6 +1,6 @@
 """An IP address that really moves: two brokers on hosts of their own, and a third address that goes with the primary.
 
-The cable of the primary's host is pulled, so nobody resets anything; the other broker is promoted and takes the address
+The cable of the primary's host is pulled, so no host resets anything; the other broker is promoted, takes the address
 over with a gratuitous ARP, as a cluster manager's resource does.
 """
 

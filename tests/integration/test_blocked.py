@@ -26,7 +26,7 @@ def publish(primary: Member, seen: list[str]) -> None:
         wait_for(lambda: connection.process_data_events(0.05) or (confirmed and confirmed[-1] == MESSAGES), 60)
 
 
-def test_a_stopped_backup_blocks_publishers_and_nobody_else(tmp_path: Path) -> None:
+def test_a_stopped_backup_blocks_publishers_only(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, link_heartbeat_interval="30", ha_slow_backup_timeout="120").start() as cluster:
         primary, backup = cluster.members
         with primary.channel(confirm=False) as other:

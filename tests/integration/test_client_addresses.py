@@ -95,7 +95,7 @@ def contents(receiver: Any, count: int) -> list[Any]:
 # ---- nodes
 
 
-def test_a_missing_node_is_told_and_harms_nobody(session: Session, name: str) -> None:
+def test_a_missing_node_is_told_and_does_no_harm(session: Session, name: str) -> None:
     for opening in (session.sender, session.receiver):
         with pytest.raises(NotFound, match=name):
             opening(name)
@@ -397,7 +397,7 @@ def test_the_same_with_asyncio(broker: Broker, witness: Any, name: str) -> None:
 
 
 def test_a_broker_that_still_holds_the_old_connection_is_waited_for(broker: Broker, name: str) -> None:
-    """A cut that nobody is told of: exclusive queues are locked until the broker's own heartbeat ends the old one."""
+    """A cut of which no process is told: exclusive queues stay locked until the broker's heartbeat ends the old one."""
     port = int(broker.address.rpartition(":")[2])
     with FaultProxy(port) as proxy, Connection(proxy.address, heartbeat=2, restore_timeout=0.2).open(10) as connection:
         session = connection.session()

@@ -91,7 +91,7 @@ async def fail_over(cluster: Cluster, how: str) -> str:
 
 
 async def under_load(cluster: Cluster, story: Callable, **options) -> Load:
-    """Runs the story beside a sender and a receiver, waits until all has arrived, and judges."""
+    """Runs the story next to a sender and a receiver, waits until all has arrived, and judges."""
     load = Load()
     options = {"heartbeat": 1, "connect_timeout": 1.0, **options}
     async with aio.Connection(cluster.addresses(), **options) as connection:

@@ -20,7 +20,7 @@ ONCE = {"reconnect": False, "connect_timeout": 10.0}
 
 
 class TlsBroker(BrokerProcess):
-    """With a TLS port beside the plain one."""
+    """With a TLS port next to the plain one."""
 
     def __init__(self, directory: Path, certificate: Path, *options: str, name: str = "broker") -> None:
         self._tls = HeldPort()
@@ -240,6 +240,6 @@ def test_fail_over_from_one_tls_broker_to_another(tmp_path: Path, authority: Aut
                 assert message.body == b"%d" % number
         assert any(event.get("result") == "320" for event in events), "b has refused us and named the port without TLS"
         peers = {int(event["peer"].rpartition(":")[2]) for event in events if event["kind"] == "connect"}
-        assert peers <= {members.tls_port(name) for name in "ab"}, "nobody may be led to a port without TLS"
+        assert peers <= {members.tls_port(name) for name in "ab"}, "no client may be led to a port without TLS"
     finally:
         members.close()

@@ -142,7 +142,7 @@ def test_pause_of_a_backup(lab):
 
 @pytest.mark.slow
 def test_a_short_pause_of_every_broker_in_turn(lab):
-    """Shorter than the supervisor's patience: nobody is replaced, nothing is lost."""
+    """Shorter than the supervisor's patience: no broker is replaced, nothing is lost."""
     lab.load()
     for name in ("node1", "node2", "node3"):
         moment = lab.inflict("pause", name)

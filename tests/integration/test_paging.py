@@ -27,7 +27,7 @@ LIMIT = 64 * MIB
 OPTIONS = ("--memory-limit", "64M")
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 STARTED = 50 * MIB
-"""Of a broker without messages, and what its consumers and publishers need besides."""
+"""Of a broker without messages, and what its consumers and publishers need in addition."""
 
 
 @contextmanager

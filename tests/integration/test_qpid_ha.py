@@ -127,7 +127,7 @@ def test_the_life_of_a_cluster_as_an_administrator_sees_it(cluster: list[Broker]
     wait_for(lambda: status(second) == "active", "the survivor to be active")
 
 
-def test_promotion_is_refused_beside_a_primary_and_repeated_without_effect(cluster: list[Broker]) -> None:
+def test_promotion_is_refused_next_to_a_primary_and_repeated_without_effect(cluster: list[Broker]) -> None:
     form(cluster)
     code, out = qpid_ha("promote", "--cluster-manager", "-b", cluster[1].address)
     assert code == 1

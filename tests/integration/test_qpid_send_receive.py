@@ -230,7 +230,7 @@ def test_a_run_that_was_not_finished_says_so(start) -> None:
     assert (sender.end(signal.SIGINT), receiver.end(signal.SIGTERM)) == (130, 143)
 
 
-def test_a_signal_while_nobody_answers(tmp_path: Path) -> None:
+def test_a_signal_while_no_broker_answers(tmp_path: Path) -> None:
     log = tmp_path / "events"
     words = ("-a", "q", "--connection-options", "{reconnect:true}", "--event-log", str(log))
     tool = Tool("receive", "127.0.0.1:1", *words, directory=tmp_path)
@@ -239,7 +239,7 @@ def test_a_signal_while_nobody_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("messages", ["2000", "0"])
-def test_whoever_reads_may_leave(start, tmp_path: Path, broker: BrokerProcess, messages: str) -> None:
+def test_a_reader_may_leave(start, tmp_path: Path, broker: BrokerProcess, messages: str) -> None:
     """In the middle of the messages, or before the report."""
     if messages != "0":
         assert start("send", *QUEUE, "-m", messages, "--content-size", "1000").wait() == 0

@@ -1,4 +1,4 @@
-"""Real brokers whose manager has a registry, and nobody fences anybody."""
+"""Real brokers whose manager has a registry, and no node is fenced."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_backup_that_was_dropped_meanwhile_is_refused(pair: Members) -> None:
 
 
 def test_a_refused_connection_is_a_death_only_when_the_process_has_ended(pair: Members, tmp_path: Path) -> None:
-    """Whoever holds its lock stands for a primary that lives, and whose host refuses connections."""
+    """A process that holds its lock stands for a primary that lives, and whose host refuses connections."""
     publish(pair, "a", b"one")
     stop(pair, "b")
     publish(pair, "a", b"two")

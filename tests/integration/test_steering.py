@@ -110,7 +110,7 @@ def test_a_cluster_without_queues_stops(make: Make) -> None:
 
 
 def test_force_says_what_it_overrides_and_is_an_event(make: Make) -> None:
-    """Primary and one backup hang: whoever is left may lack what they have confirmed without it."""
+    """Primary and one backup hang: the broker that is left may lack what they have confirmed without it."""
     members = make()
     fill(members)
     for name in "ab":

@@ -1,5 +1,5 @@
 """What no library does: wrong frames, wrong order, garbage.  Reply code, class and method id are the specification's,
-and a client beside it notices nothing."""
+and a client next to it notices nothing."""
 
 import random
 import struct
@@ -197,7 +197,7 @@ def test_connection_exceptions(server, raw, name):
 
 
 def test_garbage_of_all_kinds(server, bystander):
-    """Random octets, before and inside the conversation: every connection ends, nobody else notices."""
+    """Random octets, before and inside the conversation: every connection ends, no other client notices."""
     rng = random.Random(1)
     for round_number in range(30):
         client = RawClient(server.port)

@@ -38,7 +38,7 @@ class Cluster:
         """Brokers that are interchangeable (`symmetry.py`)."""
 
     def fresh(self, left: Left) -> World:
-        """Nobody has ever run."""
+        """No broker has ever run."""
         count = len(self.names)
         broker = Broker(True, EMPTY, EMPTY, "joining", False, 0, 0)
         entries: tuple[Saved | None, ...] = (None,) * (count if self.registry else 0)
@@ -48,7 +48,7 @@ class Cluster:
         self, i: int, broker: Broker, key: object, call: Callable[[Host], object], die_after: int = 0
     ) -> tuple[Broker, Any, int]:
         """Call broker `i`: its state afterwards, what the call has returned, how often it has written to its disk.
-        `key` has all that `call` depends on besides.  Raises Broken."""
+        `key` has all that `call` depends on in addition.  Raises Broken."""
         place = i, broker, key, die_after
         found = self.memory.get(place)
         if found is None:

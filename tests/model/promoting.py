@@ -64,7 +64,7 @@ def _decide(
         if claimed is not None:
             saved, disk, attempt, request = claimed
             after = put(world, i, broker._replace(saved=saved, disk=disk, attempt=attempt, link=None))
-            what = "having heard " + ("".join(cluster.names[j] for j in reached) or "nobody")
+            what = "having heard " + ("".join(cluster.names[j] for j in reached) or "no broker")
             if refusing:
                 what += ", refused by " + "".join(cluster.names[j] for j in refusing)
             label = ("claims epoch", str(saved[0]), cluster.names[i], what)

@@ -22,7 +22,7 @@ from tests.mutants.verdicts import Verdicts
 KNOWN = Path(__file__).parent / "equivalent.yaml"
 SURVIVED = ""
 SPARE_SECONDS = 15.0
-"""Processor time of a mutant, beside three times that of its tests and seeds."""
+"""Processor time of a mutant, in addition to three times that of its tests and seeds."""
 SEED_SECONDS = 0.4
 
 
@@ -61,7 +61,7 @@ class Result:
     killed: dict[str, str] = field(default_factory=dict)
     """Mutant -> who has noticed it."""
     survived: dict[str, str] = field(default_factory=dict)
-    """Mutant -> why that is no harm; empty: nobody has said so."""
+    """Mutant -> why that is no harm; empty: not explained yet."""
     stale: list[str] = field(default_factory=list)
     """Reasons for mutants that are noticed by now, or are gone."""
     lines: dict[str, str] = field(default_factory=dict)

@@ -26,7 +26,7 @@ QUICK = settings(
     suppress_health_check=[HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.generate),
 )
-"""Nobody reads the example that notices a mutant: it need not be made small."""
+"""No person reads the example that notices a mutant: it need not be made small."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class First:
 
 
 def judge(mutant: Mutant, plan: Plan) -> str:
-    """Who has noticed it; empty: nobody."""
+    """What has noticed it; empty: nothing."""
     install(mutant)
     for tests in plan.stages:
         if who := _units(tests):

@@ -1,7 +1,7 @@
 """The mistakes: what is changed, and how a mutant is named.
 
-A change that is seen by nobody but people is not made: log lines, events, texts, annotations, docstrings, asserts.
-Nor are module constants (they are settings; their values are nobody's promise).
+A change that only people see is not made: log lines, events, texts, annotations, docstrings, asserts.
+Nor are module constants (they are settings; no promise rests on their values).
 """
 
 from __future__ import annotations

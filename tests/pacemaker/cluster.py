@@ -97,7 +97,7 @@ class Cluster:
         self.setup = setup
         self.login = LOGIN
         self.hurt = False
-        """A test has failed in the middle of it, so nobody knows what state it is in."""
+        """A test has failed in the middle of it, so its state is unknown."""
         self.log_marks: dict[str, int] = {}
         """Node → lines of its broker's log that were judged already."""
 
@@ -116,7 +116,7 @@ class Cluster:
         self.lab.wait(self._agrees, timeout, "Pacemaker has promoted the primary and the address is there")
 
     def ready(self) -> None:
-        """Whatever an earlier test has left behind: powered, connected, nobody in standby, whole."""
+        """Whatever an earlier test has left behind: powered, connected, no node in standby, whole."""
         for node in self.lab.nodes:
             self.lab.heal(node.name)
         if self.hurt:
@@ -227,7 +227,7 @@ class Cluster:
         wait_for(condition, timeout, lambda: f"{what}; brokers: {self.states()}", poll=poll)
 
     def fill(self, queue: str, messages: int, size: int = 1024) -> None:
-        """Puts messages into a queue that nobody consumes, so that a broker that joins has something to catch up."""
+        """Puts messages into a queue that no client consumes, so that a broker that joins has something to catch up."""
         primary = self.primary()
         login = pika.PlainCredentials(LOGIN.user, LOGIN.password)
         parameters = pika.ConnectionParameters(self.node(primary).address, PORT, credentials=login)

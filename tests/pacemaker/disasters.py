@@ -111,7 +111,7 @@ def cycle_all(cluster: Cluster, trial: Trial) -> None:
         return
     logs = {node.name: cluster.broker_log(node.name)[-1000:] for node in cluster.lab.nodes}
     said = [line for log in logs.values() for line in log if "total failure" in line]
-    assert said, f"nobody says what was lost: { {name: log[-20:] for name, log in logs.items()} }"
+    assert said, f"no log says what was lost: { {name: log[-20:] for name, log in logs.items()} }"
 
 
 def replace_node(cluster: Cluster, trial: Trial) -> None:
@@ -188,7 +188,7 @@ def _unplug(cluster: Cluster, trial: Trial, name: str, text: str, how: Callable[
 def _unplug_one_of_two(
     cluster: Cluster, trial: Trial, name: str, text: str, how: Callable[[str], None]
 ) -> None:  # fmt: skip
-    """Both sides are alike: whoever fences first goes on, and that may be the one that clients cannot reach."""
+    """Both sides are alike: the side that fences first goes on, and that may be the one that clients cannot reach."""
     inits = {node.name: node.init for node in cluster.lab.nodes}
     trial.happen(text, name, lambda: how(name))
     fenced = f"{text}: one of two is fenced"
@@ -203,7 +203,7 @@ def _unplug_one_of_two(
 
 
 def kill_corosync(cluster: Cluster, trial: Trial) -> None:
-    """Pacemaker ends with it; without fencing the broker goes on, and nobody tells it that another one was promoted."""
+    """Pacemaker ends with it; without fencing the broker goes on, and it is not told that another one was promoted."""
     primary = cluster.primary()
     node = cluster.node(primary)
     back = returns(cluster, primary)

@@ -2,7 +2,7 @@
 
 The outage of a client is its longest time without a confirm between the event and the moment at which everybody was
 served again; of a way (address list, virtual address) it is the median over its producers and the longest; `first` is
-that of all producers together, so how long nobody was served.
+that of all producers together, so how long no client was served.
 """
 
 from __future__ import annotations

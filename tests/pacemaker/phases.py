@@ -1,6 +1,6 @@
 """What a fail-over spent its time on: from the event to the first confirm, by the logs.  Pure.
 
-Times are seconds since 1970, lengths are seconds after the event.  A phase that did not occur is not there: nobody is
+Times are seconds since 1970, lengths are seconds after the event.  A phase that did not occur is not there: no node is
 fenced when a process dies, and no token is lost.
 """
 

@@ -98,7 +98,7 @@ def _of_client(history: Sequence[Event], nodes: Mapping[str, str], epochs: Epoch
 
 
 def _connected(text: str, nodes: Mapping[str, str], before: str) -> str:
-    """To whom, after this fact; "" for nobody."""
+    """To whom, after this fact; "" for no client."""
     word, _, rest = text.partition(" ")
     if word == "connected":
         return nodes.get(rest, "")

@@ -62,7 +62,7 @@ def test_ocf_tester_passes(lab: Lab):
 
 @needs(TESTER)
 def test_ocf_tester_finds_what_is_wrong(lab: Lab):
-    """Nobody else is there to be asked, so promote fails, and that must be noticed."""
+    """No other broker is there to be asked, so promote fails, and that must be noticed."""
     done = lab.node(1).run("ocf-tester", "-n", "qpidd", "-o", f"config={CONFIG}", AGENT, timeout=120)
     act(lab.node(1), "stop")
     assert done.returncode != 0 and "Promote failed" in done.stdout

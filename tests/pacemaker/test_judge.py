@@ -20,7 +20,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_without_a_majority_and_without_fencing_two_confirm(cluster: Cluster, tmp_path: Path) -> None:
-    """A primary that is cut off, and that no Pacemaker demotes, forgets its backups and serves who lives beside it,
+    """A primary that is cut off, and that no Pacemaker demotes, forgets its backups and serves the clients next to it,
     while another one is promoted."""
     node = cluster.node(cluster.primary())
 

@@ -40,7 +40,7 @@ def recorded(pair: Cluster, seen_by: str) -> HaState | None:
 
 
 def in_force(pair: Cluster, name: str) -> tuple[int, set[str]]:
-    """Version and members of the set of a primary; (0, nobody) when it does not answer."""
+    """Version and members of the set of a primary; (0, none) when it does not answer."""
     found = (pair.ask(name, "ha.query") or {}).get("in_sync")
     return (found["version"], {member["name"] for member in found["members"]}) if found else (0, set())
 

@@ -76,7 +76,7 @@ def test_holds_what_the_broker_needs_and_no_tools_for_development(tree: Path) ->
 
 
 def test_modules_are_compiled(tree: Path) -> None:
-    """Whoever runs the tools cannot write there; `qpid-ha` would compile everything at each call."""
+    """The user who runs the tools cannot write there; `qpid-ha` would compile everything at each call."""
     modules = [*site_packages(tree).rglob("*.py"), *(tree / "usr/lib/ocf/lib/qpid").rglob("*.py")]
     assert [path for path in modules if not list(path.parent.glob(f"__pycache__/{path.stem}.*.pyc"))] == []
 

@@ -1,4 +1,4 @@
-"""What holds for the planner of attempts in any world: the limits, that it goes on, that nobody is left out.
+"""What holds for the planner of attempts in any world: the limits, that it goes on, that no place is left out.
 
 The world checks at every step: IN_FLIGHT and PER_PLACE, one Wait that lies ahead, and that something will happen.
 """
@@ -49,8 +49,8 @@ def test_it_goes_on_for_ever_and_keeps_its_limits(
 
 @given(URLS, behaviours(HOW), POLICIES, st.sampled_from(HOSTS))
 @settings(max_examples=few(60), deadline=None)
-def test_whoever_takes_us_is_found(urls: str, how: dict[str, str], policy: RetryPolicy, good: str) -> None:
-    """One of the places comes back after a while; nobody else does."""
+def test_a_broker_that_takes_us_is_found(urls: str, how: dict[str, str], policy: RetryPolicy, good: str) -> None:
+    """One of the places comes back after a while; no other one does."""
     world = World(urls, {h: w.partition(":")[0] for h, w in how.items()}, NAMES, policy).start().run(7)
     world.behaviour[good] = "open"
     known = {ip for url in urls.split(",") for ip in (NAMES.get(url, [url]) or [])}

@@ -1,7 +1,7 @@
 """Runs what `Manager` decides: the real scripts, each a process, all nodes on this machine.  Shell.
 
 A thread of its own waits for the ends of processes and for the next status check, as rgmanager's daemons do.  Addresses
-(`ip`) are only noted: who has them, and that nobody else does.
+(`ip`) are only noted: who has them, and that no other one does.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Driver:
         """The exit code of an address's agent."""
         address, owner = run.resource.name, self.addresses.get(run.resource.name)
         if run.action == "start":
-            assert owner in (None, run.node), f"{address} is on {owner}, and is to be started on {run.node}"
+            assert owner in (None, run.node), f"{address} is on {owner}, and has to be started on {run.node}"
             self.addresses[address] = run.node
         elif run.action == "stop" and owner == run.node:
             del self.addresses[address]

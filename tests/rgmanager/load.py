@@ -1,6 +1,6 @@
 """Clients of a scenario: those of the torture, as threads of the test, and the verdict of its checker.
 
-One producer and one consumer on `client_lib`; a plain producer whose messages nobody consumes before `finish`, so that
+One producer and one consumer on `client_lib`; a plain producer whose messages are not consumed before `finish`, so that
 every one of them has to survive all that happens meanwhile.
 """
 

@@ -64,7 +64,7 @@ class Entry:
 
 
 class Manager:
-    """`now` is any clock, in seconds.  Every method returns what is to be run because of it."""
+    """`now` is any clock, in seconds.  Every method returns what to run because of it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

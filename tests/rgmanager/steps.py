@@ -10,7 +10,7 @@ BOTH = ("qpidd", "qpidd-primary")
 
 
 def clustered(node: Node, *others: str, **options: str) -> Node:
-    """A member of a cluster with addresses where nobody listens, or with `others`."""
+    """A member of a cluster with addresses where no process listens, or with `others`."""
     url = ",".join((node.address, *(others or ("127.0.0.1:1",))))
     settings = {"ha_cluster": "yes", "ha_brokers_url": url, "ha_replicate": "all", "link_heartbeat_interval": "0.5"}
     settings |= {"ha_safety": "manager", "ha_registry": "none"}
@@ -36,7 +36,7 @@ def published(node: Node) -> None:
 
 
 def stale(node: Node, content: str) -> Node:
-    """A pid file that nobody holds."""
+    """A pid file that no process holds."""
     node.data_dir.mkdir()
     (node.data_dir / "lock").write_text(content)
     return node

@@ -85,7 +85,7 @@ def test_a_promotion_is_refused_at_once_while_another_one_is_primary(make_node: 
 
 @pytest.mark.parametrize("script", BOTH)
 def test_a_hung_broker_is_found_by_the_time_limit_and_killed_by_either_stop(node: Node, script: str) -> None:
-    """It may be primary, and nobody can know."""
+    """It may be primary, and that cannot be known."""
     ok(clustered(node), "qpidd-primary", "start")
     pid = node.pause()
     code, text = node.call(script, "status")

@@ -71,7 +71,7 @@ class Raw:
 
 @contextlib.contextmanager
 def guessing(port: int, connections: int, user: Callable[[int], str]) -> Iterator[list[Raw]]:
-    """As many logins with wrong passwords, all at once; nobody waits for their answers."""
+    """As many logins with wrong passwords, all at once; no client waits for their answers."""
     peers = []
     try:
         for number in range(connections):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.support.process import BrokerProcess
 
 
-def test_nobody_else_may_read_what_it_writes(make_broker: Callable[..., BrokerProcess]) -> None:
+def test_no_other_user_may_read_what_it_writes(make_broker: Callable[..., BrokerProcess]) -> None:
     options = ("--ha-cluster", "yes", "--ha-safety", "availability", "--journal", "yes")
     broker = make_broker(*options, "--ha-brokers-url", "127.0.0.1:1", "--ha-address", "127.0.0.1:1").start()
     found = [broker.data_dir, *broker.data_dir.rglob("*")]

@@ -1,4 +1,4 @@
-"""Management requests that ask for much, or whose answers nobody reads."""
+"""Management requests that ask for much, or whose answers no client reads."""
 
 import json
 import time
@@ -55,7 +55,7 @@ def full(broker: BrokerProcess) -> Iterator[Raw]:
         yield peer
 
 
-def test_peeks_stop_nobody(full: Raw, broker: BrokerProcess) -> None:
+def test_peeks_stop_no_client(full: Raw, broker: BrokerProcess) -> None:
     """Three of them took 4.3 seconds, in which the broker did nothing else."""
     with Raw(broker.port) as other:
         other.log_in()

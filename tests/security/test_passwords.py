@@ -36,7 +36,7 @@ def guarded(make_broker: MakeBroker, user_file: Path) -> BrokerProcess:
     return make_broker("--user-file", str(user_file), "--max-negotiate-time", "3s").start()
 
 
-def test_guessed_passwords_delay_nobody(guarded: BrokerProcess) -> None:
+def test_guessed_passwords_delay_no_other_user(guarded: BrokerProcess) -> None:
     """Sixty guesses cost three seconds of a processor, which was three seconds in which the broker did nothing else."""
     with Raw(guarded.port) as honest:
         honest.log_in("anna", "anna")
@@ -95,7 +95,7 @@ def test_a_waiting_login_ends_with_its_time(guarded: BrokerProcess) -> None:
         peer.log_in("anna", "anna")
 
 
-def test_silent_connections_keep_nobody_out(make_broker: MakeBroker) -> None:
+def test_silent_connections_keep_no_client_out(make_broker: MakeBroker) -> None:
     broker = make_broker("--max-newcomers", "20").start()
     silent = [Raw(broker.port) for _ in range(20)]
     try:

@@ -2,7 +2,7 @@
 
 A ring is noticed to be broken after the token's timeout; until then its members know nothing of it, and nothing is sent
 in it.  A message that is in order reaches its sender first.  When a ring has broken, those of its members that form a
-new one have among them what any of them had (extended virtual synchrony, as totem has it): what nobody of them had they
+new one have among them what any of them had (extended virtual synchrony, as totem has it): what none of them had they
 will never have.  What a member had not sent yet it sends in its new ring.
 """
 

@@ -27,7 +27,7 @@ FAULTS = ("full", "io", "fsync")
 
 
 class Killed(BaseException):
-    """The process dies here.  Not an Exception: nobody may handle it."""
+    """The process dies here.  Not an Exception: no caller may handle it."""
 
 
 @dataclass(eq=False)

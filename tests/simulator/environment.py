@@ -305,7 +305,7 @@ class Ports:
 
         self.after(timeout, lambda: finish(Answer(Outcome.SILENT)))
         if target is None:
-            return  # nobody has that address (any more)
+            return  # no broker has that address (any more)
 
         def back(answer: Answer) -> None:
             self.network.message(target, process, lambda: process._run(f"from {address}", life, lambda: finish(answer)))
@@ -392,7 +392,7 @@ class Ports:
                 connection.close(code, text)
 
     def end(self, reason: str, code: int = EXIT_TWIN) -> None:
-        """The process ends itself; nobody starts it again before an administrator has looked."""
+        """The process ends itself; it is not started again before an administrator has looked."""
         process, life = self.process, self.life
         self.scheduler.log(self.name, f"ends: {reason}")
         if code != EXIT_TWIN:

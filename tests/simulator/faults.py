@@ -44,7 +44,7 @@ class Faults:
         self.rules = simulation.rules
         self.stopped = False
         self._entering: set[str] = set()
-        """Addresses of copies that are to be members; that may take until the faults are over."""
+        """Addresses of copies that will be members; that may take until the faults are over."""
         self._traps: list[Mapping[str, Any]] = []
         self.kinds: dict[str, Do] = {
             "crash": self._crash,
@@ -212,7 +212,7 @@ class Faults:
             process.configure()
 
     def _clone(self, fields: Mapping[str, Any]) -> None:
-        """A spare is started from a copy of a member's data directory: where nobody expects a broker, and without
+        """A spare is started from a copy of a member's data directory: where no broker is expected, and without
         knowing its address (a port forwarded, a copied container), or as a new member."""
         original, process = self.target(fields["of"]), self.simulation.by_name.get(fields["who"])
         if original is None or process is None or process.life or not original.life:
@@ -317,7 +317,7 @@ class Faults:
         self.later(fields["for"], lambda: network.widen(pairs))
 
     def _linger(self, fields: Mapping[str, Any]) -> None:
-        """The connections of this moment hang in one direction: whoever gives up and connects again is faster."""
+        """The connections of this moment hang in one direction: a client that gives up and connects again is faster."""
         one, other = fields["from"], fields["to"]
         self.scheduler.log("", f"connections {one}>{other} hang for {fields['for']} s")
         self.simulation.network.linger(one, other, self.scheduler.now + fields["for"])

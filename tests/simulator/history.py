@@ -15,7 +15,7 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
     I7   configuration: what was declared is there on every later primary; what was deleted is not
     I8   nothing is delivered that was never sent, or not as it was sent
     I9   when a primary's `safe` moves, every rival has all that becomes safe: who was promoted with a higher ballot,
-         later or still living (one that died before took nothing along; whoever comes next is held to I1)
+         later or still living (one that died before took nothing along; the next one is held to I1)
     I10  when a primary's `safe` moves, every living whole member of its in-sync set shows the ids that the log up to
          there brought in and did not take out, whatever position it claims (`shadow.py`), and so does every member of
          the sets that those know (one that was removed counts until all that remain know it)
@@ -195,7 +195,7 @@ class History:
         self.acknowledged.setdefault(queue, set()).update(names)
 
     def overheard(self, body: bytes) -> None:
-        """A message from a queue that is nobody else's concern."""
+        """A message from a queue that no rule looks at."""
         copy = self.copies.get(name_of(body))
         if copy is None or copy.body != body:
             raise Violation(f"I8: {body[:40]!r} was never sent like that")
@@ -242,7 +242,7 @@ class History:
         self._log(f"{process.name} puts {name_of(body)} of {queue} aside")
 
     def taken_back(self, queue: str, body: bytes) -> None:
-        """A salvage file was cancelled: whoever wrote it still holds its messages."""
+        """A salvage file was cancelled: the broker that wrote it still holds its messages."""
         self.salvaged[queue] -= Counter([name_of(body)])
 
     # ---- brokers say ----------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class History:
         held = lineage.get(epoch_of(base))
         chapter = self.ledger.open(ballot, held.leader if held is not None else "", base)
         if not chapter.before:
-            # The best copy after a total failure is no prefix of any log, and nobody declares its queues again.
+            # The best copy after a total failure is no prefix of any log, and its queues are not declared again.
             chapter.names.update({queue.number: name for name, queue in process.broker.vhost.queues.items()})
         return chapter.before
 
@@ -334,7 +334,7 @@ class History:
         self.scrap.forget()
 
     def _bury(self, process: BrokerProcess) -> None:
-        """What nobody else holds is gone with it."""
+        """What no other broker holds is gone with it."""
         living = [contents(other) for other in self.simulation.brokers if other.alive]
         for queue, names in contents(process).items():
             for name in names:

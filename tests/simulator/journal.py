@@ -57,7 +57,7 @@ class SimulatedJournal:
         except Damaged as error:
             if self._process.content is not None:
                 raise Violation(f"I21: the journal of {self._process.name} is damaged: {error}") from error
-        # It is kept beside the new one.  (Where it is the only one, an administrator moves it away.)
+        # It is kept next to the new one.  (Where it is the only one, an administrator moves it away.)
         self._process.platter = self._disk = MemoryDisk()
         return Found()
 

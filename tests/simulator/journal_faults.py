@@ -1,4 +1,4 @@
-"""What goes wrong with the disks of journals, beside crashes and power cuts (`journal.py`).
+"""What goes wrong with the disks of journals, apart from crashes and power cuts (`journal.py`).
 
 disk-rots       a broker dies, and what its disk had synced is damaged when it comes back; another disk has it all
 disk-hangs      no commit ends for a while

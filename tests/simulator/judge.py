@@ -59,7 +59,7 @@ class Judge:
     def rivals(self, ballot: Ballot) -> list[Promotion]:
         """Promotions above this ballot that were made after it, or of brokers that still live.
 
-        One that was made before and has died took nothing along; whoever comes next is held to I1."""
+        One that was made before and has died took nothing along; the next one is held to I1."""
         own = next((i for i, each in enumerate(self.history.promotions) if each.ballot == ballot), 0)
         above = [(i, each) for i, each in enumerate(self.history.promotions) if each.ballot > ballot]
         return [each for i, each in above if i > own or self._lives(each)]

@@ -23,7 +23,7 @@ registry and without quorum a fresh cluster needs all of its members. Without a 
 total failure) nothing is promised, and nothing is checked.
 
 The probes (clients of kind `producer` whose names begin with `l`) publish for a while from the core's repair on, to a
-queue that nobody reads, and must be told that all of it is confirmed.  They reach every broker: an outside broker that
+queue that no client reads, and must be told that all of it is confirmed.  They reach each broker: an outside one that
 is primary may serve them, as well as it can.
 
 A path that stays narrow is slow, and no livelock: promised is that a confirm waits for a backup as long as its octets
@@ -137,7 +137,7 @@ class Liveness:
     # ---- the core -------------------------------------------------------------------------------------------------
 
     def _choose(self) -> bool:
-        """False when nobody is left that holds everything."""
+        """False when no broker is left that holds everything."""
         simulation = self.simulation
         order: str = self._option["order"]
         primary = simulation.faults.target("primary") if self._option["without"] == "primary" else None
@@ -166,7 +166,7 @@ class Liveness:
         return len(pacemaker.nodes) // 2 + 1 if pacemaker is not None else 0
 
     def _witnesses(self, members: list[BrokerProcess], survivors: list[BrokerProcess]) -> list[BrokerProcess]:
-        """Without a registry they alone know that nobody has gone on without us (`promotion.py`, doubt)."""
+        """Without a registry they alone know that no broker has gone on without us (`promotion.py`, doubt)."""
         newest = self.simulation.history.newest
         ids = {newest.leader, *(each.state.leader for each in members)}
         if all(each.node.role.stood for each in survivors):
@@ -233,7 +233,7 @@ class Liveness:
         living = [each for each in self.simulation.brokers if each.alive]
         states = ", ".join(f"{each.name} {each.node.local.state.value}" for each in living)
         if not any(each.node.local.state is State.ACTIVE for each in living):
-            return f"nobody is active: {states}"
+            return f"no broker is active: {states}"
         for client in self._probes():
             if not client.finished:
                 return f"{client.name} waits for its confirms; the states are {states}"

@@ -1,6 +1,6 @@
 """As much of an asyncio event loop as `ha.shell.asker.Asker` needs, in a simulated process: so the real one runs in it.
 
-It connects as asyncio does: the protocol hears of its connection first, and whoever waits for it in a later turn.
+It connects as asyncio does: the protocol hears of its connection first, and what waits for it in a later turn.
 """
 
 from __future__ import annotations

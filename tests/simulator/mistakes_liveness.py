@@ -19,7 +19,7 @@ from tests.simulator.mistakes_safety import patched
 
 
 def respect_an_isolated_primary() -> AbstractContextManager[None]:
-    """Nobody is promoted over a primary that answers, whatever its links do."""
+    """No broker is promoted over a primary that answers, whatever its links do."""
     return patched(View, leads=property(lambda self: self.state.is_primary))
 
 

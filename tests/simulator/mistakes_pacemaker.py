@@ -28,7 +28,7 @@ def lost_is_gone() -> AbstractContextManager[None]:
 
 
 def quorum_unasked() -> AbstractContextManager[None]:
-    """What a part of the cluster says is believed, whether it has a quorum, and whoever else has it."""
+    """What a part of the cluster says is believed, whether it has a quorum or another part has it."""
     return patched(NodeView, objection=lambda self, own, reached: "")
 
 

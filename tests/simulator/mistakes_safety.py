@@ -114,7 +114,7 @@ def _claimed_blindly(self: Node, claim: Any) -> Any:
 
 
 def grant_and_follow_on() -> AbstractContextManager[None]:
-    """Whoever grants a claim goes on acknowledging to the old primary."""
+    """A broker that grants a claim goes on acknowledging to the old primary."""
 
     def follow(self: Backup, address: str) -> None:
         self.expect(address)

@@ -33,7 +33,7 @@ def score_never_dropped() -> AbstractContextManager[None]:
 
 
 def no_score_for_copies() -> AbstractContextManager[None]:
-    """Only who holds every confirmed message may be promoted: nobody, in a fresh cluster and after a total failure."""
+    """Only a broker with every confirmed message may be promoted: none in a fresh cluster or after total failure."""
 
     def proud(me: View, *facts: Any) -> int | None:
         found = score(me, *facts)

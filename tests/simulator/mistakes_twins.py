@@ -18,12 +18,12 @@ from tests.simulator.mistakes_safety import patched
 
 
 def take_second_link() -> AbstractContextManager[None]:
-    """The second link of an id takes the place of the first one, whoever lives.  (It was so once.)"""
+    """The second link of an id takes the place of the first one, whichever lives.  (It was so once.)"""
     return patched(Primary, elsewhere=lambda self, peer, member: None)
 
 
 def list_without_address() -> AbstractContextManager[None]:
-    """A broker that does not know its address may be a member, though nobody can ask it.  (It was so once.)"""
+    """A broker that does not know its address may be a member, though it cannot be asked.  (It was so once.)"""
 
     def is_broker(self: LocalMember, address: str, in_sync: InSync | None = None) -> bool:
         return not address or old(self, address, in_sync)

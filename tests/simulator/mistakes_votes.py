@@ -81,7 +81,7 @@ def vote_taken_back() -> AbstractContextManager[None]:
 
 @contextmanager
 def claim_unanswered() -> Iterator[None]:
-    """A claim stands when nobody has denied it: few have granted it, and those that were heard before are silent."""
+    """A claim stands when no broker has denied it: few have granted it, and those that were heard before are silent."""
 
     def few(claim: Claim, answers: Mapping[str, Answer], me: Member, safety: Safety) -> str:
         return decide_claims(claim, answers, me, replace(safety, mode="manager"))
@@ -110,7 +110,7 @@ def confirm_below_majority() -> AbstractContextManager[None]:
 
 
 def impatient_alone() -> AbstractContextManager[None]:
-    """A primary that hears nobody goes on at once."""
+    """A primary that hears no other broker goes on at once."""
     return patched(Safety, patience=lambda self, survey, others: 0.0)
 
 

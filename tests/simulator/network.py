@@ -56,7 +56,7 @@ class Host(Protocol):
         ...
 
     def accept(self, end: End) -> bool:
-        """A connection arrives; False when nobody listens."""
+        """A connection arrives; False when no process listens."""
         ...
 
     def run(self, source: object, call: Call) -> None:
@@ -310,7 +310,7 @@ class Network:
         return self.slow.get((source, target), 0.0)
 
     def connect(self, source: Host, target: Host, on_open: Call | None = None) -> End:
-        """The new connection's near end; `on_closed("refused")` when nobody listens there."""
+        """The new connection's near end; `on_closed("refused")` when no process listens there."""
         near, far = End(self, source, target), End(self, target, source)
         near.peer, far.peer, near.on_open = far, near, on_open
         self._ends = [end for end in self._ends if end.open]

@@ -7,9 +7,9 @@
 True to Pacemaker 2.1 in what the registry rests on:
 
 * Reading needs no quorum, nor does writing: a part without quorum changes its own copy.
-* When parts come together the copy with the highest (epoch, num_updates) wins, whoever had quorum; of equal ones any.
+* When parts meet the copy with the highest (epoch, num_updates) wins, whichever part had quorum; of equals any.
 * A node is *gone* (expected="down") after it was fenced or its stack was stopped in an orderly way, and until it is
-  back; one that is merely lost is expected to be a member.  Without a device nobody is ever fenced.
+  back; one that is merely lost is expected to be a member.  Without a device no node is ever fenced.
 * The quorum in a copy is what the controller has written there last: for a moment after a cut it is an old one.
 * A pair is `two_node` with `wait_for_all`: either half has quorum, but not after a start before it has met the other.
 

@@ -5,7 +5,7 @@ Options of a scenario:
     managers    how many resource managers there are, each with its own mind (default 1)
     total       may all brokers die at once? (default no: the last that holds everything is spared)
     clocks      {broker: [rate, offset of the monotonic clock, offset of the wall clock]}, seconds
-    queues      queues beside the basic ones
+    queues      queues in addition to the basic ones
     calm        there are planned switch-overs only
     settings    of the nodes, where they differ from the usual
     spares      brokers that are no members, but may become some
@@ -52,7 +52,7 @@ TAKEN = {
     "fleeting": 0.5,
     "turned": 0.5,
 }
-"""Queues that a scenario may have beside the basic ones, and how often somebody takes what is in them."""
+"""Queues that a scenario may have in addition to the basic ones, and how often somebody takes what is in them."""
 ROUTE = {"turned": "turn"}
 """What says to which exchange, where it is not the name of the queue."""
 DURATION = 4.0
@@ -288,7 +288,7 @@ def _clients(rng: Random, options: Fields) -> tuple[list[Fields], list[Action]]:
 
 
 def _queues(rng: Random) -> list[str]:
-    """Beside the basic ones."""
+    """In addition to the basic ones."""
     queues = [queue for queue in TAKEN if queue != "dead" and rng.random() < 0.25]
     return [*queues, "dead"] if any(queue in LETTERS for queue in queues) else queues
 

@@ -220,7 +220,7 @@ class BrokerProcess(Ports):
         except StateFileError as error:
             raise Violation(f"I14: on the disk of {self.name} is no state: {error}") from error
         if ballot > found.ballot or key > found.in_sync.key:
-            raise Violation(f"I14: {self.name} acts upon {ballot} and set {key}, on its disk is {found}")
+            raise Violation(f"I14: {self.name} acts on {ballot} and set {key}, on its disk is {found}")
 
     def _batch(self, batch: Any) -> None:
         before = {link: link.backlog for link in self.links}

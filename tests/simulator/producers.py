@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Message:
-    """What is to be published; `name` is that of the present attempt."""
+    """What to publish; `name` is that of the present attempt."""
 
     key: str
     route: str

@@ -95,7 +95,7 @@ class Stream:
 
 
 class Declared:
-    """Objects of the architects: there, not there, or nobody can tell."""
+    """Objects of the architects: there, not there, or unknown."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log

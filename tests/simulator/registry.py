@@ -116,7 +116,7 @@ class Registry:
                 old, new = self._entries.get(state.id), HaState.from_json(json.loads(text))
                 both = merged(HaState.from_json(json.loads(old)) if old else None, new)
                 self._entries[state.id] = json.dumps(both.to_json())
-                # It is on record, in force or not: from now on nobody else is sure to hold what was confirmed.
+                # It is on record, in force or not: from now on no other broker is sure to hold what was confirmed.
                 self._simulation.history.persisted(state)
             self._later(read)
 
@@ -176,7 +176,7 @@ class Registry:
         self._scheduler.at(delay, call)
 
     def _reaches(self, process: BrokerProcess) -> bool:
-        """It runs on most hosts: whoever talks to most of them talks to it."""
+        """It runs on most hosts: a broker that talks to most of them talks to it."""
         liveness = self._simulation.liveness
         if self.down or not process.powered or liveness.shuns(process):
             return False

@@ -8,7 +8,7 @@ pages of them.  `disagreements` states the promise for what the analysis has cou
     promotions    as many
     lost          none, unless a total failure was seen, or the resource manager gambles; not in queues of which no
                   log could tell (`told`)
-    unexpected    none: nothing came that nobody sent
+    unexpected    none: nothing came that no client sent
 
 It sees less than the other judge: when a message came, in which order, and whether a primary's decision survived it, it
 cannot tell from logs.

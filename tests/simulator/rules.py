@@ -87,7 +87,7 @@ class Rules:
         return True
 
     def _may_replace(self, process: BrokerProcess) -> bool:
-        """With `availability` nobody but the manager sees to it that there is one primary, and that it holds all."""
+        """With `availability` only the manager sees to it that there is one primary, and that it holds all."""
         others = [other for other in self.simulation.brokers if other is not process and other.alive]
         if process.is_primary:
             return True
@@ -95,7 +95,7 @@ class Rules:
             return False
         survivors = self.history.survivors()
         if not survivors and not all(other in others or other is process for other in self.simulation.members):
-            return False  # a total failure: whoever was there may know what this one does not
+            return False  # a total failure: a broker that was there may know what this one does not
         if survivors and process not in survivors:
             return False
         if not survivors and self.history.holders():
@@ -103,12 +103,12 @@ class Rules:
         heard = [process, *(other for other in others if self._reaches(process, other))]
         known = max(other.node.local.persisted.in_sync.key for other in heard)
         if survivors and process.node.local.before and known < self.history.newest.key:
-            return False  # it was away when that set was made, which need not list it, and nobody tells it
+            return False  # it was away when that set was made, which need not list it, and it is not told
         self._fence(other for other in others if other.is_primary or not self._reaches(process, other))
         return True
 
     def promoted(self, process: BrokerProcess) -> None:
-        """Who was lost in the middle of a promotion may not go on beside it, where that is for the manager to see."""
+        """Who was lost in the middle of a promotion may not go on next to it, where that is for the manager to see."""
         if self.simulation.liveness.shuns(process):
             self.scheduler.at(0.0, self.simulation.liveness.stop_shunned)
         elif self.fences and self.simulation.scenario.mode == "availability":
@@ -221,7 +221,7 @@ class Rules:
         """Somebody was promoted because these were isolated: that must not end while they run."""
         for process in self.simulation.brokers:
             life = self._doomed.pop(process.name, None)
-            # If it is the only one left, then nobody has been promoted over it.
+            # If it is the only one left, then no broker has been promoted over it.
             if life == process.life and process.alive and self.history.survivors() != [process]:
                 self.scheduler.log("rm", f"fences {process.name}, which was isolated")
                 self.stop(process)

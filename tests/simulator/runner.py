@@ -27,7 +27,7 @@ CHUNK = 20
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be run."""
+    """What to run."""
 
     mode: str = ""
     faults: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ def test_the_core_has_no_copy_of_a_broker() -> None:
     assert sorted(process.name for process in simulation.liveness.core) == ["a", "b", "c"]
 
 
-def test_a_broker_that_is_given_up_fences_nobody_when_its_promotion_succeeds() -> None:
+def test_a_broker_that_is_given_up_fences_no_node_when_its_promotion_succeeds() -> None:
     simulation = Simulation(Scenario.load(FOUND / "promoted-while-it-is-given-up.yaml"))
     simulation.run()
     assert simulation.history.counts["total failures"] == 0

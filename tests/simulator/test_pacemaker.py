@@ -104,4 +104,4 @@ def test_of_two_copies_that_come_together_the_one_with_more_changes_is_for_all()
     assert dict(view(pacemaker, "a").entries) == {"a": three}
     assert dict(view(pacemaker, "c").entries) == {"b": two}
     pacemaker.simulation.scheduler.run_until(2.0)
-    assert dict(view(pacemaker, "c").entries) == {"a": three}, "whoever had quorum"
+    assert dict(view(pacemaker, "c").entries) == {"a": three}, "no matter which part had quorum"

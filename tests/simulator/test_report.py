@@ -30,7 +30,7 @@ def test_a_run_that_is_recorded_is_the_same() -> None:
 
 
 def test_messages_that_the_brokers_removed_are_explained() -> None:
-    """By name: nothing is left that nobody can account for."""
+    """By name: nothing is left that no rule accounts for."""
     causes: set[str] = set()
     for seed in range(SEEDS):
         _, recorder, _ = recorded(plan(seed, "quorum"))

@@ -52,7 +52,7 @@ def test_quorum_confirms_nothing_below_a_majority() -> None:
     assert second > 2.5
 
 
-def test_nobody_is_dropped_without_the_registry() -> None:
+def test_no_backup_is_dropped_without_the_registry() -> None:
     first, second = confirms(load("registry-out-of-reach"))
     assert first < 1.0
     assert second > 2.5

@@ -10,7 +10,7 @@ from tests.spark.truth.world import START
 STEP = 1000
 """µs between two messages."""
 LOST = 7
-"""Number of the message that nobody gets."""
+"""Number of the message that no client gets."""
 
 
 class _Log:

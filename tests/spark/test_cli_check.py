@@ -113,7 +113,7 @@ def test_client_that_never_came_back_is_named(program: Program, out: Path) -> No
     assert said.code == 1 and "outage 2.3 s, limit 1 s: breach (c1 never came back)" in said.out
 
 
-def test_nobody_stood_still(program: Program, out: Path) -> None:
+def test_no_node_stood_still(program: Program, out: Path) -> None:
     """That is known: clients wrote logs."""
     assert program("check", written(out, incident(outages=[])), "--max-outage", "0s").code == 0
 

@@ -24,7 +24,7 @@ def program(capsys: pytest.CaptureFixture[str]) -> Program:
         (Measure(150, 140, 160), Measure(100, 90, 110), SHORTER),
         (Measure(100, 90, 110), Measure(115, 105, 125), NOT_SURE),
         (Measure(100, 100, 100), Measure(100, 100, 100), SAME),
-        (Measure(100, None, None), Measure(900, 900, 900), NOT_SURE),  # nobody knows A's error
+        (Measure(100, None, None), Measure(900, 900, 900), NOT_SURE),  # A's error is not known
         (Measure(None), Measure(5, 5, 5), ONLY_B),
     ],
 )

@@ -85,7 +85,7 @@ def test_rows_are_in_corrected_order() -> None:
     ]  # fmt: skip
 
 
-def test_nobody_sees_it_before_it_was_sent() -> None:
+def test_no_client_sees_it_before_it_was_sent() -> None:
     """By the estimates it is delivered 1 ms before, and the bounds allow that it was not."""
     found = moments([row("deliver", 99, "c1"), row("publish", 100)], clocks(), 123)
     assert [(one.event["kind"], one.est) for one in found] == [("publish", at(100)), ("deliver", at(100))]
@@ -138,7 +138,7 @@ SECOND = sample("repl_send", 400, "node2", 70, term=2)
 @pytest.mark.parametrize(
     ("rows", "samples"),
     [
-        (SENT[:1], PRIMARY),  # nobody was told of it, nobody got it: it may never have arrived
+        (SENT[:1], PRIMARY),  # no client was told of it, no client got it: it may never have arrived
         (SENT, PRIMARY[:3]),  # the primary wrote nothing behind it
         (SENT, PRIMARY[1:]),  # who was primary?
         (SENT, [*PRIMARY[:3], SECOND]),  # numbers of another term
@@ -275,7 +275,7 @@ verdict: lost: confirmed and never taken; every log that could say otherwise is
 
 
 def test_message_in_several_clusters(program: Program, out: Path) -> None:
-    """Asked of all, each is told; the clock of a node that nobody knows has no bounds."""
+    """Asked of all, each is told; the clock of an unknown node has no bounds."""
     said = program("explain", out, "msg", "p7:123", "--json")
     made, other = json.loads(said.out)
     assert (made["cluster"], made["verdict"]["verdict"]) == ("made", "lost")
@@ -286,7 +286,7 @@ def test_message_in_several_clusters(program: Program, out: Path) -> None:
     assert (other["cluster"], other["verdict"], other["position"]) == ("other", {"verdict": "ok", "cause": ""}, None)
 
 
-def test_message_that_nobody_knows(program: Program, out: Path) -> None:
+def test_message_that_is_unknown(program: Program, out: Path) -> None:
     said = program("explain", out, "msg", "p7:124")
     assert (said.code, said.out) == (2, "")
     assert said.err == (

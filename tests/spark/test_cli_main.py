@@ -240,7 +240,7 @@ def test_no_engine_is_loaded_where_none_is_needed(tmp_path: Path, words: list[st
 
 
 def test_file_for_spark_submit_is_the_same_program(tmp_path: Path) -> None:
-    """Started as a file, from anywhere: it finds the package, and our modules hide nobody's."""
+    """Started as a file, from anywhere: it finds the package, and our modules hide no others."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = run(str(ROOT / "spark_jobs/main.py"), "check", "--help", env=environment, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("usage: failover-report check")

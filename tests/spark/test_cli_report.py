@@ -83,7 +83,7 @@ def test_json_for_programs(program: Program, lost: Path, tmp_path: Path) -> None
     assert names | {"work"} == set(os.listdir(tmp_path / "out"))
 
 
-def test_what_nobody_saw_again_is_unaccounted_unless_it_is_said_that_all_was_drained(
+def test_what_was_not_seen_again_is_unaccounted_unless_it_is_said_that_all_was_drained(
     program: Program, tmp_path: Path
 ) -> None:
     given = logs(tmp_path / "logs", messages.backlog().files)
@@ -155,7 +155,7 @@ def test_input_that_holds_nothing(
 
 
 def test_damage_is_told_and_the_rest_is_reported(program: Program, lost: Path, tmp_path: Path) -> None:
-    """A damaged archive beside good logs, and a line that is none."""
+    """A damaged archive next to good logs, and a line that is none."""
     (lost / "old.tar.gz").write_bytes(b"\x1f\x8b\x08\x00 nothing packed")
     segment = next(lost.rglob("p1*.jsonl*"))
     segment.write_bytes(segment.read_bytes() + b"{this is no JSON}\n")

@@ -229,7 +229,7 @@ def test_heartbeats_carry_the_senders_clock():
     rows = [row("b", 500, "clock", peer="10.0.0.1:5672", attrs={"peer_wall": str(BEGIN)})]
     rows.append(row("a", 0, "start", attrs={"address": "10.0.0.1:5672", "broker_id": "x"}))
     assert told(rows) == [("clock", "a", "b", 500)]
-    assert told(rows[:1]) == []  # an address that nobody claims
+    assert told(rows[:1]) == []  # an address that no broker claims
 
 
 def test_clients_and_brokers_tell_each_other_the_time():

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 MESSAGES = 12_000
 SMALL = {"spark.driver.maxResultSize": "1m", "spark.sql.autoBroadcastJoinThreshold": "100k"}
-"""Their rows are some 10 MB: whoever collects them fails."""
+"""Their rows are some 10 MB: a driver that collects them fails."""
 OPTIONS = ("--tz", "*=UTC", "--format", "json")
 MAIN = Path(spark_jobs.__path__[0], "main.py")
 

@@ -53,7 +53,7 @@ def test_a_master_on_this_machine_is_reached_by_the_loopback() -> None:
     assert found == {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "master": None, "10.0.0.1": None}
 
 
-def test_shuffles_are_left_to_spark_if_nobody_knows_its_cores() -> None:
+def test_shuffles_are_left_to_spark_if_its_cores_are_unknown() -> None:
     assert "spark.sql.shuffle.partitions" not in settings("yarn", None, None, {})
     assert settings("yarn", 12, None, {})["spark.sql.shuffle.partitions"] == "12"
 

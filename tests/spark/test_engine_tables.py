@@ -61,7 +61,7 @@ def test_parts_come_and_go(engine: Engine, tmp_path: Path):
 
 
 @both_engines
-def test_nothing_is_left_beside_a_table(engine: Engine, tmp_path: Path):
+def test_nothing_is_left_next_to_a_table(engine: Engine, tmp_path: Path):
     engine.keep(str(tmp_path / "table"), COLUMNS, [{"n": 1}])
     engine.append("select cast(1 as bigint) as n", str(tmp_path / "table"), "a")
     engine.save("select 1 as n", str(tmp_path / "table"))

@@ -48,7 +48,7 @@ def test_the_row_of_a_story() -> None:
     assert row["service_lo_us"] <= 2_300_000 <= row["service_hi_us"]
     assert row["to_redundancy_lo_us"] <= 30_100_000 <= row["to_redundancy_hi_us"]
     assert abs(row["margin_ms"] - 66.1) < 5
-    assert row["attempts"] is None and row["any_down"] is None  # nobody asked clients
+    assert row["attempts"] is None and row["any_down"] is None  # clients were not asked
 
 
 def test_what_never_ended_is_known_to_have_taken_so_long() -> None:

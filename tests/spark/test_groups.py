@@ -70,5 +70,5 @@ def test_one_cluster_stays_here(spark: SparkEngine, tmp_path: Path) -> None:
 
 
 @both_engines
-def test_nobody_at_all(engine: Engine, tmp_path: Path) -> None:
+def test_no_logs_at_all(engine: Engine, tmp_path: Path) -> None:
     assert run(engine, tmp_path, []) == ([], [])

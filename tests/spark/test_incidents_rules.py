@@ -121,7 +121,7 @@ def test_a_hiccup_near_by_is_not_part_of_it():
 
 
 def test_outages_as_the_job_windows_writes_them():
-    """`client_id`, and `censored` beside an end that is only that of the log."""
+    """`client_id`, and `censored` next to an end that is only that of the log."""
     row = {"client_id": "p", "begin": 100_000_000, "end": 190_000_000, "censored": True}
     made = tables([*UP, lost(100, "a"), *over(101, "b", 2)], [row])
     assert made["incidents"][0]["end"] is None
@@ -186,7 +186,7 @@ def test_a_primary_that_writes_meanwhile_does_not_hang():
     assert types(before, *events, fact("a", 100.5, "claim", proc="p")) == ["unknown"]
 
 
-def test_a_closed_link_beside_a_lost_token_is_no_proof_of_a_kill():
+def test_a_closed_link_next_to_a_lost_token_is_no_proof_of_a_kill():
     token = fact("c", 99.9, "token_lost", source="corosync")
     assert types(token, lost(100, "a"), *over(101, "b", 2)) == ["unknown"]
 

@@ -1,4 +1,4 @@
-"""Runs upon runs: nothing twice, nothing lost, whatever happened to the files in between."""
+"""Repeated runs: nothing twice, nothing lost, whatever happened to the files in between."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PARTS = ("lost", "unexpected", "duplicated", "recovered")
 
 
 def possible(history: list[Op]) -> list[Op]:
-    """Without confirms beyond the attempts: a broker that confirms what nobody sent is no case of Jepsen's, and a
+    """Without confirms beyond the attempts: a broker that confirms what was not sent is no case of Jepsen's, and a
     second confirm of one attempt is the same fact for us."""
     left = Counter(value for type_, f, value in history if (type_, f) == ("invoke", "enqueue"))
     kept: list[Op] = []
@@ -80,7 +80,7 @@ def by_sql(engine: Engine, place: Path, histories: dict[str, list[Op]]) -> dict[
 
 
 def _count(name: str, verdict: str, missing: int, duplicates: int, recovered: int) -> int:
-    """A duplicate may be recovered besides, as in Jepsen's multisets."""
+    """A duplicate may be recovered as well, as in Jepsen's multisets."""
     if name == "recovered":
         return recovered
     return {"lost": missing, "unexpected": duplicates, "duplicated": duplicates}[name] if verdict == name else 0

@@ -36,7 +36,7 @@ def test_what_was_there_before_the_queue_was_drained_is_lost(at: int) -> None:
     assert judged(*dump(at, 1), *dump(DRAINED + 1, 1)).causes == {"queue_dump": 1}
 
 
-def test_a_queue_that_nobody_has_drained() -> None:
+def test_a_queue_that_was_not_drained() -> None:
     assert judged(*dump(6, 1), drained=False).causes == {"queue_dump": 1}
     assert judged(*dump(6, 1), drained=True).lost == 1
 

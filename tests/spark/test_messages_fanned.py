@@ -107,7 +107,7 @@ def fanned(cluster: str = "fanned") -> tuple[Log, Said]:
     log.take(3, "q3")
     log.take(4, "q1", "q2")
     log.take(5, "q2")
-    log.take(9, "q1", "q2")  # nobody sent it
+    log.take(9, "q1", "q2")  # no client sent it
     return log, {
         2: ("duplicated", "unmarked", 0, 1, 0),
         3: ("duplicated", "redelivered", 0, 3, 0),
@@ -142,7 +142,7 @@ BROKERS: dict[str, tuple[Row, Said]] = {
     # that of 25: before 3 was sent
     "gone": ({"since": 3}, {2: ("explained", "expire", 1, 0, 0), 3: ("lost", "", 1, 0, 0)}),
 }
-"""name -> (what of the broker's log is there, what is to be said)"""
+"""name -> (what of the broker's log is there, what must be said)"""
 
 
 def test_dequeues_of_each_queue_are_counted_apart() -> None:
@@ -198,7 +198,7 @@ def test_random_histories_of_exchanges(duck: DuckEngine, tmp_path: Path) -> None
     assert verdicts(duck, tmp_path, rows) == wanted
 
 
-def test_whoever_says_that_all_was_drained_is_believed(duck: DuckEngine, tmp_path: Path) -> None:
+def test_a_user_who_says_that_all_was_drained_is_believed(duck: DuckEngine, tmp_path: Path) -> None:
     rows = removed("hole", without=3).rows()
     workspace = Workspace(str(tmp_path))
     write(rows, Path(workspace.path("events_raw")))

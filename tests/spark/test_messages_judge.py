@@ -155,7 +155,7 @@ def test_lost_after_a_delivery_that_was_never_acknowledged_says_so() -> None:
     assert missing(client("c", ("deliver", "x", 1))) == ("lost", "delivered, never acknowledged")
 
 
-def test_unaccounted_when_nobody_knows() -> None:
+def test_unaccounted_when_it_is_unknown() -> None:
     assert missing() == ("unaccounted", "there is no log of a consumer")
     assert missing(client("c", TOOK, end="log_end")) == ("unaccounted", "c has not drained its queue")
     assert missing(client("c", TOOK, end="drain_end")) == ("unaccounted", "the log of c is incomplete")
@@ -191,7 +191,7 @@ def test_another_queues_consumer_does_not_matter() -> None:
     assert missing(other)[0] == "unaccounted"
 
 
-def test_a_queue_that_nobody_names_needs_all_consumers() -> None:
+def test_a_queue_that_is_not_named_needs_all_consumers() -> None:
     """The message went to an exchange."""
     named = [{**entry, "queue": "exchange"} for entry in LOST]
     whole, cut = client("c", TOOK), [{**entry, "queue": "q2"} for entry in client("c2", TOOK, end="log_end")]
@@ -246,7 +246,7 @@ def test_an_explained_message_that_came_nevertheless_is_ok() -> None:
 # ---- unexpected -----------------------------------------------------------------------------------------------------
 
 
-def test_a_delivery_that_nobody_attempted_is_a_finding() -> None:
+def test_a_delivery_that_was_not_attempted_is_a_finding() -> None:
     rows = ok() + client("c2", ("deliver", "x", 2))
     assert (judge(rows).unexpected, judge(rows).unlogged, judge(rows).valid) == (1, 0, False)
 

@@ -128,13 +128,13 @@ def test_a_consumer_of_an_empty_queue_is_not_down() -> None:
 
 
 def test_a_consumer_is_down_while_its_producer_is_not_answered() -> None:
-    """It got the message, and nobody can publish another one."""
+    """It got the message, and no client can publish another one."""
     rows = sends((0, 1 * MS), (10 * MS, 4 * S), (4 * S + 5 * MS, 4 * S + 6 * MS))
     rows += gets(2 * MS, 11 * MS, 4 * S + 7 * MS)
     assert ("c", 11 * MS, 4 * S + 7 * MS, "deliver") in outages(rows)
 
 
-def test_what_others_get_at_once_keeps_nobody_waiting() -> None:
+def test_what_others_get_at_once_keeps_no_client_waiting() -> None:
     """A queue of many consumers: each has pauses of its own."""
     rows = sends(*[(number * 10 * MS, number * 10 * MS + 40 * MS) for number in range(100)])
     rows += [at(50 * MS, "deliver", "idle", 1), at(1_045 * MS, "deliver", "idle", 100)]
@@ -166,7 +166,7 @@ def test_before_its_first_delivery_a_consumer_is_not_judged() -> None:
     assert outages(sends((0, 1)) + gets(20 * S)) == []
 
 
-def test_a_lost_message_keeps_nobody_waiting_for_ever() -> None:
+def test_a_lost_message_keeps_no_client_waiting_for_ever() -> None:
     rows = sends((0, 1), (10 * MS, 11 * MS), (20 * MS, 21 * MS), (9 * S, 9 * S + 1))
     rows += [at(2 * MS, "deliver", "c", 1), at(22 * MS, "deliver", "c", 3), at(9 * S + 2, "deliver", "c", 4)]
     assert outages(rows) == []
@@ -180,7 +180,7 @@ def test_a_lost_message_at_the_end_is_not_waited_for_when_the_queue_was_drained(
     assert outages([*rows, at(2 * S, "drain_end", "c", result="1 left"), *end]) != []
 
 
-def test_a_refused_message_is_on_its_way_to_nobody() -> None:
+def test_a_refused_message_is_on_its_way_to_no_client() -> None:
     rows = [*sends((0, 1)), at(5 * MS, "publish", "p", 2), at(6 * MS, "nack", "p", 2), *gets(2)]
     assert outages(rows, end=9 * S) == []
 

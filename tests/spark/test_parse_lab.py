@@ -135,7 +135,7 @@ def test_seven_failovers():
     with_fencing = [
         node for at, node in promoted if any(0 < at - done < 300_000 and peer != node for done, peer in fenced.items())
     ]
-    # node crash, partition (twice), corosync died; the other three had nobody to fence
+    # node crash, partition (twice), corosync died; the other three had no node to fence
     assert with_fencing == ["node1", "node2", "node2", "node1"]
 
 

@@ -240,7 +240,7 @@ def test_daylight_saving_from_references(moments):
 
 @pytest.mark.parametrize("quiet", [0, 60, 100])
 @pytest.mark.parametrize("day", [datetime(2026, 10, 24, tzinfo=UTC), datetime(2026, 3, 28, tzinfo=UTC)])
-def test_daylight_saving_beside_a_quiet_half_hour(day, quiet):
+def test_daylight_saving_next_to_a_quiet_half_hour(day, quiet):
     """Any long gap has room for a change of the zone; the one where it changed has least."""
     moments = every(day.replace(hour=20, second=3), timedelta(minutes=1), 480)
     kept = [moment for at, moment in enumerate(moments) if not quiet <= at < quiet + 90]

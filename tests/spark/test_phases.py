@@ -1,4 +1,4 @@
-"""Phases: the real logs beside the values that were read by hand, and single rules."""
+"""Phases: the real logs next to the values that were read by hand, and single rules."""
 
 from functools import cache
 

@@ -167,7 +167,7 @@ def test_samples_are_thinned_where_nothing_happens(duck: DuckEngine, tmp_path: P
     rows = events(story.world.files())
     found = computed(duck, tmp_path, rows, Settings(reference="node3", few=1000))
     kept = [row for row in found["events"] if row["kind"] == "confirm_sent"]
-    # 3 minutes beside the last sign are whole; then two a minute of 30
+    # 3 minutes next to the last sign are whole; then two a minute of 30
     assert 200 < len(kept) < 300 and len(rows) > 14_000
     (incident,) = found["incidents"]
     assert (incident["type"], incident["new_primary"]) == ("kill", "node2")

@@ -95,7 +95,7 @@ def test_few_lines_are_enough(ppm: int) -> None:
 
 
 def test_no_row_is_in_two_pieces() -> None:
-    """However a clock was set, and whoever told it."""
+    """However a clock was set, and whatever told it."""
     knots = ((0, 5e6, 5e6), (10, 5e6, 5e6))
     for whys in product(("step", "wall against monotonic", "reboot"), repeat=3):
         breaks = [

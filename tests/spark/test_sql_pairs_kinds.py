@@ -59,7 +59,7 @@ def logs(cluster: str, seed: int) -> Logs:
         made.say(node, 0, "start", attrs={"address": f"{node}.example:5672", "broker_id": f"id-{node}"})
     for client, host in CLIENTS.items():
         made.say(host, 5, "connected", "client", client_id=client)
-    made.say("host4", 6, "connected", "client", client_id="twice")  # a name of two nodes is nobody's
+    made.say("host4", 6, "connected", "client", client_id="twice")  # a name of two nodes belongs to none
     for _ in range(made.chance.randrange(20, 80)):
         at = made.chance.randrange(5 * BUCKET)
         made.chance.choice([_clock, _connected, _client_open, _message, _batch])(made, at)

@@ -36,7 +36,7 @@ def test_an_epoch_survives_up_to_the_base_of_the_next() -> None:
 
 
 def test_an_epoch_that_no_later_one_has_heard_of_did_not_happen() -> None:
-    """2 was begun by a broker whose log nobody has; 3 goes on from 1."""
+    """2 was begun by a broker whose log is missing; 3 goes on from 1."""
     rows = [promoted(3, at(1, 120)), promoted(2, at(1, 100)), promoted(1)]
     assert undone(rows) == [Undone(1, at(1, 120)), Undone(2, 0)]
 
@@ -73,7 +73,7 @@ def test_the_life_of_a_message_says_it() -> None:
     assert did(Moment(0, 0, 0, row), gone).endswith("full (no later primary has heard of it)")
 
 
-# ---- a planted history: m1 to m3 are confirmed and nobody gets them
+# ---- a planted history: m1 to m3 are confirmed and no client gets them
 
 
 def client(name: str, *rows: Row) -> list[Row]:
@@ -86,7 +86,7 @@ def about(kind: str, number: int) -> Row:
 
 
 def history(kind: str, **first: Any) -> list[Row]:
-    """The first one was removed safely, the second by a primary that was deposed already, the third by nobody."""
+    """The first one was removed safely, the second by a primary that was deposed already, the third by no broker."""
     removals = [
         {**about(kind, number), "source": "broker", "queue": "q", "term": 1, "attrs": {"at": str(position)}}
         for number, position in ((1, at(1, 100)), (2, at(1, 101)))

@@ -1,4 +1,4 @@
-"""What a real broker writes about messages that nobody consumed, as the real jobs judge it: explained, not lost."""
+"""What a real broker writes about messages that were not consumed, as the real jobs judge it: explained, not lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FATES = {"expire": 20, "drop": 20, "purge": 14, "dead_letter": 5, "queue_dump": 
 
 @pytest.fixture(scope="module")
 def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A broker and a client: in each queue something else becomes of the messages, and nobody takes any."""
+    """A broker and a client: in each queue something else becomes of the messages, and no client takes any."""
     directory = tmp_path_factory.mktemp("explained")
     held = HeldPort()
     options = ["--ha-cluster", "yes", "--ha-brokers-url", f"127.0.0.1:{held.port}", "--ha-replicate", "all"]

@@ -39,7 +39,7 @@ class Fleet:
             self.write(f"cluster={cluster}/{name}", data)
 
     def write(self, name: str, data: bytes) -> Path:
-        """Closed at once, as whoever ships segments has to do it."""
+        """Closed at once, as a shipper of segments has to do it."""
         path = self.raw / name
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}")

@@ -3,7 +3,7 @@
 Theory.  One thread runs an asyncio loop that owns every socket; a method called from another thread has taken effect
 when it returns.  Two things are set independently:
 
-* the *entrance*, for connections to come: OPEN; REFUSE (nobody listens); HANG (accepted, and then silence, as by the
+* the *entrance*, for new connections: OPEN; REFUSE (no process listens); HANG (accepted, and then silence, as by the
   kernel of a process that is stuck); DROP (the SYN is lost: the accept queue is kept full, and the client's kernel
   tries again after 1 s, 3 s ...); RESET (accepted, then reset).  Where the upstream refuses, the client is reset.
 * the two *lanes*, for what is under way: `hold` and `release` (packets are late: TCP has repeated them), `vanish` (they
@@ -189,7 +189,7 @@ class FaultProxy:
         return listener
 
     def _fill(self, listener: socket.socket) -> None:
-        """With a backlog of 0 there is place for one that nobody accepts; the SYN of the next is not answered."""
+        """With a backlog of 0 there is place for one that is not accepted; the SYN of the next is not answered."""
         listener.listen(0)
         filler = socket.socket()
         filler.settimeout(0.05)

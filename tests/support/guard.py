@@ -37,7 +37,7 @@ def begin() -> None:
 
 
 def members(run: str) -> list[int]:
-    """Process ids of those that belong to the run, the dead that nobody has waited for excepted."""
+    """Process ids of those that belong to the run, except the dead that were not waited for."""
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _belongs(int(entry), run)]
 
 

@@ -49,7 +49,7 @@ class SlowProxy:
             server.connect(self._server)
         except OSError:
             server.close()
-            # A reset, as the server's own host would send one: nobody listens there.
+            # A reset, as the server's own host would send one: no process listens there.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             client.close()
             return

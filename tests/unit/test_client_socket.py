@@ -59,7 +59,7 @@ class TestNames:
             ManagementSocket(Target(host, 5), Deadline(20))
         assert "None" not in str(found.value)
 
-    def test_a_name_server_that_does_not_answer_keeps_nobody_beyond_the_deadline(self, monkeypatch):
+    def test_a_name_server_that_does_not_answer_keeps_no_call_beyond_the_deadline(self, monkeypatch):
         release, real = threading.Event(), sockets.getaddrinfo
 
         def getaddrinfo(host, port, family=0, kind=0, proto=0, flags=0):

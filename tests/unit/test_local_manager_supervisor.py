@@ -231,7 +231,7 @@ def test_a_primary_that_wakes_before_anyone_was_promoted_goes_on():
     assert not lab.promotions
 
 
-def test_nobody_hangs_when_the_supervisor_itself_was_asleep():
+def test_no_broker_hangs_when_the_supervisor_itself_was_asleep():
     lab = Lab().up()
     lab.tick(0.15)
     lab.now += 30.0
@@ -347,7 +347,7 @@ def switching(lab, target="c"):
     return relocate.serial
 
 
-def test_switch_over_is_asked_of_the_primary_and_elects_nobody():
+def test_switch_over_is_asked_of_the_primary_and_elects_no_broker():
     lab = Lab().up()
     serial = switching(lab)
     lab.tick(0.5, live="abc")
@@ -428,7 +428,7 @@ def test_a_primary_that_refuses_to_stop_is_not_killed():
     assert "a did not stop within 5 s and keeps running: it refused to stop, see its log" in lab.texts("refused")
 
 
-def test_close_stops_all_and_elects_nobody():
+def test_close_stops_all_and_elects_no_broker():
     lab = Lab().up()
     effects = lab.do(lab.core.close(lab.now))
     assert {effect.node for effect in effects if isinstance(effect, Signal)} == {"a", "b", "c"}

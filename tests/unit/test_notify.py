@@ -133,12 +133,12 @@ def test_beats_come_from_the_loop(supervisor: tuple[Supervisor, str]) -> None:
         for _ in range(3):
             assert (await loop.run_in_executor(None, listener.next))["WATCHDOG"] == "1"
         notifier.close()
-        notifier.tell({"X_QPID_STATE": "late"})  # to nobody
+        notifier.tell({"X_QPID_STATE": "late"})  # no process listens
 
     asyncio.run(run())
 
 
-def test_nobody_listens() -> None:
+def test_no_process_listens() -> None:
     async def run() -> None:
         for environment in ({}, {"NOTIFY_SOCKET": "/nonexistent/notify"}, {"NOTIFY_SOCKET": "nonsense"}):
             notifier = Notifier(asyncio.get_running_loop(), {**environment, "WATCHDOG_USEC": "1000000"})
@@ -179,7 +179,7 @@ def test_a_broker_tells_its_life(supervisor: tuple[Supervisor, str], tmp_path: P
 
 
 def test_a_daemon_beats_with_its_own_pid(supervisor: tuple[Supervisor, str], tmp_path: Path) -> None:
-    """Whoever wanted the beats of the process that it started, wants them of the daemon."""
+    """A supervisor that wanted the beats of the process that it started wants them of the daemon."""
     listener, name = supervisor
     command = [
         *("sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh", sys.executable, "-m", "qpidd_py", "--daemon"),

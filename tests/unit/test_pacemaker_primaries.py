@@ -74,7 +74,7 @@ def test_clients_alone_convict():
     assert verdict(quiet, [*plain("p", "10.0.0.1", 10, 90), *plain("q", "10.0.0.2", 110, 290)], NODES) == []
 
 
-def test_a_confirm_over_the_virtual_address_names_nobody():
+def test_a_confirm_over_the_virtual_address_names_no_broker():
     assert by_clients(plain("p", "10.0.0.100", 10, 90), NODES, Epochs(samples("a", 0, 90, 1))) == []
 
 

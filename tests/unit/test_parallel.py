@@ -15,7 +15,7 @@ from tests.support.slow import ALL, few, mostly_slow
         ("tests/unit/test_a.py::TestB::test_c[d::1]", "tests/unit/test_a.py"),
         ("tests/faults/test_soak.py::test_a_few_failovers", "faults"),
         ("tests/faults/test_judge.py::test_acquits", "faults"),
-        ("tests/spark/test_groups.py::test_nobody_at_all[duck]", SPARK),
+        ("tests/spark/test_groups.py::test_no_logs_at_all[duck]", SPARK),
         ("tests/spark/test_engine_both.py::test_x", SPARK),
         ("tests/simulator/test_found.py::test_it[a::b]", "tests/simulator/test_found.py::test_it[a::b]"),
         ("tests/spark/test_order.py::test_circles_are_cut_and_told", "tests/spark/test_order.py"),

@@ -1,4 +1,4 @@
-"""tools/side_by_side.sh: `make test` runs the checks of lint beside the tests."""
+"""tools/side_by_side.sh: `make test` runs the checks of lint at the same time as the tests."""
 
 import os
 import signal

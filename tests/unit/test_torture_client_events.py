@@ -69,7 +69,7 @@ def test_the_same_counts_as_the_checker(seed):
 
 
 def _history(client, chance):
-    """Any number of rows about twelve messages; nobody acknowledges what he has not received."""
+    """Any number of rows about twelve messages; no client acknowledges what it has not received."""
     common = {"client": client, "t": 1000}
     events = [{**common, "kind": "begin", "queue": "q", "wall": 5000, "node": "n", "boot_id": "b"}]
     for number in range(1, 13):

@@ -92,7 +92,7 @@ def test_of_two_sides_that_share_a_broker_the_one_with_the_primary_stays():
     assert decide([a, b, c], fences=True).leader == "c"
 
 
-def test_a_careless_manager_promotes_on_the_majoritys_side_and_kills_nobody():
+def test_a_careless_manager_promotes_on_the_majoritys_side_and_kills_no_broker():
     brokers = [seen("a", "active", hears="a"), seen("b", hears="bc", position=5), seen("c", hears="bc", position=9)]
     plan = decide(brokers, fences=False)
     assert (plan.leader, plan.kill, plan.candidates) == ("", (), ("c", "b"))

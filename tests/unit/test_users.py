@@ -42,7 +42,7 @@ def test_the_user_file(tmp_path: Path) -> None:
     users = read_users(file)
     assert "anna" in users and "guest" not in users
     assert password_matches("secret", users.stored("anna"))
-    assert not verified(users, "anna", "secret"), "nobody has compared it yet"
+    assert not verified(users, "anna", "secret"), "it was not compared yet"
     assert users.remember("anna", users.digest("anna", "secret"), users.stored("anna"))
     assert verified(users, "anna", "secret") and not verified(users, "anna", "other")
     users.add("ha", "link")

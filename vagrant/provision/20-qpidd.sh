@@ -19,12 +19,12 @@ if [ "$QPIDD_PACKAGE" != none ]; then
     [ -e "$conf" ] || conf=$QPID_RENDERED/qpidd.conf
     install -m 640 "$conf" /etc/qpid/qpidd.conf
     /usr/share/qpidd/post-install
-    # Who may log in; nobody from another machine without it.
+    # Who may log in; without it no user from another machine.
     users=$QPID_RENDERED/users.yaml
     if [ -e "$users" ]; then
         install -m 600 -o qpidd -g qpidd "$users" /etc/qpid/users.yaml
     elif grep -q '^user-file=/etc/qpid/users.yaml$' "$conf"; then
-        echo "No users.yaml beside cluster.env: make it there with \`qpid-passwd add users.yaml app\`." >&2
+        echo "No users.yaml next to cluster.env: make it there with \`qpid-passwd add users.yaml app\`." >&2
         exit 1
     fi
     if [ "$PROVISION_SYSTEMD" = yes ]; then

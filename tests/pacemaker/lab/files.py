@@ -51,7 +51,7 @@ def _corosync_node(number: int, name: str) -> str:
 
 
 def toy_cib(names: Sequence[str], fencing: bool, virtual_address: str = VIRTUAL_ADDRESS) -> str:
-    """The toy agent, promotable, with the virtual address beside the promoted instance.
+    """The toy agent, promotable, with the virtual address next to the promoted instance.
 
     No load-threshold: on a busy machine Pacemaker does fewer things at once, and the figures would be the load's.
     """

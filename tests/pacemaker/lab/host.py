@@ -81,7 +81,7 @@ class Host:
 
 
 class Clients(Host):
-    """Where the clients live: beside the switch, with the machine's own files and processes."""
+    """Where the clients live: next to the switch, with the machine's own files and processes."""
 
     def __init__(self, address: str, supervisor: int) -> None:
         super().__init__("clients", address)

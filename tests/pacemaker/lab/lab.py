@@ -33,7 +33,7 @@ LOAD_SCRIPT: Final = "50-cluster.sh"
 
 
 LIVE: Final[list[Lab]] = []
-"""Labs that run just now, so that a failed test's logs can be saved whoever has made the lab."""
+"""Labs that run just now, so that a failed test's logs can be saved no matter which test has made the lab."""
 
 
 class LabError(Exception):
@@ -126,7 +126,7 @@ class Lab:
         return [node for node in self.nodes if node is not self.node(which)]
 
     def cut(self, which: int | str) -> None:
-        """Nothing comes through the node's cable any more, and nobody is told; in force when this returns."""
+        """Nothing comes through the node's cable any more, and no process is told; in force when this returns."""
         self.ask(f"cut {self.node(which).name}")
 
     def link_down(self, which: int | str) -> None:

@@ -50,7 +50,7 @@ def overlay(lower: Path, directory: Path) -> Path:
 def change_root(root: Path) -> None:
     """This process and its mount namespace have `root` as their root from now on, and nothing of the former one."""
     os.chdir(root)
-    # Both names may be the same: the old root is then stacked upon the new one, and one unmount uncovers it.
+    # Both names may be the same: the old root is then stacked on the new one, and one unmount uncovers it.
     _check(_libc.syscall(SYS_PIVOT_ROOT[os.uname().machine], b".", b"."), f"pivot_root to {root}")
     _check(_libc.umount2(b".", MNT_DETACH), "unmount the old root")
     os.chdir("/")

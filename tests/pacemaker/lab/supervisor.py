@@ -243,7 +243,7 @@ class Supervisor:
             case "off":
                 machine.off()
             case "reboot":
-                machine.off()  # answered when it is off; the boot is nobody's business who asked
+                machine.off()  # answered when it is off; the boot is not waited for
                 machine.boots_at = time.monotonic() + self.plan.boot_delay
             case "wipe":
                 machine.wipe()

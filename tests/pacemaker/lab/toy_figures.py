@@ -29,7 +29,7 @@ Event = Callable[[Lab, str], None]
 
 
 def says(lab: Lab, address: str = VIRTUAL_ADDRESS) -> list[str]:
-    """Node and role, as a client hears them; empty when nobody answers."""
+    """Node and role, as a client hears them; empty when no broker answers."""
     try:
         with lab.clients.inside(), socket.create_connection((address, PORT), PATIENCE) as connection:
             connection.settimeout(PATIENCE)

@@ -46,7 +46,7 @@ def _end(world: World, drained: bool) -> None:
 
 
 def backlog() -> Ledger:
-    """16: the consumer ended with a backlog: 5 and 6 are confirmed and not seen, but nobody drained the queue."""
+    """16: the consumer ended with a backlog: 5 and 6 are confirmed and not seen, but no client drained the queue."""
     world = _world()
     _publish(world, range(1, 7), range(1, 7))
     for number in range(1, 5):

@@ -239,7 +239,7 @@ def _zoned(world: World, zones: dict[str, str], modified: int, name: str) -> Sto
 
 
 def wrong_zone() -> Story:
-    """14: node2's logs are an hour ahead, and nobody says so."""
+    """14: node2's logs are an hour ahead, and no log says so."""
     world = World()
     world.clocks["node2"].zone = 1.0
     return _zoned(world, {"*": "UTC"}, START + 3_600_000_000, "14 a wrong zone")

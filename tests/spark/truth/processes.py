@@ -63,7 +63,7 @@ def kill(world: World | None = None) -> Story:
 
 
 def hang() -> Story:
-    """6: SIGSTOP of the primary from 0 to 6; nobody fences.  Both held the role; nothing shows that both confirmed."""
+    """6: SIGSTOP of the primary from 0 to 6; no node is fenced.  Both held the role; no sign that both confirmed."""
     world = World()
     scenes.up(world)
     scenes.work(world, "node1", ["node2", "node3"], -6.0, -0.5, 1)
@@ -138,7 +138,7 @@ def twice() -> Story:
     world = World()
     _killed(world)
     scenes.promotion(world, "node2", 0.023, 2, ["node3"])
-    # the link's heartbeats go on: without them nobody could compare the clocks
+    # the link's heartbeats go on: without them the clocks could not be compared
     scenes.heartbeat(world, "node2", "node3", 0.2)
     scenes.heartbeat(world, "node3", "node2", 0.2)
     scenes.lost(world, ["node3"], "node2", 0.503, "Connection reset by peer")
@@ -291,7 +291,7 @@ def unreplicated() -> Story:
 
 
 def never() -> Story:
-    """20: nobody may be promoted; the clients never come back."""
+    """20: no broker may be promoted; the clients never come back."""
     world = World()
     _killed(world)
     world.broker("node2", 0.030, "promote_request", result="refused", reason="node3 does not answer")

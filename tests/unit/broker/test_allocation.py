@@ -90,7 +90,7 @@ class Run:
         for peer in self.peers:
             peer.connection.closed("the end")
         for queue in engine.queues.values():
-            assert not queue.unacked, "nobody holds it"
+            assert not queue.unacked, "no consumer holds it"
         self._everything_comes_out()
 
     def _other_is_served(self) -> None:

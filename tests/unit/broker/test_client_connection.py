@@ -285,7 +285,7 @@ def test_management_request_that_breaks_the_rules(error, name):
     assert (close.name, close.reply_code, close.class_id, close.method_id) == (name, error.reply_code, 60, 40)
 
 
-def test_late_answers_find_nobody():
+def test_late_answers_find_no_connection():
     peer = management_peer(lambda *_: None)
     connection = peer.connection
     peer.call(1, commands.Channel.Close(200, "", 0, 0))

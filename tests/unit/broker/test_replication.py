@@ -74,7 +74,7 @@ def test_a_repeated_deletion_waits_for_the_first():
     assert [frame.name for frame in other.frames()] == ["Queue.DeleteOk"]
 
 
-def test_local_objects_wait_for_nobody_and_stay_here():
+def test_local_objects_wait_for_no_backup_and_stay_here():
     broker = Replicated()
     peer = Peer(broker)
     peer.open_channel()
@@ -264,7 +264,7 @@ def test_numbers_are_never_used_twice():
 # ---------------------------------------------------------------- roles
 
 
-def test_a_backup_lets_nobody_touch_what_is_replicated():
+def test_a_backup_lets_no_client_touch_what_is_replicated():
     broker = Replicated()
     peer = declared(broker, "q")
     peer.send(1, Exchange.Declare(exchange="e"))

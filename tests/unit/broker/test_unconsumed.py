@@ -1,4 +1,4 @@
-"""What becomes of messages that nobody consumes: dead-letter exchanges and alternate exchanges of queues.
+"""What becomes of messages that no client consumes: dead-letter exchanges and alternate exchanges of queues.
 
 On the primary, and on a backup that is promoted at any moment."""
 

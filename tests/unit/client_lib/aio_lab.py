@@ -14,7 +14,7 @@ QUICK = {
     "reconnect_interval_min": 0.005,
     "reconnect_interval_max": 0.05,
     "connect_timeout": 0.5,
-    "connect_overlap": 0.5,  # no second connection beside the first: `broker.peers[-1]` is the one in use
+    "connect_overlap": 0.5,  # no second connection next to the first: `broker.peers[-1]` is the one in use
     "heartbeat": 1,
 }
 

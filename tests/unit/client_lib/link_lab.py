@@ -36,7 +36,7 @@ class LinkLab:
         return broker
 
     def swallower(self) -> Address:
-        """A port whose SYNs are swallowed: the queue of connections that nobody accepts is full."""
+        """A port whose SYNs are swallowed: the queue of connections that are not accepted is full."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=0)
         self.sockets.append(listener)
         where = listener.getsockname()

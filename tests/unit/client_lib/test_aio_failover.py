@@ -160,7 +160,7 @@ async def test_who_waits_for_room_is_let_in_when_a_quarter_of_the_window_is_free
 
 
 @in_loop
-async def test_nobody_overtakes_who_waits_for_room(lab: Lab) -> None:
+async def test_no_task_overtakes_one_that_waits_for_room(lab: Lab) -> None:
     """Not even in the very turn in which the first was woken and has not run yet."""
     broker = lab.broker()
     broker.confirm = "hold"

@@ -128,7 +128,7 @@ async def test_notify_all_wakes_as_many_as_may_go() -> None:
     await asyncio.gather(*tasks["a"])
     asked.clear()
     monitor.notify_all()
-    assert asked == ["b"], "a line in which nobody waits is not asked"
+    assert asked == ["b"], "a line in which no task waits is not asked"
     may_go["b"] = ALL
     monitor.notify_all()
     await asyncio.gather(*tasks["b"])
@@ -151,7 +151,7 @@ async def test_wait_for_holds_on_to_what_was_true_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nobody_sleeps_beside_a_full_buffer(seed: int) -> None:
+def test_no_task_sleeps_next_to_a_full_buffer(seed: int) -> None:
     """Random takers, cancellations, time-outs and arrivals: whatever arrives is taken, once."""
     rng = random.Random(seed)
 
@@ -181,7 +181,7 @@ def test_nobody_sleeps_beside_a_full_buffer(seed: int) -> None:
                 await turn(rng.randrange(3))
                 if rng.random() < 0.2:
                     await turn(6)
-                    assert not (buffer and line.occupied), "somebody sleeps beside a message"
+                    assert not (buffer and line.occupied), "somebody sleeps next to a message"
         while buffer:
             await take(1)
         for task in tasks:

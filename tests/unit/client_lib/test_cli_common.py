@@ -161,12 +161,12 @@ def test_a_signal(limited: bool, complete: bool, code: int) -> None:
 
 def test_a_signal_while_connecting(monkeypatch, capsys) -> None:
     monkeypatch.setattr(Connection, "opens", staticmethod(lambda timeout: ended_by(signal.SIGINT)()))
-    work = Work(raising(AssertionError("nothing is to be done")))
+    work = Work(raising(AssertionError("nothing to do")))
     work.connection = argparse.Namespace(closed=1)
     assert run(work) == 128 + 2
 
 
-def test_nobody_takes_us(monkeypatch, capsys) -> None:
+def test_no_broker_takes_us(monkeypatch, capsys) -> None:
     text = "not connected within 10 s; last: node1:5672: no such name"
     monkeypatch.setattr(Connection, "opens", staticmethod(lambda timeout: raising(Timeout(text))()))
     work = Work(lambda: None)
@@ -176,7 +176,7 @@ def test_nobody_takes_us(monkeypatch, capsys) -> None:
 
 
 @pytest.mark.parametrize("given", ["{reconnect:true}", "{reconnect-limit:3}", "{reconnect_timeout:60}"])
-def test_whoever_speaks_of_reconnecting_decides_how_long(given: str) -> None:
+def test_options_of_reconnecting_decide_how_long(given: str) -> None:
     run(Work(lambda: None), "--connection-options", given)
     assert Connection.made["timeout"] is None
 

@@ -420,7 +420,7 @@ def test_a_disk_that_stays_full_costs_lines_and_says_how_many(tmp_path: Path, mo
     assert [record.message.split(" ")[2] for record in caplog.records] == ["be", "written"]
 
 
-def test_a_log_that_cannot_be_opened_harms_nobody(tmp_path: Path, caplog) -> None:
+def test_a_log_that_cannot_be_opened_does_no_harm(tmp_path: Path, caplog) -> None:
     (tmp_path / "file").touch()
     log = EventLog("c1", tmp_path / "file" / "log.jsonl")
     for _ in range(3):
@@ -470,7 +470,7 @@ def test_a_callback_may_cause_events() -> None:
     assert seen == ["connected", "publish", "drain_begin", "log_end"]
 
 
-def test_a_callback_that_raises_harms_nobody(caplog) -> None:
+def test_a_callback_that_raises_does_no_harm(caplog) -> None:
     log = EventLog("c1", callback=lambda event: next(iter(())))
     log.fact("connect")
     log.close()
@@ -495,7 +495,7 @@ def test_a_listener_gets_facts_and_makes_messages_no_dearer() -> None:
     assert second == first[1:]
 
 
-def test_a_listener_beside_a_callback() -> None:
+def test_a_listener_next_to_a_callback() -> None:
     every: list[Any] = []
     facts: list[Any] = []
     log = EventLog("c1", callback=lambda event: every.append(event["kind"]))

@@ -127,7 +127,7 @@ def test_settled_twice_unreceived_and_without_acknowledgement(lab: Lab) -> None:
 
 
 def test_the_buffer_of_a_receiver_without_acknowledgements_survives(lab: Lab) -> None:
-    """The broker has forgotten these messages; nobody would deliver them again."""
+    """The broker has forgotten these messages; they would not be delivered again."""
     first, second = lab.broker(), lab.broker()
     connection = lab.connect(first, second)
     session = connection.session()

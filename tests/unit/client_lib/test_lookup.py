@@ -80,7 +80,7 @@ def test_a_name_that_is_being_looked_up_is_not_looked_up_once_more(monkeypatch: 
     assert asked == ["name", "name"]
 
 
-def test_nobody_is_told_after_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_caller_is_told_after_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver, calls = answers(monkeypatch, lambda *_: [])
     got: list[Any] = []
     resolver.look_up(Address("name"), lambda *answer: got.append(answer))

@@ -360,7 +360,7 @@ def test_rounds_are_limited() -> None:
     assert f"{C}:5672: down" in world.gave_up.reason
 
 
-def test_whoever_hangs_is_waited_for_at_the_limit() -> None:
+def test_a_broker_that_hangs_is_waited_for_at_the_limit() -> None:
     world = World(f"{A},{B}", {A: "slow"}, policy=RetryPolicy(limit=1)).start().run(5)
     assert world.order == [A, B] and world.winner and world.gave_up is None
 

@@ -120,7 +120,7 @@ def test_the_zone_of_an_ipv6_address_is_a_number_for_the_kernel(recorder: Record
     assert where == ("fe80::1", 1, 0, socket.if_nametoindex("lo"))
 
 
-def test_nobody_listens(recorder: Recorder) -> None:
+def test_no_process_listens(recorder: Recorder) -> None:
     recorder.connect(Address("127.0.0.1", 1))
     wait_for(lambda: recorder.said == ["failed"], 5)
     assert "refused" in describe(recorder.errors[0])

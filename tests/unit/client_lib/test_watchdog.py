@@ -27,7 +27,7 @@ def test_silence_is_noticed_before_two_intervals_have_passed() -> None:
         assert gave_up is not None and 1.5 * 2 < gave_up - heard < 2 * 2
 
 
-def test_whoever_speaks_once_an_interval_is_kept() -> None:
+def test_a_broker_that_speaks_once_an_interval_is_kept() -> None:
     assert given_up(lambda now: int(now / 2.0), 100) is None
 
 

@@ -231,7 +231,7 @@ class TestWithoutAcknowledgement:
         assert queue.peek(1)[0][1], "it may have been seen"
         queue.check()
 
-    def test_beside_deliveries_that_are_acknowledged(self, engine: CutOff, client: MemoryClient, queue: Queue) -> None:
+    def test_next_to_deliveries_that_are_acknowledged(self, engine: CutOff, client: MemoryClient, queue: Queue) -> None:
         other = engine.create_queue(2, "b", True)
         client.owner.routes[b"b"] = [other]
         client.channel.consume(queue, "auto", True)

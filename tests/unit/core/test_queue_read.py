@@ -72,7 +72,7 @@ def test_a_message_is_read_with_all_that_it_has() -> None:
     assert (timed[6], plain[2], plain[6]) == (b"body", 0, b"plain")
 
 
-def test_messages_beside_the_live_stream_are_read_too() -> None:
+def test_messages_next_to_the_live_stream_are_read_too() -> None:
     primary, source = make(0)
     filled(primary, source, [0] * 6)
     backup, queue = make(0)

@@ -1,4 +1,4 @@
-"""Which messages nobody consumed: runs of ids, and what the engine notes of what leaves unconsumed."""
+"""Which messages were not consumed: runs of ids, and what the engine notes of what leaves unconsumed."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_is_purged_and_what_goes_with_its_queue(levels: int) -> None:
     assert lab.noted[1:] == [("a", "deleted", False, [("p:1", "p:2", 2)], 0)]
 
 
-def test_a_dead_letter_and_one_that_nobody_wants(lab: Lab) -> None:
+def test_a_dead_letter_and_one_without_a_queue(lab: Lab) -> None:
     target = lab.engine.create_queue(2, "letters", True)
     answers = iter([Route([target]), None, Route([])])
 
@@ -201,7 +201,7 @@ def test_a_dead_letter_and_one_that_nobody_wants(lab: Lab) -> None:
     assert target.ready == 1
 
 
-def test_what_is_moved_is_not_gone_unless_nobody_takes_it(lab: Lab) -> None:
+def test_what_is_moved_is_not_gone_unless_no_queue_takes_it(lab: Lab) -> None:
     target = lab.engine.create_queue(2, "b", True)
     lab.publish(1, 2, 3)
     lab.client.turn()

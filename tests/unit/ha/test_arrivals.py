@@ -359,7 +359,7 @@ def test_a_question_whose_link_has_ended_has_no_answer() -> None:
 
 
 class Plan:
-    """What is to be sent: so many turns, and so many slices that are not acknowledged."""
+    """What to send: so many turns, and so many slices that are not acknowledged."""
 
     cut, slices, octets = CUT, 3, 99
 

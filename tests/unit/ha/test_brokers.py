@@ -200,7 +200,7 @@ def test_a_second_change_waits_until_the_first_is_safe() -> None:
     assert member(world, "remove", "c:1")["ok"]
 
 
-def test_whoever_asked_for_a_change_hears_of_the_end_of_the_primary() -> None:
+def test_the_administrator_who_asked_for_a_change_hears_of_the_end_of_the_primary() -> None:
     world = cluster("abcd", "abc", registry=True)
     world.registry_lost = {"a"}
     replies: list[dict[str, Any]] = []

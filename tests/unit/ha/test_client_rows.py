@@ -29,7 +29,7 @@ def test_a_client_has_a_row_for_coming_and_one_for_going() -> None:
     ]
 
 
-def test_a_rush_is_counted_and_nobody_has_half_a_life() -> None:
+def test_a_rush_is_counted_and_no_client_has_half_a_life() -> None:
     rows = Rows()
     for number in range(1, 11):
         rows.open(number, 0.0)

@@ -137,7 +137,7 @@ A, B = Origin("a"), Origin("b", make(1, 50))
         ({2: Origin("c", make(1, 60)), 1: A}, {1: A, 2: B}, 1, [from_on(1, make(1, 51)), whole(2, False)]),
         # It has never heard of our epoch 2, and took over at 1.50 later.
         ({1: A, 2: Origin("c", make(1, 60))}, {1: A, 3: B}, 2, [from_on(1, make(1, 51)), whole(2, False)]),
-        # It has never heard of our epoch 2, and nobody took over since.
+        # It has never heard of our epoch 2, and no broker took over since.
         ({1: A, 2: B}, {1: A}, 2, [whole(2, True)]),
         ({1: A, 3: B}, {1: A, 2: Origin("c", make(1, 30))}, 3, [from_on(1, make(1, 31)), whole(3, True)]),
         ({1: A, 3: B}, {1: A, 2: Origin("c", make(1, 30))}, 1, [from_on(1, make(1, 31)), whole(3, True)]),

@@ -79,7 +79,7 @@ def test_a_candidate_that_cannot_store_its_vote_is_refused_and_says_why() -> Non
     world["a"].kill()
     fail(world, "b")
     assert "b cannot be promoted: its vote cannot be stored" in world.refused("b")
-    assert world["b"].disk.epoch == world["c"].disk.epoch == 1, "nobody else was disturbed"
+    assert world["b"].disk.epoch == world["c"].disk.epoch == 1, "no other broker was disturbed"
     assert "b cannot be promoted: its vote cannot be stored" in world.refused("b"), "at once: its disk is known to fail"
     assert FULL in status(world, "b")["advice"]
     assert status(world, "b")["score"] is None
@@ -247,7 +247,7 @@ def test_all_disks_full_and_a_backup_killed_loses_nothing(name: str) -> None:
     world.until(lambda: client.confirmed == 101, 10.0)
 
 
-def test_a_change_that_stalls_nobody_is_no_stall() -> None:
+def test_a_change_that_stalls_no_confirm_is_no_stall() -> None:
     """A backup that is listed late: confirms do not wait for it."""
     world = World()
     world.run(0.01)

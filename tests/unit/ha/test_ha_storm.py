@@ -1,6 +1,6 @@
 """Random faults on the small world: nothing that was confirmed may be missing at the end.
 
-The manager of this test is a bad one: it promotes at random moments, whoever comes first.  It keeps one promise: it
+The manager of this test is a bad one: it promotes at random moments, whichever comes first.  It keeps one promise: it
 does not kill the last broker that holds everything.
 """
 

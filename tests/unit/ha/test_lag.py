@@ -30,7 +30,7 @@ def positions_octets_seconds(history: LogHistory, position: int, now: float) -> 
 # ---- the history of the log
 
 
-def test_nobody_is_behind_an_idle_log():
+def test_no_backup_is_behind_an_idle_log():
     history = LogHistory(1.0, 100)
     assert positions_octets_seconds(history, 100, 50.0) == (0, 0, 0.0)
 

@@ -132,7 +132,7 @@ def test_a_broker_that_leaves_the_list_leaves_the_set() -> None:
     assert changed == InSync(3, "id-a", 8, (A, C), ("a:1", "c:1"))
 
 
-def test_a_broker_that_enters_the_list_moves_nobody() -> None:
+def test_a_broker_that_enters_the_list_moves_no_other() -> None:
     """Not even a member whose address is not known."""
     unknown = SET.grow(Member("id-d"))
     changed = unknown.change_brokers(("a:1", "b:1", "c:1", "e:1"))

@@ -215,7 +215,7 @@ def test_those_who_are_gone_are_removed_and_the_others_waited_for() -> None:
     assert world.removed == [["id-b"], ["id-c"]]
 
 
-def test_an_older_survey_that_ends_later_judges_nobody() -> None:
+def test_an_older_survey_that_ends_later_judges_no_broker() -> None:
     world = World()
     world.losses.lost(world.peer("b"))
     world.losses.lost(world.peer("c"))
@@ -277,7 +277,7 @@ def test_after_a_pause_old_answers_do_not_count_and_the_time_begins_again() -> N
     assert world.removed == [["id-b"]]
 
 
-def test_after_a_pause_the_survey_before_it_judges_nobody() -> None:
+def test_after_a_pause_the_survey_before_it_judges_no_broker() -> None:
     world = World()
     peer = world.peer()
     world.losses.lost(peer)

@@ -68,7 +68,7 @@ def test_nothing_is_on_record_without_a_registry() -> None:
     assert not ManagerRecord().registry and ManagerRecord().newest == InSync() and not ManagerRecord().covers(InSync())
 
 
-def test_what_was_read_is_a_registry_with_what_the_manager_knows_beside() -> None:
+def test_what_was_read_is_a_registry_with_what_the_manager_knows_too() -> None:
     record = ManagerRecord.read(Exchanged((state("a", PAIR),), gone=frozenset({"id-c"})), SET.shrink(["id-c"]))
     assert record.registry and record.gone == {"id-c"} and record.newest == SET.shrink(["id-c"])
     assert ManagerRecord.read(Exchanged()).known == InSync()
@@ -161,7 +161,7 @@ def test_the_last_epoch_may_be_claimed_and_none_after_it() -> None:
     assert "is primary" in refusal(view(epoch=LAST_EPOCH), survey(view(A, state=State.ACTIVE), view(C)))
 
 
-def test_only_what_the_whole_hold_is_counted_upon() -> None:
+def test_only_what_the_whole_hold_is_counted_on() -> None:
     found = claim(view(), survey(view(C, 90, writer="id-a"), broken(A, position=make(1, 80))))
     assert found.positions == {"id-c": (make(1, 90), "id-a")} and found.whole and found.base == SET
 
@@ -362,7 +362,7 @@ def test_a_member_that_is_down_may_return_with_more(mode: str, me: View, why: st
     assert (found.text if isinstance(found, Refuse) else "").endswith(why) and isinstance(found, Claim) == (not why)
 
 
-def test_nobody_is_down_for_one_that_is_catching_up_or_has_a_quorum() -> None:
+def test_no_broker_is_down_for_one_that_is_catching_up_or_has_a_quorum() -> None:
     seen = survey(broken(A), broken(C))
     assert claim(broken(state=State.CATCHUP), seen).epoch == 2 and claim(broken(), seen, "quorum").epoch == 2
 

@@ -98,7 +98,7 @@ class TestARound:
         assert asked.found == [{"b:1": SILENT, "c:1": ANSWERED}]
 
     @pytest.mark.parametrize(("addresses", "how"), [((), {}), (("b:1",), {"wait_for": ["x:1"]})])
-    def test_that_waits_for_nobody_ends_after_it_was_made(self, addresses: tuple[str, ...], how: Any) -> None:
+    def test_that_waits_for_no_answer_ends_after_it_was_made(self, addresses: tuple[str, ...], how: Any) -> None:
         asked = Asked()
         asked.round(*addresses, **how)
         assert (asked.found, [delay for delay, _ in asked.timers]) == ([], [0.0])

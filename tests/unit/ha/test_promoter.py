@@ -225,7 +225,7 @@ def test_only_the_answer_of_a_primary_is_enough(answer: Answer) -> None:
     assert attempt.steps == [] and attempt.replies == []
 
 
-def test_without_a_disk_it_asks_nobody() -> None:
+def test_without_a_disk_it_asks_no_broker() -> None:
     attempt = Attempt()
     attempt.fails_at = 1
     with pytest.raises(StateNotStored):
@@ -377,7 +377,7 @@ def test_a_grant_is_not_enough_while_one_that_was_heard_is_open() -> None:
     assert attempt.promoted == [] and attempt.replies == []
 
 
-def test_a_vote_that_cannot_be_stored_is_claimed_of_nobody() -> None:
+def test_a_vote_that_cannot_be_stored_is_claimed_of_no_broker() -> None:
     attempt = Attempt()
     attempt.fails_at = 1
     assert attempt.asked().refusal == "its vote cannot be stored: no space"

@@ -103,7 +103,7 @@ def test_best_copy_wins_when_every_member_has_restarted() -> None:
 
 
 def test_the_copy_of_a_removed_broker_does_not_count() -> None:
-    """It cannot be promoted, so nobody could."""
+    """It cannot be promoted, so none could."""
     newest = SET.change_brokers(("b:1", "c:1"), "a:1")
     removed = view("a", State.CATCHUP, whole=False)
     restarted = replace(view("b", State.JOINING, whole=False, in_sync=newest), position=0)
@@ -125,7 +125,7 @@ def test_deposed_primary_that_holds_everything_may_return() -> None:
 
 
 def test_fresh_cluster_needs_everybody_accounted_for() -> None:
-    """Whoever is silent may hold everything, and we may be the ones that lost their disks."""
+    """A silent broker may hold everything, and we may be the ones that lost their disks."""
     me = view("b", State.JOINING, 0, False, InSync())
     found = claim(me, survey(a=Outcome.REFUSED, c=Outcome.REFUSED))
     assert (found.epoch, [member.name for member in found.members]) == (1, ["b"])
@@ -247,7 +247,7 @@ def refused_by_registry(me: View, seen: Survey, record: ManagerRecord) -> str:
 ALONE = survey(a=Outcome.SILENT, c=Outcome.SILENT)
 
 
-def test_a_whole_member_of_the_recorded_set_needs_nobody_else() -> None:
+def test_a_whole_member_of_the_recorded_set_needs_no_other() -> None:
     doubting = replace(view("b"), doubt=True)
     assert isinstance(by_registry(doubting, ALONE, recorded(entry("a"))), Claim)
     assert isinstance(by_registry(doubting, ALONE, recorded(entry("c", InSync()), entry("a"))), Claim)

@@ -35,7 +35,7 @@ def test_another_one_that_is_silent_is_waited_for() -> None:
     assert world.promote("b") >= world["b"].settings.promote_timeout
 
 
-def test_whoever_is_needed_is_waited_for() -> None:
+def test_a_broker_that_is_needed_is_waited_for() -> None:
     """b and c do not hold everything; a, which is silent, may."""
     world = World(safety="quorum")
     world.cluster()

@@ -349,7 +349,7 @@ def test_the_helper_and_its_command_end_with_the_broker(cluster: Cluster) -> Non
 
 
 def alive(pid: int) -> bool:
-    """Neither gone nor a zombie that nobody reaps here."""
+    """Neither gone nor a zombie that is not reaped here."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

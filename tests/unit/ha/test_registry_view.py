@@ -60,7 +60,7 @@ def test_a_node_is_online_or_gone_or_neither(state: str, node: ClusterNode) -> N
     assert parse(f'<x><node uname="n"/><node_state uname="n" {state}/></x>').nodes == (node,)
 
 
-def test_an_attribute_whose_id_says_nothing_is_of_nobody() -> None:
+def test_an_attribute_whose_id_says_nothing_belongs_to_no_node() -> None:
     text = ANSWER.replace("nodes-1-", "others-1-").replace("EXPECTED", "down")
     assert parse(text).entries == (("", "Zmlyc3Q="), ("node2", "QjE="))
     assert parse(text).left_behind == ()

@@ -1,4 +1,4 @@
-"""Events about messages that nobody consumed, and about what is left in the queues."""
+"""Events about messages that were not consumed, and about what is left in the queues."""
 
 from __future__ import annotations
 

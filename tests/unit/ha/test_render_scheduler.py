@@ -61,9 +61,9 @@ def test_a_planned_move_waits_for_nothing_but_the_demotion(cluster):
     assert cluster.waits_for("qpidd_promote_0 node2") == {"qpidd_demote_0 node1"}
 
 
-def test_a_refused_promotion_stops_nobody(tmp_path):
+def test_a_refused_promotion_stops_no_broker(tmp_path):
     cib = render(unfenced(3), "pacemaker")["cib.xml"]
-    cluster = Simulated(cib, 3, tmp_path, scores=())  # all brokers run, nobody may be promoted yet
+    cluster = Simulated(cib, 3, tmp_path, scores=())  # all brokers run, no broker may be promoted yet
     for number, score in ((1, 100), (2, 90)):
         cluster.score(number, score)
     cluster.step("--op-fail", "qpidd_promote_0@node1=1")

@@ -93,7 +93,7 @@ class Link:
 
 
 class Broker:
-    """A queue "q" and whoever follows it."""
+    """A queue "q" and its follower."""
 
     def __init__(self, clock, net, address, id="one", slice_size=500, priorities=0):
         self.clock, self.net, self.address = clock, net, address

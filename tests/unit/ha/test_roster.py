@@ -112,7 +112,7 @@ def test_a_deposed_primary_forgets_what_it_wanted_to_change() -> None:
 
 
 def test_the_set_of_a_primary_that_dies_before_it_is_in_force_counts_all_the_same() -> None:
-    """It has read, and nobody knows whether it has confirmed anything without the other one."""
+    """It has read, and it is not known whether it has confirmed anything without the other one."""
     world = world_with_registry("ab")
     filled(world)
     world.cut("a", "b")

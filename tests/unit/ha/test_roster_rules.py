@@ -162,7 +162,7 @@ SETTLED = ["update_safe", "check_active"]
 # ---- the first set -----------------------------------------------------------------------------------------------
 
 
-def test_before_the_first_set_is_in_force_nothing_is_confirmed_and_nobody_has_recovered() -> None:
+def test_before_the_first_set_is_in_force_nothing_is_confirmed_and_no_broker_has_recovered() -> None:
     world = World(members=(A, B))
     roster = world.roster
     assert (roster.may_confirm, roster.removing, roster.changing, roster.steady) == (False, False, None, 0)

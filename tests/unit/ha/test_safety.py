@@ -20,7 +20,7 @@ ANSWERED, REFUSED, SILENT = Outcome.ANSWERED, Outcome.REFUSED, Outcome.SILENT
         ((REFUSED,), False),
         ((SILENT,), True),
         ((SILENT, SILENT), True),
-        # The host of a dead broker proves that we have a network, not that nobody was promoted behind the cut.
+        # The host of a dead broker proves that we have a network, not that no broker was promoted behind the cut.
         ((REFUSED, SILENT), True),
         ((REFUSED, REFUSED, ANSWERED, SILENT), False),
         ((ANSWERED, SILENT, SILENT, SILENT), True),
@@ -49,7 +49,7 @@ def in_sync(names: str, brokers: str = "") -> InSync:
         ("quorum", "a", "", False),
         ("quorum", "ab", "abcd", False),
         ("quorum", "abc", "abcd", True),
-        # x is on nobody's list: b and c go on without both.
+        # x is on no list: b and c go on without both.
         ("quorum", "ax", "", False),
         ("manager", "a", "", True),
         ("availability", "a", "", True),

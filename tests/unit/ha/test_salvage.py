@@ -155,7 +155,7 @@ def test_after_promotions_of_whole_brokers_exactly_what_was_never_in_the_log_is_
 
 @settings(max_examples=few(400))
 @given(st.lists(st.one_of(STEPS.map(tuple), st.integers(0, 3)), max_size=6))
-def test_no_confirmed_message_is_lost_whoever_is_promoted(parts: list[tuple | int]) -> None:
+def test_no_confirmed_message_is_lost_whichever_broker_is_promoted(parts: list[tuple | int]) -> None:
     """With brokers that have lost their memory, too: what is confirmed and lives in a joining broker only is chosen."""
     brokers = Brokers()
     for part in parts:
@@ -453,7 +453,7 @@ def test_after_a_total_failure_and_a_gamble_a_backup_gives_what_it_had() -> None
 
 
 def test_what_the_gambler_holds_after_all_is_not_put_aside() -> None:
-    """b was catching up when it was forced: it holds all, and nobody could know that."""
+    """b was catching up when it was forced: it holds all, and that could not be known."""
     world = World()
     world.cluster()
     world["a"].configuration.declare("q")

@@ -420,7 +420,7 @@ def test_what_came_into_the_registry_since_it_was_read_defeats_the_claim() -> No
 
 
 def test_a_restarted_survivor_goes_on_when_the_other_node_was_fenced() -> None:
-    """What only the other one held is gone with it; the registry knows that nobody has to be waited for."""
+    """What only the other one held is gone with it; the registry knows that no broker has to be waited for."""
     world = World("ab", registry=True)
     world.cluster()
     world["a"].paused = True
@@ -461,7 +461,7 @@ def test_who_has_waited_for_long_hears_of_a_newcomer_at_once() -> None:
     assert world.until(lambda: scores(world) == {"a": COPY, "b": COPY}) < 0.01
 
 
-def test_an_isolated_primary_has_no_score_and_hinders_nobody() -> None:
+def test_an_isolated_primary_has_no_score_and_hinders_no_broker() -> None:
     """It can confirm nothing (quorum), and may answer questions for ever."""
     quorum = Safety("quorum", BROKERS, 2.0)
     isolated = replace(view("a", State.ACTIVE), isolated=True)

@@ -62,7 +62,7 @@ def test_an_empty_broker_has_nothing_to_lose(world: World) -> None:
     assert would_lose(world["a"].node) == ""
 
 
-def test_nobody_else_could_keep_it() -> None:
+def test_no_other_broker_could_keep_it() -> None:
     world = World("a")
     world.run(0.01)
     world.promote("a")

@@ -139,7 +139,7 @@ def test_a_change_that_cannot_be_recorded_stalls_and_says_why() -> None:
     flows(world)
 
 
-def test_a_joining_backup_waits_for_the_registry_and_nobody_else_does() -> None:
+def test_a_joining_backup_waits_for_the_registry_and_no_other_does() -> None:
     world = World(registry=True)
     world.cluster()
     client = filled(world)
@@ -212,7 +212,7 @@ def test_a_backup_that_was_removed_behind_a_cut_is_refused_without_fencing() -> 
     assert "it is not in the in-sync set (a), and a may hold more but does not answer" in world.refused("b")
 
 
-def test_a_fresh_cluster_with_an_empty_registry_needs_nobody_else() -> None:
+def test_a_fresh_cluster_with_an_empty_registry_needs_no_other() -> None:
     world = World(registry=True)
     world.pause("b")
     world.pause("c")

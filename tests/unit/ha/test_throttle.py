@@ -36,7 +36,7 @@ def test_publishers_are_told_why(world):
     world.until(lambda: publisher.confirmed == 40)
 
 
-def test_a_deposed_primary_holds_nobody(world):
+def test_a_deposed_primary_holds_no_client(world):
     a = world["a"]
     fill(world)
     assert a.configuration.throttled

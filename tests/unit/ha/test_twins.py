@@ -50,7 +50,7 @@ def complaints(world: World, name: str) -> list[str]:
 
 
 class TestAClone:
-    def test_of_a_backup_ends_and_disturbs_nobody(self) -> None:
+    def test_of_a_backup_ends_and_disturbs_no_other(self) -> None:
         world = World()
         world.cluster()
         client = filled(world)
@@ -103,7 +103,7 @@ class TestAClone:
         assert world["a"].node.local.sightings.shown()[0]["count"] >= 20
 
     def test_with_a_new_identity_is_let_in_when_its_address_is_a_member_s(self) -> None:
-        """Nobody could ask it, so a promotion would wait for it for ever, once it is the only one that holds all."""
+        """It could not be asked, so a promotion would wait for it for ever, once it is the only one that holds all."""
         world = World()
         world.cluster()
         clone = copied(world, "b")
@@ -124,7 +124,7 @@ class TestARestartedBroker:
         world = World(safety="quorum")
         world.cluster()
         old = world["b"]
-        old.alive = False  # no link is closed: nobody is told
+        old.alive = False  # no link is closed: no process is told
         new = copied(world, "b", address="b:1")
         world.run(0.3)
         assert new.node.local.state is not State.READY and not new.ended
@@ -168,7 +168,7 @@ class TestARestartedBroker:
         world.until(lambda: clone.state is State.READY, 5)
         world.resume("b")
         world.run(20)
-        # It may hold what nobody else has: it stays, and its place is its own again when the copy was stopped.
+        # It may hold what no other broker has: it stays, and its place is its own again when the copy was stopped.
         assert clone.state is State.READY and not clone.ended and not world["b"].ended
         assert "--new-identity" in world["b"].node.advice()
         assert len(complaints(world, "a")) == 1
