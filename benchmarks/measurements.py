@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks import load_generator
 from benchmarks.cluster import Cluster
 from benchmarks.load_generator import Report
-from benchmarks.processes import cpu_seconds, machine_cpu_seconds, resident_bytes
+from benchmarks.processes import cpu_seconds, machine_cpu_seconds, resident_bytes, stop_process
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.samples import Key, Sample
 
@@ -17,6 +17,8 @@ MEGABYTE = 2**20
 MOST_WAITING = 500_000
 """Limit of a run that lets messages wait: three brokers and the machine must hold them."""
 WAITING = 300_000
+DELTA = 1000
+"""Messages that a stopped backup misses."""
 WAITING_SIZE = 1024
 SETTLE_SECONDS = 2.0
 """A broker may give memory back, or write to disk, after it has confirmed."""
@@ -172,6 +174,28 @@ def catch_up(seconds: float) -> list[Sample]:
         "confirm_ms_p99": report["confirm_ms"]["p99"],
     }
     return [Sample(Key(3, "catch-up", WAITING), cluster.name, values)]
+
+
+def rejoin() -> list[Sample]:
+    """A backup with a journal is stopped while WAITING messages wait, misses DELTA more, and is started again."""
+    cluster = QpiddCluster(3, journals=True)
+    options: dict[str, str | float | bool] = {"queue": _new_queue(), "size": WAITING_SIZE, "no_consume": True}
+    try:
+        cluster.start()
+        options["address"] = cluster.addresses()[0]
+        load_generator.run("load", **options, count=WAITING)
+        stop_process(cluster.processes[2])
+        cluster.management.pop(2).close()
+        load_generator.run("load", **options, count=DELTA)
+        begin = time.monotonic()
+        cluster.launch(2)
+        cluster.wait_for_listener(2)
+        listening = time.monotonic()
+        ready = cluster.wait_for_state(2, "ready")
+    finally:
+        cluster.stop()
+    values = {"ready_s": ready - begin, "after_listening_s": ready - listening}
+    return [Sample(Key(3, "rejoin", WAITING), cluster.name, values)]
 
 
 def declare(cluster: Cluster, count: int) -> list[Sample]:

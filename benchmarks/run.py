@@ -20,9 +20,14 @@ from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.rabbitmq import RabbitCluster
 from benchmarks.samples import Results, Sample
 
-SUITES = ("memory", "throughput", "outage", "catch-up", "declare")
+SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare")
 
 CATCH_UP_SECONDS = 4.0
+JOINING: dict[str, Callable[[], list[Sample]]] = {
+    "catch-up": partial(measurements.catch_up, CATCH_UP_SECONDS),
+    "rejoin": measurements.rejoin,
+}
+"""Suites with a cluster of their own."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,12 @@ class Session:
 
     def run(self) -> Results:
         for brokers in self.plan.brokers:
-            suites = [name for name in self.plan.suites if name != "catch-up" and (name, brokers) != ("outage", 1)]
+            suites = [name for name in self.plan.suites if name not in JOINING and (name, brokers) != ("outage", 1)]
             if suites:
                 self._phase(brokers, suites)
-        if "catch-up" in self.plan.suites and 3 in self.plan.brokers:
+        for name in [name for name in self.plan.suites if name in JOINING and 3 in self.plan.brokers]:
             for _ in range(self.plan.repeat):
-                self._measure("catch-up", partial(measurements.catch_up, CATCH_UP_SECONDS))
+                self._measure(name, JOINING[name])
         return self.results
 
     def _phase(self, brokers: int, suites: list[str]) -> None:

@@ -14,7 +14,7 @@ class Key:
 
     brokers: int
     load: str
-    """both, publish, drain, window 1, transient, outage, catch-up, declare, memory."""
+    """both, publish, drain, window 1, transient, outage, catch-up, rejoin, declare, memory."""
     size: int
     """Octets of a body; for declare the number of queues."""
 

@@ -81,6 +81,10 @@ OTHERS: dict[str, list[tuple[str, str]]] = {
         ("… of this after the process listens, s", "after_listening_s"),
         ("… longest stall of a publisher meanwhile, ms", "longest_stall_ms"),
     ],
+    "rejoin": [
+        ("restarted backup with a journal to ready, {size:,} × 1 KiB waiting, 1,000 missed, s", "ready_s"),
+        ("… of this after the process listens (its journal is read), s", "after_listening_s"),
+    ],
     "declare": [("declare {size:,} queues, s", "seconds")],
     "memory": [("memory of a waiting message of 1 KiB, octets a broker", "octets")],
 }
@@ -123,7 +127,7 @@ def _at_least(limit: float) -> Callable[[float], bool]:
     return lambda value: value >= limit
 
 
-_CATCH_UP = Key(3, "catch-up", 300_000)
+_CATCH_UP, _REJOIN = Key(3, "catch-up", 300_000), Key(3, "rejoin", 300_000)
 TARGETS = [
     Target(
         "three brokers, 1 KiB, publisher and consumer: × RabbitMQ quorum queue", "≥ 20", _times_rabbit(3), _at_least(20)
@@ -153,6 +157,12 @@ TARGETS = [
         "≤ 50",
         _ours(_CATCH_UP, "longest_stall_ms", worst=True),
         _at_most(50),
+    ),
+    Target(
+        "restarted backup, 300,000 × 1 KiB in its journal, 1,000 missed, to ready after reading, s",
+        "≤ 0.3",
+        _ours(_REJOIN, "after_listening_s"),
+        _at_most(0.3),
     ),
     Target("declare 1,000 replicated queues, s", "≤ 0.3", _ours(Key(3, "declare", 1000), "seconds"), _at_most(0.3)),
 ]

@@ -349,6 +349,7 @@ class Backup(Role):
         self._hold_applied()
         if self.engine.torn:
             self.engine.torn = False
+            self.local.journal.leave()
             self.env.log("error", "a batch of the log was applied in part only: the difference is copied again")
             self.not_listed()
 

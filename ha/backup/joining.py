@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 from ha.backup.salvager import Known, Salvager
 from ha.backup.staging import Mode, Staging
@@ -38,7 +39,9 @@ from ha.model.protocol import (
     decode_held,
     decode_merge,
     encode_control,
+    encode_drop,
     encode_held,
+    encode_merge,
     need,
 )
 from ha.model.view import View
@@ -46,6 +49,10 @@ from ha.salvage.selection import Promises, suspects
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.core import decode_ids, encode_ids
 from qpidd_py.errors import LinkError
+
+UNWRITTEN: Final = 16 << 20
+"""Octets that may wait for the disk while more of the difference is taken over."""
+PAUSE: Final = 0.005
 
 
 class JoinStep(Enum):
@@ -230,7 +237,11 @@ class Joining:
         if self._local.whole:
             self._staging.keep()
             self.link.hold_batches(True)
-        self._staging.add(self._local.journal.leave)
+        for queue, _ in self._local.configuration.replicated():
+            # Remains of an unfinished difference, and the places of removed messages, must not block the next one: a
+            # deposed primary may be sent again what it had dequeued on its own.
+            self._change(partial(self._engine.merge, queue.number), Kind.MERGE, encode_merge(queue.number))
+        self._staging.add(self._local.journal.differ)
         foreign, lineage = foreign_epochs(self._local.lineage, self._lineage), self._lineage
         self._staging.add(lambda: self._prune(foreign, lineage))
         self._send_held(foreign)
@@ -242,13 +253,12 @@ class Joining:
         for queue, _ in self._local.configuration.replicated() if epochs else ():
             ids = of_epochs(normalise(decode_ids(queue.held())), epochs)
             if ids:
-                self._engine.drop(queue.number, encode_ids(ids))
+                encoded = encode_ids(ids)
+                drop = partial(self._engine.drop, queue.number, encoded)
+                self._change(drop, Kind.DROP, encode_drop(queue.number, encoded))
 
     def _send_held(self, foreign: set[int]) -> None:
         for queue, uid in self._local.configuration.replicated():
-            # Remains of an unfinished difference, and the places of removed messages, must not block the next one: a
-            # deposed primary may be sent again what it had dequeued on its own.
-            self._engine.merge(queue.number)
             held = queue.held()
             if foreign and held:
                 ids = normalise(decode_ids(held))
@@ -279,23 +289,28 @@ class Joining:
     def _on_snapshot(self, body: bytes) -> None:
         self._need_syncing()
         records = decode_snapshot(body)
-        self._staging.add(lambda: self._local.configuration.adopt(records), len(body))
+        self._stage(partial(self._local.configuration.adopt, records), Kind.SNAPSHOT, body)
 
     def _on_slice(self, body: bytes) -> None:
         self._need_syncing()
         self._slices += 1
-        self._staging.add(lambda: self._engine.apply_slice(body), len(body))
-        self.send(Kind.CREDIT, b"")
+        self._stage(partial(self._engine.apply_slice, body), Kind.SLICE, body)
+        self._credit()
+
+    def _credit(self) -> None:
+        """The next slice may come, when the disk has taken most of what came."""
+        if not self._over and not self._disk_waits(self._credit):
+            self.send(Kind.CREDIT, b"")
 
     def _on_drop(self, body: bytes) -> None:
         self._need_syncing()
         number, ids = decode_drop(body)
-        self._staging.add(lambda: self._engine.drop(number, ids))
+        self._stage(partial(self._engine.drop, number, ids), Kind.DROP, body)
 
     def _on_merge(self, body: bytes) -> None:
         self._need_syncing()
         number = decode_merge(body)
-        self._staging.add(lambda: self._engine.merge(number))
+        self._stage(partial(self._engine.merge, number), Kind.MERGE, body)
 
     def _need_syncing(self) -> None:
         if self.step is not JoinStep.SYNCING:
@@ -304,9 +319,29 @@ class Joining:
     def _on_held_batch(self, position: int, body: bytes) -> None:
         if self.step not in (JoinStep.SYNCING, JoinStep.APPLYING):
             raise LinkError(f"batch in step {self.step.value}")
-        self._staging.add(lambda: self._engine.apply_held(position, body), len(body))
+        self._stage(partial(self._engine.apply_held, position, body), Kind.BATCH, body)
         self.live = position
         self.acknowledge()
+
+    def _stage(self, change: Callable[[], None], kind: int, body: bytes) -> None:
+        self._staging.add(lambda: self._change(change, kind, body), len(body))
+
+    def _change(self, change: Callable[[], None], kind: int, body: bytes) -> None:
+        """Apply what came in one frame, here and in the journal."""
+        journal = self._local.journal
+        try:
+            change()
+            journal.part(kind, body)
+        except (LinkError, MemoryError):
+            journal.leave()  # the engine may have taken a part of it
+            raise
+
+    def _disk_waits(self, again: Callable[[], None]) -> bool:
+        """True if the disk has much to write; `again` is called a little later."""
+        waits = self._local.journal.waiting > UNWRITTEN
+        if waits:
+            self._env.after(PAUSE, again)
+        return waits
 
     # ---- taking it over -------------------------------------------------------------------------------------------
 
@@ -317,7 +352,7 @@ class Joining:
 
     def _apply(self) -> None:
         """Apply in bounded pieces, one in each turn: a broker that is silent for long counts as dead."""
-        if self._over:
+        if self._over or self._disk_waits(self._apply):
             return
         try:
             done = self._staging.some()

@@ -55,8 +55,16 @@ class Journal(Protocol):
         """Our engine sealed a batch.  Those of a primary come from the core."""
         ...
 
+    def differ(self) -> None:
+        """From here on the engine's content changes into that of a primary, part by part."""
+        ...
+
+    def part(self, kind: int, body: bytes) -> None:
+        """The engine has taken over what came in this frame."""
+        ...
+
     def leave(self) -> None:
-        """What the engine holds from here on does not continue what is on disk."""
+        """What the engine holds from here on is no known change of what is on disk."""
         ...
 
     def begin_again(self) -> None:
@@ -87,6 +95,12 @@ class NoJournal:
         return True
 
     def batch(self, batch: Batch) -> None:
+        """Nothing is written."""
+
+    def differ(self) -> None:
+        """Nothing is written."""
+
+    def part(self, kind: int, body: bytes) -> None:
         """Nothing is written."""
 
     def leave(self) -> None:

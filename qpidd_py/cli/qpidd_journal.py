@@ -20,13 +20,13 @@ from typing import Any, Final
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.cli.output import ShowVersion, print_json, print_table, run_tool
-from qpidd_py.core import records
+from qpidd_py.core import decode_ids, records
 from qpidd_py.process import lock_path, running_pid
 from qpidd_py.store.archive_file import NewFile
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.export import export
 from qpidd_py.store.layout import Kind, segment_name
-from qpidd_py.store.recovery import CARRY, HEAD, Damaged, Found, Frame, frames, scan
+from qpidd_py.store.recovery import CARRY, HEAD, QUEUE, TAKEN, Damaged, Found, Frame, frames, scan
 from qpidd_py.store.writer import JournalEnd, Roll, Work, Writer
 
 PROGRAM: Final = "qpidd-journal"
@@ -124,9 +124,10 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 def _operations(frame: Frame) -> Iterator[dict[str, Any]]:
-    if frame.kind == Kind.SNAPSHOT:
+    if frame.kind in (Kind.SNAPSHOT, Kind.ADOPTED):
         configuration = [decode_table(payload)[0] for _, payload in decode_snapshot(frame.body)]
-        yield {"operation": "snapshot", "position": frame.position, "configuration": configuration}
+        operation = "snapshot" if frame.kind == Kind.SNAPSHOT else "adopted"
+        yield {"operation": operation, "position": frame.position, "configuration": configuration}
     elif frame.kind == Kind.HEAD:
         carry, generation = HEAD.unpack(frame.body)
         yield {"operation": "head", "carry": carry, "begins": segment_name(generation)}
@@ -134,6 +135,17 @@ def _operations(frame: Frame) -> Iterator[dict[str, Any]]:
         yield {"operation": "base", "carry": CARRY.unpack(frame.body)[0]}
     elif frame.kind == Kind.NOTE:
         yield {"operation": "note", **json.loads(frame.body)}
+    elif frame.kind in (Kind.DIFFERENCE, Kind.GIVEN_UP):
+        yield {"operation": Kind(frame.kind).name.lower().replace("_", "-")}
+    elif frame.kind == Kind.TAKEN:
+        yield {"operation": "taken", "difference": TAKEN.unpack(frame.body)[0], "position": frame.position}
+    elif frame.kind in (Kind.DROP, Kind.MERGE):
+        number, ids = QUEUE.unpack_from(frame.body)[0], frame.body[QUEUE.size :]
+        yield {
+            "operation": Kind(frame.kind).name.lower(),
+            "queues": [number],
+            **({"ids": decode_ids(ids)} if ids else {}),
+        }
     elif frame.kind == Kind.CARRIED:
         yield from (_record(record, carried=True) for record in records(frame.body[CARRY.size :]))
     else:

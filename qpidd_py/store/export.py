@@ -36,7 +36,7 @@ def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveW
     engine = Engine()
     configuration = Configuration(engine, _Unobserved())
     engine.on_config = configuration.apply
-    replay = Replay(engine, configuration, found.carry)
+    replay = Replay(engine, configuration, found)
     replay.apply(frames(disk, found))
     position = engine.position
     engine.begin_epoch(engine.epoch + 1)  # so that what was handed out says that it may come again

@@ -12,31 +12,38 @@ the log: the new segment begins with a snapshot of it, so the journal can begin 
 carry is complete, a HEAD frame says that the journal begins with that segment, and those before it go.  So carries
 write no more than the messages that come and go, and the journal takes at most three times what waits.
 
-*Other content.*  A backup that joins a primary takes over what is not a continuation of its log.  It leaves what is on
-disk as it is and writes nothing (`leave`); when it holds everything it begins again with a BASE and a carry of all that
-waits (`begin_again`).  A restart before the HEAD of that carry finds the content before, one behind it the new content:
-the disk changes from one to the other as a whole.
+*Other content.*  A backup that joins a primary takes over what is not a continuation of its log.  The disk changes from
+the content before to the new one as a whole, in one of two ways:
+
+  differ, part …, begin_again    DIFFERENCE, the parts of the difference and the batches between them, TAKEN.  A restart
+                                 leaves out a difference without its TAKEN, and goes on behind a GIVEN_UP.
+  leave, begin_again             Nothing is written; then a BASE and a carry of all that waits.  A restart before the
+                                 HEAD of that carry finds the content before.  For what is no known change of what is
+                                 on disk: a part has failed, the disk is too slow, the base before is not complete.
+
+A difference may last over several attempts to join.  While it is open nothing is carried; and no segment that has a
+part of one becomes the beginning of the journal.
 
 Invariants: frames are handed over in the order of the log; nothing is durable before the disk has it; segments are
 dropped behind the HEAD frame that makes them superfluous, and the writer syncs that frame first; a carry copies what
 waits at its turn, so what is dequeued meanwhile is dequeued behind its copy, or not copied; while `complete` a restart
 brings back all that the engine held at `position`, or later.
-Who may call: the owner of the engine, in the loop's thread; `leave` to `note` only a member of a cluster.
+Who may call: the owner of the engine, in the loop's thread; `differ` to `note` only a member of a cluster.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.snapshot import encode_snapshot
-from qpidd_py.core import Batch, Catchup, Engine, link_frame
-from qpidd_py.core.batch import OPERATIONS
+from qpidd_py.core import Batch, Engine, link_frame
+from qpidd_py.store.carry import BASE_SLICE, Carry, handed_out
 from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, Kind
-from qpidd_py.store.recovery import CARRY, HEAD, Found
+from qpidd_py.store.recovery import CARRY, HEAD, TAKEN, Found
+from qpidd_py.store.replay import Replay
 from qpidd_py.store.writer import Drop, Roll, Work
 
 SEGMENT_SIZE: Final = 64 << 20
@@ -44,13 +51,8 @@ SLACK: Final = 4
 """Segments that are kept before anything is carried."""
 BEHIND: Final = 64 << 20
 """Octets that may wait for the disk before publishers have to, and a quarter of which lets them go on."""
-SLICE: Final = 256 << 10
-"""Octets of a slice of a carry: one is written at a time."""
-BASE_SLICE: Final = 4 << 20
-"""The same for a base, that confirms wait for."""
-_DELIVERED: Final = Struct("<IBBHQIIQ")
-"""A record of the log (`core/batch.pyx`): size, operation, flags, queues, position; queue, spare, position."""
-_OP_DELIVERED: Final = next(code for code, name in OPERATIONS.items() if name == "delivered")
+_PARTS: Final[dict[int, int]] = {Kind.SNAPSHOT: Kind.ADOPTED}
+"""Kinds of a link that have another meaning here."""
 
 
 class Journal:
@@ -75,6 +77,12 @@ class Journal:
         self._base_at: int | None = 0
         """Number of the frame that completes the base; None: it is not handed over yet."""
         self._away = False
+        self._difference = 0
+        """Number of the frame with which the open difference begins; 0: none is open."""
+        self._mixed = False
+        """The segment has a part of a difference."""
+        self._handed = 0
+        """The log is handed over up to here."""
         self._note = b""
         self._engine = engine
         self._configuration = configuration
@@ -103,15 +111,15 @@ class Journal:
         self.carried = 0
         """Octets written by carries."""
 
-    def start(self, again: bool = False) -> None:
-        """Begin a segment.  What was read is on disk.  `again`: frames follow it that do not continue it."""
-        self.position = self._engine.position
+    def start(self, replay: Replay) -> None:
+        """Begin a segment.  What was read is on disk."""
+        self.position = self._handed = self._engine.position
         for generation in [found for found in self._segments if found < self._head]:
             self._drop(generation)
-        if again:
-            self.begin_again()
+        if replay.ended:
+            self._begin_base()
         else:
-            self._roll()
+            self._roll(given_up=replay.open)
         self._soon(self._make_space)
 
     @property
@@ -121,25 +129,59 @@ class Journal:
 
     def batch(self, batch: Batch) -> None:
         if not self._away:
-            self._add(batch, len(batch), 0 if self._base_at is None else batch.last)
+            self._handed = batch.last
+            self._add(batch, len(batch), 0 if self._base_at is None or self._difference else batch.last)
 
     # ---- members of a cluster -------------------------------------------------------------------------------------
 
     @property
     def complete(self) -> bool:
         """What the engine holds continues what is on disk."""
-        return not self._away and self._base_at is not None and self.durable >= self._base_at
+        return not self._away and not self._difference and self._base_at is not None and self.durable >= self._base_at
+
+    def differ(self) -> None:
+        """From here on the engine's content changes into another one, by what `part` and `batch` are given."""
+        if self._away or self._difference:
+            return
+        if self._base_at is None or self._handed != self._engine.position:
+            self.leave()
+            return
+        self._set_apart()
+        self._add_frame(Kind.DIFFERENCE, b"")
+        self._difference, self._mixed = self._number, True
+
+    def part(self, kind: int, body: bytes) -> None:
+        """The engine has taken over a part of the difference; `kind` as on a replication link."""
+        if self._difference:
+            self._add_frame(_PARTS.get(kind, kind), body)
 
     def leave(self) -> None:
-        """What the engine holds from here on is something else: octets that still wait for the disk make none of it
-        safe."""
-        self._away, self._carry = True, None
+        """What the engine holds from here on is something else."""
+        self._away, self._difference = True, 0
+        self._set_apart()
+
+    def _set_apart(self) -> None:
+        """Octets that still wait for the disk make nothing safe of what the engine holds from here on."""
+        self._carry = None
         self._unwritten = deque((number, 0, octets) for number, _, octets in self._unwritten)
 
     def begin_again(self) -> None:
         """What the engine holds now takes the place of what is on disk, as a whole."""
         self._engine.flush()
-        self._away, self._base_at = False, None
+        if self._difference and self._note:
+            self._add_frame(Kind.NOTE, self._note)
+        if self._difference:
+            self._take()
+        elif self._away or self._base_at is None:
+            self._begin_base()
+
+    def _take(self) -> None:
+        number, self._difference, self._handed = self._difference, 0, self._engine.position
+        self._add_frame(Kind.TAKEN, TAKEN.pack(number), self._handed)
+        self._base_at = self._number
+
+    def _begin_base(self) -> None:
+        self._away, self._base_at, self._handed = False, None, self._engine.position
         self._carries += 1
         self._roll(base=self._carries)
         self._carry = Carry(self._engine, self._carries, self._generation, self._begun_at, BASE_SLICE)
@@ -148,7 +190,7 @@ class Journal:
     def note(self, note: bytes) -> None:
         """Whose content this is; written before what follows, and again in each segment."""
         self._note = note
-        if self._used and not self._away:
+        if self._used and not self._away and not self._difference:
             self._add_frame(Kind.NOTE, note)
 
     def written(self, number: int) -> None:
@@ -168,13 +210,15 @@ class Journal:
 
     def _look_behind(self) -> None:
         behind = self.waiting > (BEHIND // 4 if self._behind else BEHIND)
-        if behind != self._behind:
+        if behind and self._difference:
+            self.leave()  # nobody has to wait for what counts for nothing yet
+        elif behind != self._behind:
             self._behind = behind
             self._fell_behind(behind)
 
     def relieve(self) -> None:
         """Make space on a full disk, if what still waits fits into the segment that is reserved."""
-        idle = self._carry is None and not self._rolling and not self._away
+        idle = self._carry is None and not self._rolling and not self._away and not self._difference
         if idle and self._segments and 2 * self._live() < self._segment_size:
             self._engine.flush()
             self._roll()
@@ -193,7 +237,7 @@ class Journal:
             self._rolling = True
             self._soon(self._full)
 
-    def _add_frame(self, kind: Kind, body: bytes, position: int = 0) -> int:
+    def _add_frame(self, kind: int, body: bytes, position: int = 0) -> int:
         """Octets of the frame."""
         frame = link_frame(kind, self._engine.position, body)
         self._add(frame, len(frame), position)
@@ -207,12 +251,14 @@ class Journal:
             self._make_space()
 
     def _make_space(self) -> None:
-        if self._carry is None and not self._away and self.octets > 2 * self._live() + SLACK * self._segment_size:
+        idle = self._carry is None and not self._away and not self._mixed
+        if idle and self.octets > 2 * self._live() + SLACK * self._segment_size:
             self._begin_carry()
 
-    def _roll(self, base: int = 0) -> None:
-        """`base`: the number of the carry that the segment begins with, if it does not continue the one before."""
-        self._rolling = True
+    def _roll(self, base: int = 0, given_up: bool = False) -> None:
+        """`base`: the number of the carry that the segment begins with, if it does not continue the one before;
+        `given_up`: it continues what came before the last difference."""
+        self._rolling, self._mixed = True, bool(self._difference)
         if self._used:
             self._segments[self._generation] = max(self._used, self._segment_size)
         self._generation += 1
@@ -220,6 +266,8 @@ class Journal:
         self._submit(Roll(self._generation, self._segment_size))
         if base:
             self._add_frame(Kind.BASE, CARRY.pack(base))
+        if given_up:
+            self._add_frame(Kind.GIVEN_UP, b"")
         self._begun_at = self._engine.position
         self._add_frame(Kind.SNAPSHOT, encode_snapshot(self._configuration.snapshot()))
         if self._note:
@@ -261,35 +309,3 @@ class Journal:
     def _add_carried(self, carry: Carry, kind: Kind, body: bytes, position: int = 0) -> None:
         self.carried += self._add_frame(kind, body, position)
         carry.number = self._number
-
-
-class Carry:
-    """A cursor over everything that waits in the queues and is older than a segment."""
-
-    def __init__(self, engine: Engine, id: int, generation: int, cut: int, octets: int = SLICE) -> None:
-        """`cut`: position of the log at which the segment `generation` begins; `octets` of a slice."""
-        self._octets = octets
-        self.id = id
-        self.generation = generation
-        self.number = 0
-        """Of the last frame of this carry."""
-        self._cut = cut
-        self._queues = [queue for queue in engine.queues.values() if queue.replicated]
-        self._cursor: Catchup | None = None
-
-    def slice(self) -> bytes:
-        """The next records; empty at the end."""
-        while True:
-            cursor = self._cursor
-            if cursor is not None and not cursor.queue.deleted and (records := cursor.slice(self._octets)):
-                return records
-            if not self._queues:
-                return b""
-            self._cursor = Catchup(self._queues.pop(), b"", self._cut)
-
-
-def handed_out(engine: Engine) -> bytes:
-    """Records of how far the messages that wait were handed out, for `redelivered`."""
-    found = [(queue.number, queue.handed_out) for queue in engine.queues.values() if queue.replicated]
-    size, at = _DELIVERED.size, engine.position
-    return b"".join(_DELIVERED.pack(size, _OP_DELIVERED, 0, 1, at, number, 0, id) for number, id in found if id)

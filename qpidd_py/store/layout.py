@@ -31,7 +31,9 @@ from typing import Final, NamedTuple
 from qpidd_py.core import crc32c
 from qpidd_py.core.batch import HEADER_SIZE as LINK_HEADER
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+READ: Final = (1, 2)
+"""Formats that are read.  1 has no differences (`Kind.DIFFERENCE`)."""
 MAGIC: Final = b"qpidd journal\r\n\0"
 _HEADER: Final = struct.Struct("<16sI4xQQI")
 _ENVELOPE: Final = struct.Struct("<IIQQQI")
@@ -52,8 +54,11 @@ class Kind(IntEnum):
     """Kinds of frames in a journal.  Numbers below 32 mean the same on a replication link."""
 
     BATCH = 1
+    SLICE = 4
     SNAPSHOT = 5
     """The configuration, at the beginning of a segment."""
+    DROP = 7
+    MERGE = 8
     CARRIED = 32
     """Messages of earlier segments once more: number of the carry u32, records."""
     HEAD = 33
@@ -62,6 +67,15 @@ class Kind(IntEnum):
     """What follows continues the content that the carry of this number (u32) brings, and no other."""
     NOTE = 35
     """Of a member of a cluster: whose content this is.  The last one counts."""
+    DIFFERENCE = 36
+    """From here on to the next TAKEN or GIVEN_UP the frames change the content to another one.  Together they count if
+    there is a TAKEN of this frame's number, else none of them does."""
+    TAKEN = 37
+    """The number u64 of the DIFFERENCE that is complete."""
+    GIVEN_UP = 38
+    """A run has ended within a DIFFERENCE; what follows continues the content before it."""
+    ADOPTED = 39
+    """In a DIFFERENCE: the configuration of the other content."""
 
 
 class Envelope(NamedTuple):
@@ -109,8 +123,9 @@ def decode_header(data: bytes) -> SegmentHeader | None:
     if crc32c(octets) != checksum:
         return None
     _, version, *fields = _HEADER.unpack(octets)
-    if version != FORMAT:
-        raise FormatError(f"journal format {version}, expected {FORMAT}: it was written by another version of qpidd")
+    if version not in READ:
+        expected = " or ".join(map(str, READ))
+        raise FormatError(f"journal format {version}, expected {expected}: it was written by another version of qpidd")
     return SegmentHeader(*fields)
 
 

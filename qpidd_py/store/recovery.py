@@ -42,6 +42,9 @@ _POSITION: Final = Struct("<8xQ")
 _KIND_AT: Final = 28
 HEAD: Final = Struct("<IQ")
 CARRY: Final = Struct("<I")
+TAKEN: Final = Struct("<Q")
+QUEUE: Final = Struct("<I")
+"""At the beginning of DROP and MERGE."""
 _MAGIC: Final = ENVELOPE_MAGIC.to_bytes(4, "little")
 
 
@@ -84,6 +87,8 @@ class Found:
     """Number of the last carry that was completed."""
     carries: int = 0
     """The highest number of a carry."""
+    taken: set[int] = field(default_factory=set)
+    """Numbers of the DIFFERENCE frames whose differences are complete."""
     torn: bool = False
     """A frame was being written when the broker ended; it was never acknowledged."""
 
@@ -194,6 +199,8 @@ def _note(data: bytes, at: int, found: Found) -> None:
         found.carries = max(found.carries, found.carry)
     elif kind in (Kind.CARRIED, Kind.BASE):
         found.carries = max(found.carries, CARRY.unpack_from(data, at + FRAME_HEADER)[0])
+    elif kind == Kind.TAKEN:
+        found.taken.add(TAKEN.unpack_from(data, at + FRAME_HEADER)[0])
 
 
 def _check_tail(name: str, data: bytes, generation: int, found: Found) -> None:

@@ -9,7 +9,7 @@ from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.core import Engine
 from qpidd_py.store.layout import Kind
-from qpidd_py.store.recovery import CARRY, HEAD, Frame
+from qpidd_py.store.recovery import CARRY, HEAD, QUEUE, Found, Frame
 
 
 class Replay:
@@ -17,19 +17,22 @@ class Replay:
 
     The journal begins with a snapshot of the configuration.  Messages that were waiting then come in `CARRIED` frames,
     between the batches that were written meanwhile, and are merged into their queues when the carry was complete.
-    It ends before a base whose carry was not: what follows continues other content than what came before."""
+    It ends before a base whose carry was not: what follows continues other content than what came before.
+    A difference that was not completed is left out."""
 
-    def __init__(self, engine: Engine, configuration: Configuration, carry: int) -> None:
-        """`carry`: number of the carry that was completed last."""
+    def __init__(self, engine: Engine, configuration: Configuration, found: Found) -> None:
         self._engine = engine
         self._configuration = configuration
-        self._carry = carry
+        self._carry = found.carry
+        self._taken = found.taken
         self._begun = False
         self.frames = 0
         self.note = b""
         """The last note; empty if there is none."""
         self.ended = False
         """Frames follow that continue other content."""
+        self.open = False
+        """The last frames belong to a difference that was not completed."""
 
     def apply(self, frames: Iterable[Frame]) -> None:
         """Raises LinkError for a frame that does not fit what came before it."""
@@ -37,7 +40,10 @@ class Replay:
             self.ended = frame.kind == Kind.BASE and CARRY.unpack(frame.body)[0] > self._carry
             if self.ended:
                 return
-            self._apply(frame)
+            if frame.kind in (Kind.DIFFERENCE, Kind.GIVEN_UP):
+                self.open = frame.kind == Kind.DIFFERENCE and frame.number not in self._taken
+            elif not self.open:
+                self._apply(frame)
             self.frames += 1
 
     def _apply(self, frame: Frame) -> None:
@@ -50,10 +56,30 @@ class Replay:
         elif frame.kind == Kind.CARRIED and CARRY.unpack_from(frame.body)[0] == self._carry:
             self._engine.apply_slice(frame.body[CARRY.size :])
         elif frame.kind == Kind.HEAD and HEAD.unpack(frame.body)[0] == self._carry:
-            for number in self._engine.queues:
-                self._engine.merge(number)
+            self._merge_all()
         elif frame.kind == Kind.NOTE:
             self.note = frame.body
+        else:
+            self._change(frame)
+
+    def _change(self, frame: Frame) -> None:
+        """A part of a difference."""
+        if frame.kind == Kind.ADOPTED:
+            self._engine.set_position(frame.position)
+            self._configuration.adopt(decode_snapshot(frame.body))
+        elif frame.kind == Kind.DROP:
+            self._engine.drop(QUEUE.unpack_from(frame.body)[0], frame.body[QUEUE.size :])
+        elif frame.kind == Kind.SLICE:
+            self._engine.apply_slice(frame.body)
+        elif frame.kind == Kind.MERGE:
+            self._engine.merge(QUEUE.unpack(frame.body)[0])
+        elif frame.kind == Kind.TAKEN:
+            self._merge_all()
+            self._engine.set_position(frame.position)
+
+    def _merge_all(self) -> None:
+        for number in self._engine.queues:
+            self._engine.merge(number)
 
 
 def continue_alone(broker: Broker) -> None:

@@ -58,7 +58,7 @@ class Store:
         self._on_applied = applied
         self._segment_size = segment_size
         self._path = data_dir / NAME
-        self._replay = Replay(broker.engine, broker.vhost.configuration, 0)
+        self._replay = Replay(broker.engine, broker.vhost.configuration, Found())
         self._begun = False
         self.damaged = ""
         """The damage of the journal that was set aside; empty if it was none."""
@@ -159,7 +159,7 @@ class Store:
             log.error("the journal is older than %s: it is a copy, and lacks what came after", self._marker)
         continue_alone(self._broker)
         self._broker.engine.on_batch = self.journal.batch
-        self.journal.start(again=self._replay.ended)
+        self.journal.start(self._replay)
         self._marks()
         if self.note:
             # What follows is the history of no cluster: a member must not continue it.
@@ -172,7 +172,7 @@ class Store:
         self.journal.on_durable = on_durable
         self.journal.note(note)
         self._broker.engine.on_applied = self.journal.batch
-        self.journal.start(again=self._replay.ended)
+        self.journal.start(self._replay)
         self._marks()
 
     def _marks(self) -> None:
@@ -232,7 +232,7 @@ class Store:
         if found.torn:
             log.warning("the journal ends with a frame that was not written completely, and never acknowledged")
         progress = Progress("read the journal")
-        self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found.carry)
+        self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found)
         self._replay.apply(self._applied(progress.frames(frames(self._folder, found), found.end.number)))
         if found.segments:
             queues = self._broker.engine.queues.values()

@@ -41,6 +41,7 @@ What a total failure takes (no whole member of the newest in-sync set is alive a
 disk that was not lost) is excused: promise 1 holds while one in-sync replica survives, in memory or on disk.
 
     I21  a journal can be read after any crash (`journal.py`)
+    I22  when a backup has taken over the content of a primary, its journal has that content (`journal.py`)
 """
 
 from __future__ import annotations

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ha.backup.backup import Backup
 from ha.model.content import Content
+from qpidd_py.broker.broker import Broker
+from qpidd_py.core import Engine
 from qpidd_py.errors import EXIT_DISK, LinkError
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError
@@ -39,9 +42,10 @@ class SimulatedJournal:
         self._busy = False
         configuration = process.broker.vhost.configuration
         self._hangs_until = 0.0
+        self._changes = False
         try:
             found = self._read()
-            self._replay = Replay(process.engine, configuration, found.carry)
+            self._replay = Replay(process.engine, configuration, found)
             self._replay.apply(frames(self._disk, found))
         except (FormatError, LinkError) as error:
             raise Violation(f"I21: the journal of {process.name} cannot be read: {error}") from error
@@ -73,7 +77,7 @@ class SimulatedJournal:
         self.journal.on_durable = node.durable
         self.journal.note(node.local.content.encode())
         self._process.engine.on_applied = self.journal.batch
-        self.journal.start(again=self._replay.ended)
+        self.journal.start(self._replay)
 
     def hang(self, seconds: float) -> None:
         """No commit ends meanwhile."""
@@ -105,6 +109,23 @@ class SimulatedJournal:
         if self._work:
             self._later()
         self.journal.written(number)
+        self._compare()
+
+    def _compare(self) -> None:
+        """When a backup has taken over other content, its disk has what the engine holds.  Raises Violation."""
+        process, journal = self._process, self.journal
+        if not self._changes or not journal.complete or journal.waiting:
+            self._changes = self._changes or not journal.complete
+            return
+        self._changes = False
+        if isinstance(process.node.role, Backup):
+            process.simulation.history.counts["contents compared with the disk"] += 1
+            again = Broker(engine=Engine())
+            found = scan(self._disk)
+            Replay(again.engine, again.vhost.configuration, found).apply(frames(self._disk, found))
+            there, here = content(again), content(process.broker)
+            if there != here:
+                raise Violation(f"I22: the journal of {process.name} has {there!r:.500}, it holds {here!r:.500}")
 
     def die(self, rng: Random, power: bool) -> None:
         """What was handed over is on its way."""
@@ -116,3 +137,10 @@ class SimulatedJournal:
             self._disk.power_cut(rng)
         else:
             self._disk.kill()
+
+
+def content(broker: Broker) -> tuple[int, Any, Any]:
+    """What is in the log of this broker: its position, the messages, the configuration."""
+    queues = [queue for queue in broker.engine.queues.values() if queue.replicated]
+    messages = {queue.number: [(id, body) for id, _, *_, body in queue.peek(1 << 30)] for queue in queues}
+    return broker.engine.position, messages, sorted(broker.vhost.configuration.snapshot())

@@ -11,12 +11,13 @@ from ha.backup.joining import Joining, JoinStep
 from ha.model.content import Content
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
-from ha.model.protocol import Kind
+from ha.model.protocol import Kind as LinkKind
 from ha.node import Node
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
 from qpidd_py.store.journal import Journal
+from qpidd_py.store.layout import Kind
 from qpidd_py.store.recovery import Damaged, Found, scan
 from tests.simulator import journal
 from tests.simulator.mistakes_safety import patched
@@ -31,7 +32,7 @@ def acknowledge_before_disk() -> AbstractContextManager[None]:
             self._stored()
         if self.step is not JoinStep.STORING and self.live > self._acked and not self._over:
             self._acked = self.live
-            self.link.send_frame(Kind.ACK, self.live, b"")
+            self.link.send_frame(LinkKind.ACK, self.live, b"")
 
     return patched(Joining, acknowledge=acknowledge)
 
@@ -47,14 +48,31 @@ def own_disk_forgotten() -> AbstractContextManager[None]:
     return patched(Primary, update_safe=update_safe)
 
 
-def content_in_parts() -> AbstractContextManager[None]:
-    """Other content takes the place of what is on disk bit by bit: a restart in the middle merges the two."""
+def removals_unwritten() -> AbstractContextManager[None]:
+    """What the primary does not have goes from the memory of a backup that joins, and stays on its disk."""
 
-    def roll(self: Journal, *args: Any, base: int = 0, **how: Any) -> None:
-        old(self, *args, **how)
+    def part(self: Journal, kind: int, body: bytes) -> None:
+        if kind != Kind.DROP:
+            old(self, kind, body)
 
-    old = Journal._roll
-    return patched(Journal, _roll=roll)
+    old = Journal.part
+    return patched(Journal, part=part)
+
+
+def removed_before_the_difference_counts() -> AbstractContextManager[None]:
+    """What the primary does not have goes from the disk at once."""
+
+    def part(self: Journal, kind: int, body: bytes) -> None:
+        apart = kind == Kind.DROP and self._difference
+        if apart:
+            self._add_frame(Kind.GIVEN_UP, b"")
+        old(self, kind, body)
+        if apart:
+            self._add_frame(Kind.DIFFERENCE, b"")
+            self._difference = self._number
+
+    old = Journal.part
+    return patched(Journal, part=part)
 
 
 def restart_without_doubt() -> AbstractContextManager[None]:

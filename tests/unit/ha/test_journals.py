@@ -297,7 +297,7 @@ def test_a_broker_that_has_lost_its_identity_says_so_and_does_not_vote() -> None
 def test_a_primary_tells_a_broker_that_it_holds_an_old_copy(told: bool) -> None:
     local: Any = member(SET, make(1, 9))
     notes: list[bytes] = []
-    local.journal = SimpleNamespace(note=notes.append, leave=lambda: None)
+    local.journal = SimpleNamespace(note=notes.append, differ=lambda: None)
     local.configuration = SimpleNamespace(replicated=list)
     local.engine = SimpleNamespace(position=make(1, 9), safe=0)
     local.restore(Content(("b.1",), {1: Origin("id-a")}))
@@ -423,7 +423,7 @@ class SlowJournal(NoJournal):
         self._whole = self._whole or not self.stuck
         return self._whole
 
-    def leave(self) -> None:
+    def differ(self) -> None:
         self._whole = False
 
     def go_on(self) -> None:

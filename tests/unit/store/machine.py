@@ -56,14 +56,15 @@ class Machine:
         self.found = found = self._read()
         self.broker = Broker(engine=Engine(segment_size=2048))
         configuration = self.broker.vhost.configuration
-        Replay(self.broker.engine, configuration, found.carry).apply(frames(self.disk, found))
+        replay = Replay(self.broker.engine, configuration, found)
+        replay.apply(frames(self.disk, found))
         continue_alone(self.broker)
         self.work: list[Work] = []
         self.calls: list[Callable[[], None]] = []
         self.writer = Writer(self.disk, found.end)
         self.journal = Journal(self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT)
         self.broker.engine.on_batch = self.journal.batch
-        self.journal.start()
+        self.journal.start(replay)
         self.broker.vhost.on_restarted()
         self.client = MemoryClient(self.broker.engine)
         self.client.channel.confirm_select()

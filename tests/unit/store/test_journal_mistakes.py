@@ -12,7 +12,8 @@ from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core.batch import OPERATIONS
 from qpidd_py.errors import QpiddError
 from qpidd_py.store import journal, layout, recovery, writer
-from qpidd_py.store.journal import Carry, Journal
+from qpidd_py.store.carry import Carry
+from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FRAME_HEADER, MARK, encode_mark
 from qpidd_py.store.recovery import Damaged, Found
 from qpidd_py.store.writer import Drop, Writer

@@ -149,10 +149,10 @@ def test_a_frame_of_a_tail_that_was_cut_off_does_not_follow_another() -> None:
 def test_a_journal_of_another_format_is_refused_with_both_numbers() -> None:
     disk, _ = written([Roll(1, SIZE), frame(1)])
     header = bytearray(disk.files[segment_name(1)][:HEADER_SIZE])
-    Struct("<I").pack_into(header, 16, 2)
+    Struct("<I").pack_into(header, 16, 3)
     Struct("<I").pack_into(header, HEADER_SIZE - 4, crc32c(bytes(header[: HEADER_SIZE - 4])))
     disk.files[segment_name(1)][:HEADER_SIZE] = header
-    with pytest.raises(FormatError, match=f"{segment_name(1)}: journal format 2, expected 1"):
+    with pytest.raises(FormatError, match=f"{segment_name(1)}: journal format 3, expected 1 or 2"):
         scan(disk)
 
 
