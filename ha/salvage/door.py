@@ -23,8 +23,7 @@ import base64
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ha.dial import Dial
 from ha.model.environment import Answer, Json, Outcome
@@ -33,7 +32,7 @@ from ha.model.protocol import need
 from ha.model.salvaged import Record
 from ha.model.settings import split_address
 from ha.salvage.copies import Copies, key_to_json, keys_from_json
-from ha.salvage.files import Marks, SalvageFiles
+from ha.salvage.files import Marks, Place, SalvageFiles
 from ha.salvage.lines import SalvageError, recovered_header
 from ha.salvage.publisher import Publisher, RestoreOutcome
 from qpidd_py.amqp.fields import FieldError
@@ -58,6 +57,21 @@ SHOWN: Final = 1000
 """Messages in one answer to `show`."""
 SHOWN_BODY: Final = 4096
 """Octets of a body in an answer to `show`."""
+
+
+OPENED: Final = 16
+"""Files of which the place of the next page is remembered."""
+
+
+class _Opened(NamedTuple):
+    """Where the next page of a file begins."""
+
+    summary: Json
+    place: Place
+
+    @property
+    def size(self) -> int:
+        return int(self.summary.get("octets", -1))
 
 
 @dataclass
@@ -116,6 +130,7 @@ class SalvageDoor:
         self._dial = dial
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[str] = set()
+        self._opened: dict[tuple[str, int], _Opened] = {}
         self._actions: dict[str, Callable[[Json], Coroutine[Any, Any, Json]]] = {
             "list": self._list,
             "show": self._show,
@@ -168,10 +183,27 @@ class SalvageDoor:
         return await asyncio.to_thread(self._messages, name, offset, min(limit, SHOWN))
 
     def _messages(self, name: str, offset: int, limit: int) -> Json:
-        summary, marks = self._summary(name), self._files.marks(name)
-        found = list(islice(self._files.records(name), offset, offset + limit))
+        """In a thread; one page costs what it shows, if it follows another one, whatever the size of the file."""
+        opened, marks = self._opened.pop((name, offset), None), self._files.marks(name)
+        if opened is None or opened.size != self._files.size(name):
+            opened = _Opened(self._summary(name), self._behind(name, offset))
+        summary = opened.summary
+        found, place = self._files.page(name, opened.place, limit)
         left = max(0, summary.get("found", 0) - offset - len(found)) if found else 0
+        if left:
+            self._opened[name, offset + len(found)] = _Opened(summary, place)
+            for key in list(self._opened)[:-OPENED]:
+                self._opened.pop(key, None)
         return {**summary, "messages": [_shown(number, record, marks) for number, record in found], "left": left}
+
+    def _behind(self, name: str, offset: int) -> Place:
+        place = Place()
+        while offset > 0:
+            found, place = self._files.page(name, place, min(offset, SHOWN))
+            if not found:
+                break
+            offset -= len(found)
+        return place
 
     # ---- changing -------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from ha.model.environment import SalvageFile
 from ha.model.salvaged import Header, Record
@@ -137,6 +137,13 @@ class NoSalvage:
         pass
 
 
+class Place(NamedTuple):
+    """Behind that many lines of a file; its octets, 0 at the beginning."""
+
+    number: int = 0
+    octets: int = 0
+
+
 class SalvageFiles:
     """The directory."""
 
@@ -211,6 +218,22 @@ class SalvageFiles:
                     yield number, decode_record(line)
                 except SalvageError as error:
                     log.warning("salvage file %s, message %d cannot be read: %s", name, number, error)
+
+    def page(self, name: str, place: Place, limit: int) -> tuple[list[tuple[int, Record]], Place]:
+        """At most so many messages from there on, and where the next page begins.  Raises SalvageError and OSError."""
+        found: list[tuple[int, Record]] = []
+        number, octets = place
+        with self._path(name).open("rb") as file:
+            if not octets:
+                header = file.readline()
+                decode_header(header)
+                octets = len(header)
+            file.seek(octets)
+            while len(found) < limit and (line := file.readline()) and not is_end(line):
+                number, octets = number + 1, octets + len(line)
+                with contextlib.suppress(SalvageError):  # `summary` counts it, and `records` logs it
+                    found.append((number, decode_record(line)))
+        return found, Place(number, octets)
 
     def size(self, name: str) -> int:
         """Octets.  Raises SalvageError and OSError."""

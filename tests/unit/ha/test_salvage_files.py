@@ -24,7 +24,7 @@ from ha.salvage import files as salvage_files
 from ha.salvage.copies import Copies, keys_from_json
 from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
-from ha.salvage.lines import SalvageError
+from ha.salvage.lines import SalvageError, decode_record
 from ha.salvage.publisher import Publisher, RestoreOutcome
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Queue
@@ -339,6 +339,48 @@ def test_without_a_primary_nothing_is_tried(files: SalvageFiles, unused_port: in
     result = restored(files, f"127.0.0.1:{unused_port}")
     assert "refused" in result["error"] or "Connect call failed" in result["error"]
     assert files.marks(NAME).tried == set()
+
+
+def test_showing_a_long_file_reads_each_message_once(files: SalvageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Page after page; a page out of order is found, too."""
+    written(files, [record(number, body=b"x" * number) for number in range(40)])
+    decoded: list[bytes] = []
+
+    def decode(line: bytes) -> Record:
+        decoded.append(line)
+        return decode_record(line)
+
+    monkeypatch.setattr(salvage_files, "decode_record", decode)
+    pages = [{"action": "show", "file": NAME, "offset": offset, "limit": 4} for offset in range(0, 40, 4)]
+    answers = [answer["result"] for answer in asked(files, "", *pages)]
+    assert [message["number"] for page in answers for message in page["messages"]] == list(range(1, 41))
+    assert [page["left"] for page in answers] == list(range(36, -1, -4))
+    assert len(decoded) == 40
+    decoded.clear()
+    (answer,) = asked(files, "", {"action": "show", "file": NAME, "offset": 38, "limit": 9})
+    assert [message["number"] for message in answer["result"]["messages"]] == [39, 40]
+
+
+def test_a_file_that_changes_between_two_pages_is_read_anew(files: SalvageFiles) -> None:
+    file = files.begin(HEADER)
+    file.add([record(1), record(2)])
+    page = {"action": "show", "file": NAME, "limit": 1}
+
+    async def main(door: SalvageDoor) -> list[Json]:
+        first = await door._show({**page, "offset": 0})
+        file.add([record(3)])
+        return [first, await door._show({**page, "offset": 1})]
+
+    peers = Peers(lambda: "", list, lambda *_: None)
+    loop = asyncio.new_event_loop()
+    try:
+        door = SalvageDoor(loop, files, "a", peers, Dial(Login()))
+        first, second = loop.run_until_complete(main(door))
+    finally:
+        loop.close()
+        file.cancel()
+    assert (first["left"], second["left"]) == (1, 1)
+    assert [message["number"] for message in second["messages"]] == [2]
 
 
 @pytest.fixture
