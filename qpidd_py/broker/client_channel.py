@@ -133,7 +133,7 @@ class ClientChannel:
     def get(self, command: commands.Basic.Get) -> None:
         queue = self.find_queue(command.queue)
         check_free(queue)
-        queue.idle_since = None
+        self.vhost.used(queue)
         if not self.core.get(queue.core, bool(command.no_ack)):
             self.reply(Basic.GetEmpty())
 

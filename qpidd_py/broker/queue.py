@@ -62,7 +62,6 @@ class DeclaredQueue:
         self.used_payload = b""
         self.consumed_exclusively = False  # its only consumer is exclusive
         self.reserved = ""  # why messages may not be taken out or put in; empty = they may
-        self.idle_since: float | None = None  # when the vhost first saw it without a consumer, if it expires
 
     @property
     def number(self) -> int:

@@ -10,7 +10,7 @@ objects that are not replicated; replicated objects follow the log, and nothing 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
@@ -35,10 +35,14 @@ from qpidd_py.broker.exchange import EXCHANGE_TYPES, Binding, Exchange
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
+from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
+
+DELETIONS: Final = 100
+"""Of idle queues, at most, in one tick."""
 
 
 class VHost:
@@ -53,7 +57,8 @@ class VHost:
         self.queues: Mapping[str, DeclaredQueue] = self.configuration.queues
         self.default_replicate = "none"
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
-        self._expiring: dict[str, DeclaredQueue] = {}
+        self.idle: Deadlines[DeclaredQueue] = Deadlines()  # when a queue has been idle for its time limit
+        self._used: dict[DeclaredQueue, None] = {}  # queues with a time limit that begins with the next tick
 
     def _log(self, operation: Operation) -> tuple[int, bytes]:
         if self.engine.passive:
@@ -102,8 +107,7 @@ class VHost:
         if exclusive:
             queue.owner = connection
             self._exclusive.setdefault(connection, {})[name] = queue
-        if queue.expires is not None:
-            self._expiring[name] = queue
+        self.used(queue)
         return queue, queue.position
 
     def _new_queue(self, operation: Operation, level: str) -> DeclaredQueue:
@@ -132,7 +136,7 @@ class VHost:
         level = wanted.pop(REPLICATE, queue.level)
         first_difference(what, wanted, queue.properties())
         first_difference(what, {REPLICATE: level}, {REPLICATE: queue.level})
-        queue.idle_since = None
+        self.used(queue)
         return queue, queue.position
 
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
@@ -192,7 +196,8 @@ class VHost:
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
-        self._expiring.pop(queue.name, None)
+        self.idle.drop(queue)
+        self._used.pop(queue, None)
         if queue.owner is not None:
             self._exclusive.get(queue.owner, {}).pop(queue.name, None)
         for connection, channel, tag in cancelled:
@@ -202,7 +207,6 @@ class VHost:
 
     def consumer_added(self, queue: DeclaredQueue) -> None:
         """After a promotion an auto-delete queue that had been used is deleted; one that was never used stays."""
-        queue.idle_since = None
         queue.used = True
         if queue.auto_delete and queue.position and not queue.used_position:
             queue.used_position, queue.used_payload = self._log({"op": "queue.used", "name": queue.name})
@@ -214,7 +218,7 @@ class VHost:
             queue = core.owner
             if core.deleted or not isinstance(queue, DeclaredQueue) or core.consumer_count:
                 continue
-            queue.idle_since = None
+            self.used(queue)
             queue.consumed_exclusively = False
             if queue.auto_delete and queue.delay is None and not (self.engine.passive and queue.position):
                 self.remove_queue(queue)
@@ -237,7 +241,8 @@ class VHost:
             used_up = used and queue.expires is None
             if queue.position and (orphan or used_up) and self.queues.get(queue.name) is queue:
                 self.remove_queue(queue)
-        self._expiring = {name: queue for name, queue in self.queues.items() if queue.expires is not None}
+        for queue in self.queues.values():
+            self.used(queue)
         self.engine.forget_routes()
 
     def on_restarted(self) -> None:
@@ -250,17 +255,24 @@ class VHost:
             if self.exchanges.get(exchange.name) is exchange:
                 self._remove_exchange(exchange)
 
+    def used(self, queue: DeclaredQueue) -> None:
+        """Its time limit for being idle, if it has one, begins again."""
+        if queue.expires is not None:
+            self._used[queue] = None
+
     def tick(self, now: float) -> None:
-        """Deletes queues that were idle for their time limit; `now` in seconds."""
-        for queue in list(self._expiring.values()):
-            expires = queue.expires
-            busy = queue.core.consumer_count or queue.waits_for_its_first_user
-            if busy or expires is None or (self.engine.passive and queue.position):
-                queue.idle_since = None
-            elif queue.idle_since is None:
-                queue.idle_since = now
-            elif now - queue.idle_since >= expires:
-                self.remove_queue(queue)
+        """Deletes queues that were idle for their time limit; `now` in seconds.  One with a consumer is looked at again
+        when that has gone."""
+        for queue in self._used:
+            self.idle.set(queue, now + (queue.expires or 0.0))
+        self._used.clear()
+        for _ in range(DELETIONS):
+            due = self.idle.pop(now)
+            if due is None:
+                break
+            busy = due.core.consumer_count or due.waits_for_its_first_user
+            if not busy and not (self.engine.passive and due.position):
+                self.remove_queue(due)
 
     # ------------------------------------------------------------ exchanges
 

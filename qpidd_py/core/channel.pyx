@@ -8,6 +8,7 @@ from libc.string cimport memcpy, memset
 from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT
 from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_zeroed
 from qpidd_py.core.properties cimport bad_expiration, bad_header, other_user
@@ -433,6 +434,8 @@ cdef class Channel:
             if index < 0:
                 raise InvariantError(f"unacknowledged message {u.id} is not in queue {queue.name}")
             if action == REQUEUE:
+                if queue.timed:
+                    look_at(engine, queue, engine.now)
                 queue.requeue(index)
                 engine.mark_queue(queue)
             elif action == DISCARD:

@@ -2,6 +2,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport Batch, LogWriter, Pool
 from qpidd_py.core.confirms cimport Confirms, Sender
+from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.removals cimport Removals
 from qpidd_py.core.ring cimport Entry
@@ -20,7 +21,10 @@ cdef class Engine:
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn
-    cdef list expiring                      # queues with messages that may expire
+    cdef readonly Deadlines expiries        # when to look at the heads of queues, see expiry.pyx
+    cdef bint expiring                      # more heads have expired than one turn looks at
+    cdef bint expired                       # this turn has looked
+    cdef size_t letters_left                # that this turn may send
     cdef object letters                     # messages that leave unconsumed, not yet sent on (see letters.pyx)
     cdef object refused                     # (queue, content) of publishes that a full queue has refused
     cdef uint64_t inherited                 # expiry of a message that moves to another queue; 0 = by its properties
@@ -73,12 +77,9 @@ cdef class Engine:
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1
     cdef int note_all(self, Queue queue, str reason, bint unacked) except -1
     cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1
-    cdef void note_timed(self, Queue queue) noexcept
-    cdef int pump_all(self) except -1
     cdef int release_confirms(self) except -1
     cdef int release_held(self) except -1
     cdef int replicate(self) except -1
-    cdef int flush_connections(self) except -1
     cdef int apply_batch(self, const uint8_t* p, size_t n) except -1
     cdef Batch apply_to(self, uint64_t last, const uint8_t* p, size_t n, size_t start)
     cdef void want_turn(self) noexcept
@@ -88,5 +89,4 @@ cdef class Engine:
             self.delivered_queues.append(queue)
     cdef void forget_channel(self, Sender channel) noexcept
     cdef int shed(self) except -1
-    cdef int turn(self) except -1
     cdef int confirm_consumed(self) except -1

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qpidd_py.core.batch import Batch, Pool
+from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Publications, Route
 from qpidd_py.core.runs import IdRuns
@@ -17,6 +18,7 @@ class Engine:
     delivered: int
     max_message_size: int
     now: int
+    expiries: Deadlines[Queue]
     on_batch: Callable[[Batch], None] | None
     on_applied: Callable[[Batch], None] | None
     on_config: Callable[[int, bytes], None]

@@ -34,12 +34,15 @@ from qpidd_py.core.batch cimport (
 from qpidd_py.core.channel cimport Channel, Consumer
 from qpidd_py.core.compaction cimport compact
 from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
+from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
-from qpidd_py.core.letters cimport LETTERS, move_messages, put, send_letters, send_letters_of
+from qpidd_py.core.expiry cimport after, look_at
+from qpidd_py.core.letters cimport move_messages, put, send_letters_of
 from qpidd_py.core.properties cimport Peeked, peek_properties
-from qpidd_py.core.pump cimport enforce, expire_heads, pump
+from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
+from qpidd_py.core.turn cimport end_turn, shed
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -67,7 +70,7 @@ cdef class Engine:
         self.held = []
         self.awaited = []
         self.sweeping = []
-        self.expiring = []
+        self.expiries = Deadlines()
         self.letters = deque()
         self.uncommitted = deque()
         self.removals = Removals()
@@ -110,6 +113,7 @@ cdef class Engine:
             cancelled.append((c.channel.connection.owner, c.channel.number, c.tag))
             c.channel.cancel(c.tag)
         del self.queues[queue.number]
+        self.expiries.drop(queue)
         self.last_queue = None
         if self.on_removed is not None:
             self.note_all(queue, "deleted", True)
@@ -184,11 +188,12 @@ cdef class Engine:
         cdef uint8_t* p
         cdef uint8_t* record
         cdef uint32_t offset
-        cdef uint64_t position, last
+        cdef uint64_t position, last, expiry
         cdef Queue queue
         cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
         peek_properties(header, header_size, &found)
         timed = route.timed or found.expiration != UNLIMITED
+        expiry = self.inherited if self.inherited else after(self.now, found.expiration)
         size = RECORD_HEADER + 4 * <size_t>replicated + (24 if timed else 8) + route_size + header_size + body_size
         if size > 0xF0000000:
             raise InvariantError(f"message of {size} octets does not fit a record")
@@ -203,9 +208,11 @@ cdef class Engine:
         putle16(p + 6, replicated)
         putle64(p + 8, position)
         for queue in route.queues:
-            if queue.levels is not None or ring_full(&queue.main):
+            if timed or queue.levels is not None or ring_full(&queue.main):
                 try:
                     queue.room_for(1)
+                    if timed:
+                        look_at(self, queue, after(min(expiry, after(self.now, queue.ttl)), 1))
                 except MemoryError:
                     writer.take_back(size, last)
                     raise
@@ -222,8 +229,7 @@ cdef class Engine:
         p += 8
         if timed:
             putle64(p, self.now)
-            putle64(p + 8, self.inherited if self.inherited else
-                    (UNLIMITED if found.expiration == UNLIMITED else self.now + found.expiration))
+            putle64(p + 8, expiry)
             p += 16
         memcpy(p, exrk, route_size)
         memcpy(p + route_size, header, header_size)
@@ -234,8 +240,6 @@ cdef class Engine:
             queue.level_for(record).push(writer.segment, offset, <uint32_t>size, position, flags)
             if not queue.dirty:
                 self.mark_queue(queue)
-            if timed:
-                self.note_timed(queue)
         if route.limited:
             for queue in route.queues:
                 if queue.limited():
@@ -292,10 +296,6 @@ cdef class Engine:
         if self.removals.note_all(queue, reason, unacked):
             self.want_turn()
         return 0
-
-    cdef void note_timed(self, Queue queue) noexcept:
-        if queue not in self.expiring:
-            self.expiring.append(queue)
 
     cdef void mark_queue(self, Queue queue) noexcept:
         if queue.parent is not None:
@@ -419,6 +419,9 @@ cdef class Engine:
         """Hands out what safe transactions have put into queues; in order of their positions."""
         cdef Queue queue
         while self.uncommitted and <uint64_t>self.uncommitted[0][0] <= self.safe:
+            for queue in self.uncommitted[0][1]:
+                if queue.timed:
+                    look_at(self, queue, self.now)
             for queue in self.uncommitted.popleft()[1]:
                 queue.release_held()
                 self.mark_queue(queue)
@@ -433,66 +436,11 @@ cdef class Engine:
                 self.schedule()
 
     def end_turn(self):
-        """Ends the turn; see the head of this module.  Held replies may bring new work, so there are several rounds."""
-        cdef int rounds = 0
-        if self.in_turn:
-            return
-        self.in_turn = True
-        self.short = False
-        try:
-            while rounds < 8 and (self.turn_wanted or rounds == 0):
-                self.turn_wanted = False
-                self.turn()
-                rounds += 1
-        except MemoryError:
-            self.short = True
-            self.turn_wanted = False
-        finally:
-            self.in_turn = False
-        if self.short or self.lacked:
-            self.lacked = False
-            if self.on_short is not None:
-                self.on_short()
-        if self.pool.held() > self.room:
-            self.room = UNLIMITED       # until the owner has set it again
-            self.on_full()
-        if self.turn_wanted and self.schedule is not None:
-            self.schedule()
+        """See turn.pyx."""
+        end_turn(self)
 
     cdef int shed(self) except -1:
-        """Closes the connections for which there was no memory."""
-        cdef Connection c
-        while self.starved:
-            self.lacked = True
-            c = self.starved.pop()
-            try:
-                c.owner.failed(0, 506, "RESOURCE_ERROR - the broker has no memory for what this connection asks", 0, 0)
-            except MemoryError:
-                c.drop()
-        return 0
-
-    cdef int turn(self) except -1:
-        if self.starved:
-            self.shed()
-        try:
-            if self.letters or self.refused:
-                send_letters(self, LETTERS)
-        except MemoryError:
-            self.short = True
-        try:
-            self.pump_all()
-            log_dequeues(self)
-            log_delivered(self)
-        except MemoryError:
-            self.short = True
-        self.replicate()
-        if self.safe_moved:
-            self.release_confirms()
-            self.release_held()
-        elif self.confirms.due:
-            self.release_confirms()
-        self.flush_connections()
-        return 0
+        return shed(self)
 
     def flush(self):
         """Seals what is pending; the position of the log's end."""
@@ -527,41 +475,6 @@ cdef class Engine:
             self.safe_moved = True
         return 0
 
-    cdef int pump_all(self) except -1:
-        cdef Queue queue
-        cdef size_t done
-        while self.dirty_queues:
-            queues = self.dirty_queues
-            self.dirty_queues = []
-            done = 0
-            try:
-                for queue in queues:
-                    done += 1
-                    queue.dirty = False
-                    if queue.consumers and queue.ready and not queue.deleted:
-                        pump(self, queue)
-            except MemoryError:
-                queue.dirty = True
-                self.dirty_queues += queues[done - 1:]
-                raise
-        return 0
-
-    cdef int flush_connections(self) except -1:
-        """Writes links first: backups must learn what was handed out before the clients get it."""
-        cdef Connection c
-        while self.dirty_links or self.dirty_connections:
-            connections = self.dirty_links if self.dirty_links else self.dirty_connections
-            if connections is self.dirty_links:
-                self.dirty_links = []
-            else:
-                self.dirty_connections = []
-            for c in connections:
-                try:
-                    c.flush()
-                except MemoryError:
-                    c.starve()
-        return 0
-
     def tick(self):
         """Low-frequency duties; call a few times a second.  Confirms what was consumed while backups do not answer, and
         frees memory."""
@@ -570,11 +483,10 @@ cdef class Engine:
         self.safe_at_tick = self.safe
         try:
             compact(self)
-            if self.expiring:
-                expire_heads(self)
         except MemoryError:
             self.short = True
-        if self.turn_wanted or self.touched_queues or self.short:
+        self.expiring = self.expiries.waits(self.now)
+        if self.turn_wanted or self.touched_queues or self.short or self.expiring:
             self.end_turn()
 
     def throttle(self, bint on, str cause):
@@ -606,8 +518,9 @@ cdef class Engine:
         self.changed = self.replicated = self.position      # nothing of what was taken over is known to be safe
         for queue in self.queues.values():
             queue.reset()
+            queue.look_at = UNLIMITED
             if queue.timed:
-                self.note_timed(queue)
+                look_at(self, queue, self.now)
 
     def hold_inherited(self, uint64_t known):
         """What a new primary has taken over of transactions above `known` is handed out when all of that is safe:
@@ -639,13 +552,14 @@ cdef class Engine:
         self.touched_queues = []
         self.delivered_queues = []
         self.dirty_queues = []
-        self.expiring = []
+        self.expiries = Deadlines()
         self.letters.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.log.take()
         for queue in self.queues.values():
             queue.delivery_noted = False
+            queue.look_at = UNLIMITED
             if queue.replicated:
                 queue.reset()
             else:

@@ -5,10 +5,10 @@ from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.routes cimport Route
 
 cdef enum:
-    LETTERS = 128               # sent in one turn
+    LETTERS = 64                # sent in one turn
     MAX_LETTERS = 20000         # waiting, before what has expired waits in its queue instead
 
-cdef int send_letters(Engine engine, size_t most) except -1
+cdef size_t send_letters(Engine engine, size_t most) except? 0
 cdef int send_letters_of(Engine engine, Queue queue) except -1
 cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key, bytes header, bytes body) except? 0
 cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1

@@ -2,8 +2,8 @@
 """Messages that leave a queue for another: dead letters, moved ones, what a deleted queue leaves.
 
 Theory.  A message that is not consumed (rejected, expired, pushed out, refused) is noted in `Engine.letters`; it
-keeps its place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next turn,
-so many in each turn.  So there is no recursion, however queues push messages into one another, and no loop of letters
+keeps its place in its queue, as if it were handed out, until the letter is sent: at the beginning of the next round
+of a turn, so many in each turn, which asks for the next one.  So there is no recursion, however queues push messages into one another, and no loop of letters
 stops the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing
 key, header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
 after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
@@ -27,31 +27,29 @@ from qpidd_py.core.wire cimport le64
 from qpidd_py.errors import InvariantError
 
 
-cdef int send_letters(Engine engine, size_t most) except -1:
-    """Sends up to `most` letters that wait, of each kind; what these cause in turn waits for the next time."""
-    cdef size_t n = min(most, <size_t>len(engine.letters))
-    send_refused(engine, most)
-    while n:
-        n -= 1
+cdef size_t send_letters(Engine engine, size_t most) except? 0:
+    """Sends up to `most` letters that wait; how many.  What these cause in turn waits for the next time."""
+    cdef size_t n, sent = send_refused(engine, most)
+    for n in range(min(most - sent, <size_t>len(engine.letters))):
         send_letter(engine, engine.letters[0])
         engine.letters.popleft()
-    if engine.letters or engine.refused:
-        engine.want_turn()
-    return 0
+        sent += 1
+    return sent
 
 
-cdef int send_refused(Engine engine, size_t most) except -1:
+cdef size_t send_refused(Engine engine, size_t most) except? 0:
     """Sends the messages that full queues refused; this ends, since no message reaches a queue twice this way."""
     cdef Queue queue
-    while engine.refused and most:
-        most -= 1
+    cdef size_t sent = 0
+    while engine.refused and sent < most:
+        sent += 1
         queue, content = engine.refused[0]
         letter = None if queue.deleted else queue.dead_letter("maxlen", *content)
         if letter is not None:
             route, exchange, routing_key, header = letter
             put(engine, route, exchange, routing_key, header, content[3])
         engine.refused.popleft()
-    return 0
+    return sent
 
 
 cdef int send_letters_of(Engine engine, Queue queue) except -1:

@@ -1,13 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What is ready goes to consumers; what has expired or is beyond a limit goes out of its queue."""
+"""What is ready goes to consumers; what has expired on the way, or is beyond a limit, goes out of its queue."""
 from libc.stdint cimport uint64_t
 
 from qpidd_py.core.channel cimport Consumer
-from qpidd_py.core.letters cimport MAX_LETTERS
 from qpidd_py.core.paging cimport at_hand
-
-cdef enum:
-    READS_MAX = 32              # segments that one look at the heads of queues reads back
 
 
 cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
@@ -105,26 +101,4 @@ cdef int enforce(Engine engine, Queue queue) except -1:
             take_and_drop(engine, queue, level, index, "maxlen")
     except MemoryError:
         pass
-    return 0
-
-
-cdef int expire_heads(Engine engine) except -1:
-    """Queues without consumers lose what has expired at their head, too; dead letters not more than can be sent, and
-    some segments are read back in one call."""
-    cdef Queue queue, level
-    cdef int64_t index
-    cdef uint64_t most = engine.pool.loaded + READS_MAX * engine.pool.segment_size
-    for queue in list(engine.expiring):
-        if engine.pool.loaded > most:
-            return 0
-        if queue.deleted or not queue.ready:
-            engine.expiring.remove(queue)
-            continue
-        for level in queue.levels or (queue,):
-            index = level.peek_ready()
-            while index >= 0 and level.timed and level.expired(index, engine.now):
-                if len(engine.letters) >= MAX_LETTERS or engine.pool.loaded > most:
-                    return 0
-                take_and_drop(engine, queue, level, index, "expired")
-                index = level.peek_ready()
     return 0

@@ -29,6 +29,7 @@ cdef class Queue:
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire
+    cdef uint64_t look_at                   # when its head is looked at next (see expiry.pyx); UNLIMITED = never
     cdef uint64_t looked_at, arrival, expiry    # id and times, in ms since 1970, of the one that `expired` saw last
     cdef Ring main
     cdef Ring side                          # a joining backup: messages of the difference, older than the live stream
@@ -60,6 +61,7 @@ cdef class Queue:
         return self.ready + count > self.max_count or self.ready_bytes + octets > self.max_bytes
     cdef void count(self, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept
     cdef bint expired(self, uint64_t index, uint64_t now) except -1
+    cdef uint64_t expiry_at(self, uint64_t index, uint64_t otherwise) except 0
     cdef void set_delivered(self, uint64_t id) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int room_for(self, uint64_t more) except -1

@@ -69,7 +69,7 @@ cdef class Queue:
         self.name = name
         self.replicated = replicated
         self.consumers = []
-        self.max_count = self.max_bytes = self.ttl = self.barrier = UNLIMITED
+        self.max_count = self.max_bytes = self.ttl = self.barrier = self.look_at = UNLIMITED
         self.barriers = []
 
     def __dealloc__(self):
@@ -125,15 +125,20 @@ cdef class Queue:
     cdef bint expired(self, uint64_t index, uint64_t now) except -1:
         """`now` in milliseconds since 1970.  With a time to live of 0 a message lives for the turn in which it came,
         for a waiting consumer."""
+        return self.expiry_at(index, UNLIMITED) <= now
+
+    cdef uint64_t expiry_at(self, uint64_t index, uint64_t otherwise) except 0:
+        """When the message has expired, in milliseconds since 1970; `otherwise` if it never does."""
         cdef Entry* e = ring_at(&self.main, index)
-        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl
+        cdef uint64_t ttl = self.ttl if self.parent is None else self.parent.ttl, at
         cdef const uint8_t* p
         if not e.flags & ENTRY_TIMED:
-            return False
+            return otherwise
         if self.looked_at != e.id:          # its record may have left memory
             p = lengths_of(record_of(e))
             self.looked_at, self.arrival, self.expiry = e.id, le64(p + 8), le64(p + 16)
-        return self.expiry < now or (ttl != UNLIMITED and self.arrival + ttl < now)
+        at = self.expiry if ttl == UNLIMITED else min(self.expiry, self.arrival + ttl)
+        return otherwise if at == UNLIMITED else at + 1
 
     cdef void set_delivered(self, uint64_t id) noexcept:
         cdef Queue level

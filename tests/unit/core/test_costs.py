@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from qpidd_py.core import Engine, Queue
+from qpidd_py.core import Engine, Queue, Route
 from tests.support.memory import MemoryClient, deliveries, publish_octets
 
-SIZES = (1000, 4000, 16000)
+SIZES = (250, 1000, 4000)
 
 
 def filled(engine: Engine, count: int) -> Queue:
@@ -69,3 +70,76 @@ def test_a_client_that_ends_gives_back_all_it_holds_without_comparisons() -> Non
 
 def nack(tag: int) -> bytes:
     return b"\x01\0\x01\0\0\0\x0d\0\x3c\0\x78" + tag.to_bytes(8, "big") + b"\x02\xce"
+
+
+def test_queues_whose_messages_expire_are_looked_at_when_one_does() -> None:
+    for count in SIZES:
+        engine = Engine()
+        engine.now = 1000
+        client = MemoryClient(engine)
+        queues = [engine.create_queue(number, f"q{number}", True) for number in range(1, count + 1)]
+        for number, queue in enumerate(queues):
+            client.owner.routes[b"q%d" % number] = [queue]
+        for lifetime in ("100", "50", "500"):
+            for number in range(count):
+                client.connection.feed(publish_octets(b"x", f"q{number}", expiration=lifetime))
+        client.turn()
+        for _ in range(10):
+            engine.tick()
+        assert engine.expiries.looks == 0
+        looked = 0
+        for engine.now in (1051, 1101, 1501):
+            while engine.expiries.waits(engine.now):
+                engine.tick()
+                assert engine.expiries.looks - looked <= 3 * 4096
+            looked = engine.expiries.looks
+        assert not any(queue.ready for queue in queues)
+        assert engine.expiries.looks <= 5 * count
+
+
+def test_each_publish_that_expires_sooner_leaves_nothing_behind() -> None:
+    engine = Engine()
+    engine.now = 1000
+    queue = engine.create_queue(1, "a", False)
+    client = MemoryClient(engine, a=queue)
+    for lifetime in range(10**6, 10**6 - 5000, -1):
+        client.publish(b"x", "a", expiration=str(lifetime))
+    engine.purge(queue)
+    assert len(engine.expiries) == 1
+    engine.delete_queue(queue)
+    assert len(engine.expiries) == 0
+
+
+def test_messages_that_expire_at_once_are_dropped_in_slices() -> None:
+    engine = Engine()
+    engine.now = 1000
+    queue = engine.create_queue(1, "a", True)
+    client = MemoryClient(engine, a=queue)
+    client.connection.feed(publish_octets(b"x", "a", expiration="1") * 20_000)
+    client.turn()
+    turns: list[int] = []
+    engine.schedule = lambda: turns.append(queue.ready)
+    engine.now = 2000
+    engine.tick()
+    for _ in range(20_000 // 4096):
+        engine.end_turn()
+    assert queue.ready == 0 and len(turns) >= 3
+    assert all(before - after <= 4096 for before, after in pairwise(turns))
+
+
+def test_dead_letters_leave_in_slices_and_others_have_their_turn_between() -> None:
+    engine = Engine()
+    engine.now = 1000
+    dying, grave = engine.create_queue(1, "dying", True), engine.create_queue(2, "grave", True)
+    dying.dead_letter = lambda reason, exchange, key, header, body: (Route([grave]), exchange, key, header)
+    client = MemoryClient(engine, dying=dying)
+    client.connection.feed(publish_octets(b"x", "dying", expiration="1") * 1000)
+    client.turn()
+    turns: list[int] = []
+    engine.schedule = lambda: turns.append(grave.ready)
+    engine.now = 2000
+    engine.tick()
+    for _ in range(1000 // 64):
+        engine.end_turn()
+    assert max(after - before for before, after in pairwise(turns)) == 64
+    assert grave.ready == 1000 and dying.ready == dying.unacked == 0

@@ -1,0 +1,66 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""What has expired leaves its queue, consumers or not, as soon as it stands at the head.
+
+Theory.  `Engine.expiries` has the time at which to look at a queue: never later than the expiry of its head, so a
+publish says a time only if it is before that (`Queue.look_at`).  A look drops what has expired and notes the expiry of
+the next head.  Anything that may put another message in front (a requeue, the end of a transaction that held messages
+back, a change of role) asks for a look at once.  A head that does not expire may hide messages that do: such a queue is
+looked at again after `AGAIN`.  Work comes in slices: what is left of one is due, and the next turn goes on with it.
+"""
+from libc.stdint cimport int64_t
+
+from qpidd_py.core.letters cimport MAX_LETTERS
+from qpidd_py.core.pump cimport take_and_drop
+
+cdef enum:
+    SLICE = 4096                # queues looked at and messages dropped in one turn
+    READS_MAX = 32              # segments that one slice reads back
+    AGAIN = 1000                # milliseconds
+
+
+cdef int look_at(Engine engine, Queue queue, uint64_t when) except -1:
+    """At that time at the latest, in milliseconds since 1970; UNLIMITED asks for nothing."""
+    if queue.parent is not None:
+        queue = queue.parent
+    if when < queue.look_at:
+        engine.expiries.set(queue, when)
+        queue.look_at = when
+    return 0
+
+
+cdef int expire_some(Engine engine) except -1:
+    """One slice.  After a MemoryError the queue is looked at again."""
+    cdef Queue queue
+    cdef int64_t left = SLICE
+    cdef uint64_t most = engine.pool.loaded + READS_MAX * engine.pool.segment_size
+    while left > 0 and len(engine.letters) < MAX_LETTERS and engine.pool.loaded <= most:
+        queue = engine.expiries.pop(engine.now)
+        if queue is None:
+            break
+        queue.look_at = UNLIMITED
+        left -= 1
+        if queue.ready and not queue.deleted:
+            try:
+                look_at(engine, queue, expire_heads(engine, queue, &left, most))
+            except MemoryError:
+                look_at(engine, queue, engine.now)
+                raise
+    return 0
+
+
+cdef uint64_t expire_heads(Engine engine, Queue queue, int64_t* left, uint64_t most) except 0:
+    """Drops what has expired, as far as it goes; when to look again."""
+    cdef Queue level
+    cdef int64_t index
+    cdef uint64_t next = UNLIMITED
+    for level in queue.levels or (queue,):
+        index = level.peek_ready() if level.timed else -1
+        while index >= 0 and level.expired(index, engine.now):
+            if left[0] <= 0 or len(engine.letters) >= MAX_LETTERS or engine.pool.loaded > most:
+                return engine.now
+            left[0] -= 1
+            take_and_drop(engine, queue, level, index, "expired")
+            index = level.peek_ready()
+        if index >= 0:
+            next = min(next, level.expiry_at(index, engine.now + AGAIN))
+    return next

@@ -1,0 +1,4 @@
+from qpidd_py.core.engine cimport Engine
+
+cdef int end_turn(Engine engine) except -1
+cdef int shed(Engine engine) except -1

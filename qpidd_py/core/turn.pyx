@@ -1,0 +1,129 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The end of a turn; see the head of engine.pyx.
+
+Work that one client can cause for all is done in slices, and each turn asks for the next one while some is left: dead
+letters (`letters`), messages that have expired (`expiry`).
+"""
+from qpidd_py.core.connection cimport Connection
+from qpidd_py.core.departures cimport log_delivered, log_dequeues
+from qpidd_py.core.expiry cimport expire_some
+from qpidd_py.core.letters cimport LETTERS, send_letters
+from qpidd_py.core.pump cimport pump
+from qpidd_py.core.queue cimport UNLIMITED, Queue
+
+
+cdef int end_turn(Engine engine) except -1:
+    """Ends the turn; see the head of this module.  Held replies may bring new work, so there are several rounds."""
+    cdef int rounds = 0
+    if engine.in_turn:
+        return 0
+    engine.in_turn = True
+    engine.short = engine.expired = False
+    engine.letters_left = LETTERS
+    try:
+        while rounds < 8 and (engine.turn_wanted or rounds == 0):
+            engine.turn_wanted = False
+            turn(engine)
+            rounds += 1
+    except MemoryError:
+        engine.short = True
+        engine.turn_wanted = False
+    finally:
+        engine.in_turn = False
+    if not engine.short and (engine.letters or engine.refused or engine.expiring):
+        engine.turn_wanted = True
+    if engine.short or engine.lacked:
+        engine.lacked = False
+        if engine.on_short is not None:
+            engine.on_short()
+    if engine.pool.held() > engine.room:
+        engine.room = UNLIMITED       # until the owner has set it again
+        engine.on_full()
+    if engine.turn_wanted and engine.schedule is not None:
+        engine.schedule()
+    return 0
+
+
+cdef int turn(Engine engine) except -1:
+    if engine.starved:
+        shed(engine)
+    try:
+        if engine.expiring and not engine.expired:
+            engine.expired = True
+            expire(engine)
+        if engine.letters or engine.refused:
+            engine.letters_left -= send_letters(engine, engine.letters_left)
+    except MemoryError:
+        engine.short = True
+    try:
+        pump_all(engine)
+        log_dequeues(engine)
+        log_delivered(engine)
+    except MemoryError:
+        engine.short = True
+    engine.replicate()
+    if engine.safe_moved:
+        engine.release_confirms()
+        engine.release_held()
+    elif engine.confirms.due:
+        engine.release_confirms()
+    flush_connections(engine)
+    return 0
+
+
+cdef int expire(Engine engine) except -1:
+    """A slice; the next turn goes on."""
+    engine.expiring = True
+    expire_some(engine)
+    engine.expiring = engine.expiries.waits(engine.now)
+    return 0
+
+
+cdef int pump_all(Engine engine) except -1:
+    cdef Queue queue
+    cdef size_t done
+    while engine.dirty_queues:
+        queues = engine.dirty_queues
+        engine.dirty_queues = []
+        done = 0
+        try:
+            for queue in queues:
+                done += 1
+                queue.dirty = False
+                if queue.consumers and queue.ready and not queue.deleted:
+                    pump(engine, queue)
+        except MemoryError:
+            queue.dirty = True
+            engine.dirty_queues += queues[done - 1:]
+            raise
+    return 0
+
+
+cdef int flush_connections(Engine engine) except -1:
+    """Writes links first: backups must learn what was handed out before the clients get it."""
+    cdef Connection c
+    while engine.dirty_links or engine.dirty_connections:
+        connections = engine.dirty_links if engine.dirty_links else engine.dirty_connections
+        if connections is engine.dirty_links:
+            engine.dirty_links = []
+        else:
+            engine.dirty_connections = []
+        for c in connections:
+            try:
+                c.flush()
+            except MemoryError:
+                c.starve()
+    return 0
+
+
+cdef int shed(Engine engine) except -1:
+    """Closes the connections for which there was no memory."""
+    cdef Connection c
+    while engine.starved:
+        engine.lacked = True
+        c = engine.starved.pop()
+        try:
+            c.owner.failed(0, 506, "RESOURCE_ERROR - the broker has no memory for what this connection asks", 0, 0)
+        except MemoryError:
+            c.drop()
+    return 0
