@@ -52,6 +52,8 @@ def _place(name: str, value: Any) -> Place:
     """Equal for values that are `_equal`."""
     if value is None:
         return name, _PRESENT
+    if isinstance(value, bytearray):
+        value = bytes(value)
     try:
         hash(value)
     except TypeError:

@@ -36,6 +36,13 @@ def test_same_as_the_definition(arguments, messages, data):
     assert not index._at and not index._always and not index._places
 
 
+def test_octets_match_whatever_type_they_arrived_as():
+    index: HeadersIndex[int] = HeadersIndex()
+    index.add(1, {"a": b"1"})
+    index.add(2, {"a": bytearray(b"1")})
+    assert set(index.match({"a": bytearray(b"1")})) == set(index.match({"a": b"1"})) == {1, 2}
+
+
 @pytest.mark.parametrize("shape", ["one value each", "one in common", "any of two"])
 def test_a_message_looks_at_what_it_may_match_however_many_there_are(shape, monkeypatch):
     looks = []
