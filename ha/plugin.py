@@ -206,7 +206,7 @@ class HaPlugin:
         self._replication = QueueReplication(host, dial, options.ha_slice_size, lambda: standing(node))
         self._salvage_door = self._open_salvage(host, options, node, env, dial)
         files = FileRequests(
-            dump=lambda arguments, user: dump_on_request(node, durable_queues(host.broker)),
+            dump=lambda arguments, user, reply: dump_on_request(node, durable_queues(host.broker), reply),
             salvage=self._salvage_door.request,
         )
         self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))

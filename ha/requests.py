@@ -82,7 +82,7 @@ class RequestTable:
 class FileRequests(NamedTuple):
     """What a broker does with files in its data directory; a simulated one has none."""
 
-    dump: Handler
+    dump: LaterHandler
     salvage: LaterHandler
 
 
@@ -109,8 +109,7 @@ class NodeRequests(RequestTable):
             "ha.member": Brokers(node.local, lambda: node.role).request,
         }
         if files is not None:
-            now |= {"ha.dump": files.dump}
-            later |= {"ha.salvage": files.salvage}
+            later |= {"ha.dump": files.dump, "ha.salvage": files.salvage}
         later |= archive or {}
         super().__init__(node.local.settings.username, now, later)
 

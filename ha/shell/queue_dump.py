@@ -9,10 +9,10 @@ most ROWS_OF_QUEUE.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Final
 
-from ha.model.environment import Environment, Json
+from ha.model.environment import Environment, Json, Reply
 from ha.node import Node
 from ha.primary.removals import joined, run_attrs
 from qpidd_py.core import IdRuns, Queue
@@ -20,27 +20,59 @@ from qpidd_py.errors import LinkError
 
 ROWS: Final = 10_000
 ROWS_OF_QUEUE: Final = 1_000
+SLICE: Final = 250
+"""Events in one turn, and those of one queue more."""
 
 
 def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
     """Write the events.  Returns the numbers of queues, messages, and messages without a named id."""
-    number, room = str(env.wall()), ROWS
+    steps = dump_steps(env, queues, reason)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            sums: Json = end.value
+            return sums
+
+
+def dump_steps(env: Environment, queues: Iterable[Queue], reason: str) -> Generator[None, None, Json]:
+    """The same, in slices of SLICE events or a queue of many."""
+    number, room, written = str(env.wall()), ROWS, 0
     sums: Json = {"queues": 0, "messages": 0, "unnamed": 0}
     for queue in queues:
+        if queue.deleted:
+            continue
         runs = queue.named(min(room, ROWS_OF_QUEUE))
         room -= len(runs.named)
         total, unnamed = _dump_queue(env, queue.name, runs, {"reason": reason}, number)
         sums["queues"] += 1
         sums["messages"] += total
         sums["unnamed"] += unnamed
+        written += 1 + len(runs.named)
+        if written >= SLICE:
+            written = 0
+            yield
     return sums
 
 
-def dump_on_request(node: Node, queues: Iterable[Queue]) -> Json:
-    """`ha.dump`.  Raises LinkError on a backup, whose content is not authoritative."""
+def dump_on_request(node: Node, queues: Iterable[Queue], reply: Reply) -> None:
+    """`ha.dump`, one slice in each turn.  Raises LinkError on a backup, whose content is not authoritative."""
     if not node.local.state.is_primary:
         raise LinkError(node.role.refusal_text())
-    return dump(node.local.env, queues, "request")
+    steps = dump_steps(node.local.env, list(queues), "request")
+
+    def step() -> None:
+        if not node.local.state.is_primary:
+            reply({"ok": False, "error": f"the dump is not complete: {node.role.refusal_text()}"})
+            return
+        try:
+            next(steps)
+        except StopIteration as end:
+            reply({"ok": True, "result": end.value})
+        else:
+            node.local.env.after(0.0, step)
+
+    step()
 
 
 def _dump_queue(env: Environment, name: str, runs: IdRuns, common: Json, number: str) -> tuple[int, int]:

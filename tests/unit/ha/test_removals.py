@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ha.model.environment import Json
 from ha.primary.removals import GATHERED, Removals, joined
 from ha.shell import queue_dump
 from ha.shell.queue_dump import dump, dump_on_request
@@ -173,6 +174,25 @@ def test_a_dump_ends_somewhere_and_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_backup_is_not_asked() -> None:
     world = World()
     world.cluster()
+    replies: list[Json] = []
     with pytest.raises(LinkError, match="is a backup"):
-        dump_on_request(world["b"].node, [])
-    assert dump_on_request(world["a"].node, []) == {"queues": 0, "messages": 0, "unnamed": 0}
+        dump_on_request(world["b"].node, [], replies.append)
+    dump_on_request(world["a"].node, [], replies.append)
+    assert replies == [{"ok": True, "result": {"queues": 0, "messages": 0, "unnamed": 0}}]
+
+
+def test_a_long_dump_takes_turns_and_ends_when_the_primary_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_dump, "SLICE", 2)
+    world = World()
+    world.cluster()
+    primary, replies = world["a"], list[Json]()
+    queues = [primary.engine.create_queue(100 + number, f"q{number}", True) for number in range(7)]
+    written = len(primary.events)
+    dump_on_request(primary.node, queues, replies.append)
+    assert not replies and len(primary.events) == written + 2
+    world.run(0.1)
+    assert replies == [{"ok": True, "result": {"queues": 7, "messages": 0, "unnamed": 0}}]
+    dump_on_request(primary.node, queues, replies.append)
+    primary.node.demote("asked for")
+    world.run(0.1)
+    assert "the dump is not complete: " in replies[1]["error"]
