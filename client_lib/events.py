@@ -131,7 +131,7 @@ class EventLog:
         self._deliver()
 
     def message(self, kind: str, queue: str, message_id: str | None, flags: int = 0, where: Where = NOWHERE) -> None:
-        """One event about one message; `flags`: REDELIVERED and RESENT of a delivery, else: was it sent again?"""
+        """One event about one message; `flags`: REDELIVERED and RESENT of a delivery, else 1 if it was sent again."""
         if not self.enabled or self._closed:
             return
         with self._lock:

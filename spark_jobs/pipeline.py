@@ -92,7 +92,7 @@ def run(
 
     Raises what `ingest.run` raises for inputs that cannot be read, and WrongVersion."""
     progress.step("files")
-    given = ingest.Settings(cluster=settings.cluster, zones=settings.zones)
+    given = ingest.IngestSettings(cluster=settings.cluster, zones=settings.zones)
     ingest.run(engine, workspace, inputs, given, progress.at)
     return after_ingest(engine, workspace, settings, progress)
 

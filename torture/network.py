@@ -132,7 +132,7 @@ class Network:
         return one == other or not (self.effect(one, other).cut or self.effect(other, one).cut)
 
     def disturbed(self, address: str) -> bool:
-        """Is there an effect on any path from or to this address?"""
+        """True if there is an effect on a path from or to this address."""
         return any(address in path and combined(effects) != CLEAR for path, effects in self._effects.items())
 
     def _tell(self, path: Path) -> None:

@@ -24,7 +24,7 @@ class Restoring:
 
     def __init__(self, timeout: float, heartbeat: float) -> None:
         self.proven = False
-        """Has anything been confirmed on this connection?"""
+        """True if something was confirmed on this connection."""
         self.fatal = 0
         """Connections in a row that the broker closed because of a request while restoring."""
         self._timeout, self._heartbeat = timeout, heartbeat

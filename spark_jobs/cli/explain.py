@@ -15,7 +15,7 @@ from spark_jobs.report.units import clock, duration
 from spark_jobs.solve.phases import NAMES as PHASES
 
 if TYPE_CHECKING:
-    from spark_jobs.cli.gather import Found
+    from spark_jobs.cli.gather import Gathered
 
 HELP: Final = "the evidence for one message, phase or hint"
 DESCRIPTION: Final = """\
@@ -77,7 +77,7 @@ def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
     return document.workspace, None if document.is_overview else str(document.data.get("cluster") or "")
 
 
-def life_told(msg_id: str, found: Found) -> list[str]:
+def life_told(msg_id: str, found: Gathered) -> list[str]:
     """As text: every row with its line, the brokers that held it, the verdict."""
     from spark_jobs.cli import life
     from spark_jobs.messages.survivors import undone
@@ -95,7 +95,7 @@ def life_told(msg_id: str, found: Found) -> list[str]:
     return [*lines, *output.wrapped(_verdict(found), 4, "verdict: ")]
 
 
-def _replicated(found: Found, moments: Sequence[Any]) -> list[str]:
+def _replicated(found: Gathered, moments: Sequence[Any]) -> list[str]:
     from spark_jobs.cli import life
 
     samples = life.of_queue(found.samples, moments)
@@ -110,7 +110,7 @@ def _replicated(found: Found, moments: Sequence[Any]) -> list[str]:
     return [first, *(held or ["  no backup wrote how far it was"]), ""]
 
 
-def _verdict(found: Found) -> str:
+def _verdict(found: Gathered) -> str:
     from spark_jobs.cli import life
 
     if found.verdict is not None:
@@ -124,7 +124,7 @@ def _error(lo: int, hi: int) -> str:
     return output.UNKNOWN if lo <= NEVER or hi >= FOREVER else duration((hi - lo + 1) // 2)
 
 
-def _as_json(found: Found) -> dict[str, Any]:
+def _as_json(found: Gathered) -> dict[str, Any]:
     from spark_jobs.cli import life
 
     moments = life.moments(found.rows, found.clocks, found.number)

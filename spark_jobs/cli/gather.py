@@ -29,7 +29,7 @@ and (a.cluster is null or a.cluster = v.cluster)"""
 
 
 @dataclass(frozen=True)
-class Found:
+class Gathered:
     """Of one cluster.  `verdict`: row of message_verdicts; None: nothing is wrong with it, or it was not judged."""
 
     cluster: str
@@ -41,7 +41,7 @@ class Found:
     verdict: Row | None
 
 
-def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | None) -> list[Found]:
+def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | None) -> list[Gathered]:
     """For each cluster with the message; empty if no log names it."""
     producer, number = split_id(msg_id)
     engine.table("asked", _ASKED, [{"producer": producer, "pub": number, "cluster": cluster}])
@@ -51,7 +51,7 @@ def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | No
     verdicts = _rows(engine, workspace, "message_verdicts", _JUDGED.format(table="message_verdicts"))
     lives = _rows(engine, workspace, "message_lives", _JUDGED.format(table="message_lives"))
     return [
-        Found(
+        Gathered(
             name,
             number,
             mine := [row for row in rows if (row.get("cluster") or "") == name],

@@ -31,7 +31,7 @@ SAMPLES: Final = (*OF_PRIMARY, *OF_BACKUP, "backup_lost", "promoted")
 
 
 @dataclass(frozen=True)
-class Moment:
+class LifeMoment:
     """us on the common axis; `count`: messages of the row, which may be a run."""
 
     est: int
@@ -63,7 +63,7 @@ class Holding:
     event: Event
 
 
-def moments(rows: Iterable[Event], clocks: Clocks, number: int) -> list[Moment]:
+def moments(rows: Iterable[Event], clocks: Clocks, number: int) -> list[LifeMoment]:
     """Rows that name the message, in corrected order.
 
     Inside a process the monotonic clock decides (lines of runs are written when the run ends, so their numbers do not);
@@ -83,7 +83,7 @@ def _process(event: Event) -> str:
     return f"{event.get('node')} {event.get('proc')}"
 
 
-def _caused(found: Sequence[Moment]) -> list[Moment]:
+def _caused(found: Sequence[LifeMoment]) -> list[LifeMoment]:
     """The first sending is moved before the others' latest moments, then they behind it, each inside its bounds."""
     sent = min((one for one in found if one.event["kind"] in SENT), key=lambda one: one.est, default=None)
     if sent is None:
@@ -94,25 +94,25 @@ def _caused(found: Sequence[Moment]) -> list[Moment]:
     return [replace(sent, est=begin), *later]
 
 
-def _order(one: Moment) -> tuple[int, bool, int, tuple[str, int]]:
+def _order(one: LifeMoment) -> tuple[int, bool, int, tuple[str, int]]:
     return one.est, one.event["kind"] not in SENT, one.event.get("ts_mono") or 0, _place(one.event)
 
 
-def _moment(row: Event, clocks: Clocks, number: int) -> Moment:
+def _moment(row: Event, clocks: Clocks, number: int) -> LifeMoment:
     """Of a run only the first and the last message have a time: the others' bounds are wider by its length."""
     _, lo, hi = clocks.correct(row)
     count = (row.get("pub_last") or 0) - (row.get("pub_first") or 0) + 1
     mine = next((one for one in expand(row) if one.get("pub_first") == number), row)
     est = clocks.correct(mine)[0]
     inside = span(row) if count > 1 else 0
-    return Moment(est, lo, hi + inside, mine, count)
+    return LifeMoment(est, lo, hi + inside, mine, count)
 
 
 def _place(event: Event) -> tuple[str, int]:
     return str(event.get("file") or ""), event.get("line_no") or 0
 
 
-def of_queue(samples: Sequence[Event], found: Sequence[Moment]) -> list[Event]:
+def of_queue(samples: Sequence[Event], found: Sequence[LifeMoment]) -> list[Event]:
     """Those that count the message's queue, if any do.  Their positions are not those of the whole log, so a promotion
     has none then."""
     queues = {one.event.get("queue") for one in found if one.event.get("queue")}
@@ -122,7 +122,7 @@ def of_queue(samples: Sequence[Event], found: Sequence[Moment]) -> list[Event]:
     return own + promoted if own else whole
 
 
-def position(found: Sequence[Moment], samples: Sequence[Event]) -> Range | None:
+def position(found: Sequence[LifeMoment], samples: Sequence[Event]) -> Range | None:
     """`samples`: the brokers' rows of SAMPLES with ts_est, ts_lo, ts_hi; None if they do not say, or contradict."""
     sent = min((one.lo for one in found if one.event["kind"] in SENT), default=None)
     seen = min((one for one in found if one.event["kind"] in SEEN), key=lambda one: one.hi, default=None)
@@ -141,7 +141,7 @@ def position(found: Sequence[Moment], samples: Sequence[Event]) -> Range | None:
     return Range(promoted["term"], promoted["node"], after, upto) if after < upto else None
 
 
-def _primary(seen: Moment, samples: Sequence[Event]) -> Event | None:
+def _primary(seen: LifeMoment, samples: Sequence[Event]) -> Event | None:
     """The promotion whose log the message was in when it was seen; None where it may be either of two."""
     promotions = sorted((row for row in samples if row["kind"] == "promoted"), key=lambda row: row.get("term") or 0)
     begun = [row for row in promotions if row["ts_lo"] <= seen.hi]
@@ -225,7 +225,7 @@ _DID: Final = {
 }
 
 
-def did(one: Moment, gone: Iterable[Undone] = ()) -> str:
+def did(one: LifeMoment, gone: Iterable[Undone] = ()) -> str:
     """`gets it from orders (redelivered; in a run of 12)`; `gone`: removals that did not survive a fail-over."""
     event = one.event
     text = str(_DID.get(event["kind"], event["kind"])).format(queue=event.get("queue") or "a queue")
@@ -251,6 +251,6 @@ def held_words(one: Holding, where: Range) -> str:
     return f"{one.role} {one.node} {what}: it was at {one.position}"
 
 
-def as_row(one: Moment) -> Mapping[str, Any]:
+def as_row(one: LifeMoment) -> Mapping[str, Any]:
     """For programs."""
     return {"ts_est": one.est, "ts_lo": one.lo, "ts_hi": one.hi, "count": one.count, "event": one.event}

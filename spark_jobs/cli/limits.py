@@ -53,7 +53,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Finding:
-    """`value` and `limit` in words; `us`: are the numbers durations?"""
+    """`value` and `limit` in words; `us`: the numbers are durations."""
 
     about: str
     what: str

@@ -50,7 +50,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ClockAxis:
     """`rough`: offsets of vertices, us; `seen`: the observations that can be used, by x (from the origin)."""
 
     layout: Layout
@@ -62,7 +62,7 @@ class Axis:
 
 def axis_of(
     found: Sequence[Observation], layout: Layout, reference: str, steepest: float, suspect: str | None = None
-) -> Axis:
+) -> ClockAxis:
     """`found` without those that were dropped; `steepest`: us per us; `suspect`: a node whose clock may have been set,
     so that others tell the time where they can."""
     doubtful = {item.node for item in layout.breaks if item.axis} | {suspect}
@@ -82,7 +82,7 @@ def axis_of(
         unsure = 0.0 if told == root else rough.errors.get(told, FAR) + steepest * span
         seen.append(Seen(x - origin, sender, receiver, item.bound + steepest * unsure, number))
     seen += _known_jumps(layout, rough, origin)
-    return Axis(layout, root, origin, rough.offsets, sorted(seen, key=lambda item: (item.x, item.number)))
+    return ClockAxis(layout, root, origin, rough.offsets, sorted(seen, key=lambda item: (item.x, item.number)))
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,12 @@ def lower_hull(points: Iterable[Point]) -> list[Point]:
 
 
 def _turns_down(first: Point, middle: Point, last: Point) -> bool:
-    """Is the middle one on or above the line between the others?"""
+    """True if the middle one is on or above the line between the others."""
     return (middle[1] - first[1]) * (last[0] - first[0]) >= (last[1] - first[1]) * (middle[0] - first[0])
 
 
 @dataclass(frozen=True)
-class Band:
+class ClockBand:
     """`above`, `below`: hulls; `steepest`: M."""
 
     above: Sequence[Point]
@@ -52,10 +52,10 @@ class Band:
     steepest: float
 
     @staticmethod
-    def of(uppers: Iterable[Point], lowers: Iterable[Point], steepest: float) -> Band:
+    def of(uppers: Iterable[Point], lowers: Iterable[Point], steepest: float) -> ClockBand:
         """`uppers`: (t, u) with d(t) <= u; `lowers`: (t, l) with d(t) >= l."""
         upside_down = lower_hull((t, -value) for t, value in lowers)
-        return Band(lower_hull(uppers), [(t, -value) for t, value in upside_down], steepest)
+        return ClockBand(lower_hull(uppers), [(t, -value) for t, value in upside_down], steepest)
 
     @cached_property
     def slopes(self) -> list[float]:

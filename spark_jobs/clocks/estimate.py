@@ -26,7 +26,7 @@ from itertools import pairwise
 from math import ceil, floor, inf
 from typing import Any, Final
 
-from spark_jobs.clocks.axis import Axis, Layout
+from spark_jobs.clocks.axis import ClockAxis, Layout
 from spark_jobs.clocks.pairs import Observation, stamp_error
 from spark_jobs.clocks.search import Search
 from spark_jobs.clocks.steps import Break, Vertex, bands, distances, steps_of, weights
@@ -48,7 +48,7 @@ Knot = tuple[int, float, float]
 
 
 @dataclass(frozen=True)
-class Segment:
+class ClockSegment:
     """Of one node's clock: `begin` and `end` are on it (ts_wall), knots are on the axis."""
 
     node: str
@@ -125,7 +125,7 @@ class Clocks:
     """`dropped`: observations that contradict all others, in words."""
 
     reference: str
-    segments: Mapping[str, Sequence[Segment]]
+    segments: Mapping[str, Sequence[ClockSegment]]
     breaks: Sequence[Break] = ()
     dropped: Sequence[str] = ()
 
@@ -144,11 +144,11 @@ class Clocks:
     def rows(self) -> list[dict[str, Any]]:
         return [segment.row() for node in sorted(self.segments) for segment in self.segments[node]]
 
-    def _segments(self, event: Event, wall: int) -> Sequence[Segment]:
+    def _segments(self, event: Event, wall: int) -> Sequence[ClockSegment]:
         """The one, or those that it may be in."""
         all_ = self.segments.get(event.get("node") or "")
         if not all_:
-            return [Segment("", 0, wall, wall)]
+            return [ClockSegment("", 0, wall, wall)]
         first, last = 0, 0
         for item in (item for item in self.breaks if item.node == event["node"]):
             side = _side(item, event, wall)
@@ -159,7 +159,7 @@ class Clocks:
     def from_rows(rows: Iterable[Mapping[str, Any]], breaks: Sequence[Break] = ()) -> Clocks:
         """Of the table; rows in any order.  Without the breaks (steps told by CLOCK_MONOTONIC) times near a step are
         uncertain by it."""
-        segments: dict[str, list[Segment]] = defaultdict(list)
+        segments: dict[str, list[ClockSegment]] = defaultdict(list)
         reference = ""
         for row in sorted(rows, key=lambda row: (row["node"], row["segment"])):
             knots = tuple((t, -inf if lo is None else lo, inf if hi is None else hi) for t, lo, hi in _band(row))
@@ -167,7 +167,7 @@ class Clocks:
             evidence = {kind: int(count) for kind, count in row["evidence"].items()}
             span = (row["t0"], row["t1"])
             segments[row["node"]].append(
-                Segment(row["node"], row["segment"], *span, knots, row["max_drift_ppm"] / 1e6, evidence, notes)
+                ClockSegment(row["node"], row["segment"], *span, knots, row["max_drift_ppm"] / 1e6, evidence, notes)
             )
             reference = row["node"] if REFERENCE in notes else reference
         return Clocks(reference, segments, tuple(breaks) or _between(segments))
@@ -244,10 +244,10 @@ def _segment(
     vertex: Vertex,
     spans: Mapping[str, tuple[int, int]],
     search: Search,
-    axis: Axis,
+    axis: ClockAxis,
     above: Sequence[tuple[float, dict[Vertex, float]]],
     below: Sequence[tuple[float, dict[Vertex, float]]],
-) -> Segment:
+) -> ClockSegment:
     knots = tuple(
         (round(x) + axis.origin, -lows.get(vertex, inf), highs.get(vertex, inf))
         for (x, highs), (_, lows) in zip(above, below, strict=True)
@@ -261,11 +261,11 @@ def _segment(
     notes = [REFERENCE] if vertex == axis.root else []
     notes += [search.notes[item] for item in axis.layout.of(node)[:number][-1:] if item in search.notes]
     steepest = 0.0 if vertex == axis.root else search.steepest
-    whole = Segment(node, number, *spans[node], knots, steepest, dict(evidence), tuple(notes))
+    whole = ClockSegment(node, number, *spans[node], knots, steepest, dict(evidence), tuple(notes))
     return replace(whole, notes=(*whole.notes, *_remarks(whole)))
 
 
-def _remarks(segment: Segment) -> list[str]:
+def _remarks(segment: ClockSegment) -> list[str]:
     """Notes that a reader needs."""
     if not segment.knots:
         return ["unknown: nothing connects it with the reference"]
@@ -312,7 +312,7 @@ def _on_wall(item: Break, clocks: Clocks) -> Break:
     return replace(item, lo=floor(min(latest, earliest)), hi=ceil(max(latest, earliest)))
 
 
-def _jump(cut: Break, before: Segment, behind: Segment) -> str:
+def _jump(cut: Break, before: ClockSegment, behind: ClockSegment) -> str:
     """In words."""
     at = cut.axis[1] if cut.axis else cut.hi
     (lo, hi), (next_lo, next_hi) = before.bounds(at), behind.bounds(at)
@@ -335,7 +335,7 @@ def _side(item: Break, event: Event, wall: int) -> int:
     return -1 if wall < item.lo else 1 if wall > item.hi else 0
 
 
-def _knots(axis: Axis, spans: Mapping[str, tuple[int, int]]) -> list[float]:
+def _knots(axis: ClockAxis, spans: Mapping[str, tuple[int, int]]) -> list[float]:
     """Evenly over the time of the observations."""
     times = [item.x for item in axis.seen] or [0.0]
     first, last = min(times), max(times)
@@ -373,7 +373,7 @@ def _majority(clocks: Clocks, found: Sequence[Observation]) -> str | None:
     return _busiest([item for item in found if {item.sender, item.receiver} & set(most)], most)
 
 
-def _between(segments: Mapping[str, Sequence[Segment]]) -> tuple[Break, ...]:
+def _between(segments: Mapping[str, Sequence[ClockSegment]]) -> tuple[Break, ...]:
     """Breaks as far as the ends of segments tell."""
     return tuple(
         Break(node, after.begin, before.end, "step") for node, of in segments.items() for before, after in pairwise(of)

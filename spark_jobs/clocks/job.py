@@ -29,7 +29,7 @@ SEGMENTS: Final = (
     "cluster string, node string, segment bigint, t0 bigint, t1 bigint, offset_us bigint, drift_ppm double, "
     "err_us bigint, evidence map<string,string>, notes string, band string, max_drift_ppm double, step string"
 )
-"""`clocks.Segment.row`; `step`: the Break before it as JSON, null for the first."""
+"""`estimate.ClockSegment.row`; `step`: the Break before it as JSON, null for the first."""
 
 
 def run(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks, Segment
+from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks, ClockSegment
 from spark_jobs.clocks.steps import REBOOT, Break
 
 RIGHT: Final = 2_000
@@ -77,7 +77,7 @@ left join {relation} as k
     else v.ts_mono is null or coalesce(v.boot_id, '') = '' or instr(k.except_boots, v.boot_id) = 0 end"""
 
 
-def _points(segment: Segment) -> list[Point]:
+def _points(segment: ClockSegment) -> list[Point]:
     """As `Clocks.correct` has it; empty if the clock is unknown."""
     found = []
     for x, lo, hi in segment.knots:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from spark_jobs.clocks.axis import Axis, Layout, axis_of, resolutions
+from spark_jobs.clocks.axis import ClockAxis, Layout, axis_of, resolutions
 from spark_jobs.clocks.pairs import Observation
 from spark_jobs.clocks.steps import Break, Seen, contradiction, first_clash
 
@@ -39,7 +39,7 @@ class Search:
         """At the node whose split helps most; False if leaving out one observation helps more."""
         seen, old = self.axis.seen, self.axis.layout
         nodes = {node for node, _ in contradiction(seen[begin : end + 1], self.steepest)}
-        tried: list[tuple[float, int, str, Axis]] = []
+        tried: list[tuple[float, int, str, ClockAxis]] = []
         for node in sorted(nodes, key=lambda node: (node == self._reference, node)):
             axis = self._axis(self._with(old, node, *self._stretch(node, seen[begin], seen[end])), self.found)
             tried.append((-self._reach(axis), len(tried), node, axis))
@@ -76,12 +76,12 @@ class Search:
         item = self.found[seen.number]
         return item.sent if item.sender == node else item.received if item.receiver == node else None
 
-    def _reach(self, axis: Axis) -> float:
+    def _reach(self, axis: ClockAxis) -> float:
         """The time of the next contradiction."""
         clash = first_clash(axis.seen, self.steepest)
         return inf if clash is None else axis.seen[clash[1]].x + axis.origin - self.axis.origin
 
-    def _without(self, index: int) -> Axis:
+    def _without(self, index: int) -> ClockAxis:
         number = self.axis.seen[index].number
         return self._axis(self.axis.layout, [item for i, item in enumerate(self.found) if i != number])
 
@@ -100,5 +100,5 @@ class Search:
         self.dropped.append(f"{item.kind} {ends} contradicts the others")
         self.axis = self._axis(self.axis.layout, self.found)
 
-    def _axis(self, layout: Layout, found: Sequence[Observation]) -> Axis:
+    def _axis(self, layout: Layout, found: Sequence[Observation]) -> ClockAxis:
         return axis_of(found, layout, self._reference, self.steepest)

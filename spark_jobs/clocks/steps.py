@@ -20,7 +20,7 @@ from math import inf
 from statistics import median
 from typing import Final
 
-from spark_jobs.clocks.band import Band
+from spark_jobs.clocks.band import ClockBand
 from spark_jobs.schema import Event
 
 SMALLEST: Final = 5_000
@@ -118,7 +118,7 @@ def _reboots(node: str, boots: dict[str, list[Event]]) -> list[Break]:
     return found
 
 
-def bands(seen: Iterable[Seen], steepest: float) -> dict[tuple[Vertex, Vertex], Band]:
+def bands(seen: Iterable[Seen], steepest: float) -> dict[tuple[Vertex, Vertex], ClockBand]:
     """Of each unordered pair: offset(second) - offset(first)."""
     above: dict[tuple[Vertex, Vertex], list[tuple[float, float]]] = defaultdict(list)
     below: dict[tuple[Vertex, Vertex], list[tuple[float, float]]] = defaultdict(list)
@@ -127,10 +127,10 @@ def bands(seen: Iterable[Seen], steepest: float) -> dict[tuple[Vertex, Vertex], 
             above[item.sender, item.receiver].append((item.x, item.bound))
         else:
             below[item.receiver, item.sender].append((item.x, -item.bound))
-    return {key: Band.of(above[key], below[key], steepest) for key in sorted({*above, *below})}
+    return {key: ClockBand.of(above[key], below[key], steepest) for key in sorted({*above, *below})}
 
 
-def weights(of: dict[tuple[Vertex, Vertex], Band], x: float) -> dict[tuple[Vertex, Vertex], float]:
+def weights(of: dict[tuple[Vertex, Vertex], ClockBand], x: float) -> dict[tuple[Vertex, Vertex], float]:
     """offset(v) - offset(u) <= weights[u, v] at `x`."""
     found = {}
     for (first, second), band in of.items():

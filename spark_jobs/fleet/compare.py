@@ -76,7 +76,7 @@ def trend(values: Sequence[Value], seed: int, draws: int = 10_000) -> tuple[floa
     strata: dict[Hashable, list[Value]] = defaultdict(list)
     for value in values:
         strata[value.stratum].append(value)
-    lines = [_Line.of(of) for _, of in sorted(strata.items(), key=str)]
+    lines = [_TableLine.of(of) for _, of in sorted(strata.items(), key=str)]
     found = sum(float((line.scores * line.places).sum()) for line in lines)
 
     def drawn(chance: np.random.Generator, times: int) -> Numbers:
@@ -116,17 +116,17 @@ class _Stratum:
 
 
 @dataclass(frozen=True)
-class _Line:
+class _TableLine:
     """`places` in time, around 0."""
 
     scores: Numbers
     places: Numbers
 
     @staticmethod
-    def of(values: Sequence[Value]) -> _Line:
+    def of(values: Sequence[Value]) -> _TableLine:
         middle = (len(values) - 1) / 2
         places = np.array([place - middle for place in range(len(values))], dtype=np.float64)
-        return _Line(np.array(scores(values), dtype=np.float64), places)
+        return _TableLine(np.array(scores(values), dtype=np.float64), places)
 
     def drawn(self, chance: np.random.Generator, times: int) -> Numbers:
         order = np.argsort(chance.random((times, len(self.scores))), axis=1)

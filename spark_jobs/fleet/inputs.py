@@ -26,7 +26,7 @@ class FleetError(ValueError):
 
 
 @dataclass
-class Found:
+class FleetInputs:
     """`documents`, `workspaces`: paths; `urls`: what Spark looks through for documents itself; `reports`: how many
     there are: one may have no incident."""
 
@@ -37,16 +37,16 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedInput:
     """`place`: the file."""
 
     place: str
     why: str
 
 
-def look(engine: Engine, places: Iterable[str]) -> Found:
+def look(engine: Engine, places: Iterable[str]) -> FleetInputs:
     """Raises FileNotFoundError, FleetError."""
-    found = Found()
+    found = FleetInputs()
     for place in places:
         if "://" in place:
             _look_by_url(engine, place.rstrip("/"), found)
@@ -59,7 +59,7 @@ def look(engine: Engine, places: Iterable[str]) -> Found:
     return found
 
 
-def _look_below(place: str, found: Found) -> None:
+def _look_below(place: str, found: FleetInputs) -> None:
     for folder, below, files in os.walk(place):
         below.sort()
         documents = sorted(str(path) for path in Path(folder).glob(PATTERN)) if files else []
@@ -72,7 +72,7 @@ def _look_below(place: str, found: Found) -> None:
             below.clear()
 
 
-def _look_by_url(engine: Engine, place: str, found: Found) -> None:
+def _look_by_url(engine: Engine, place: str, found: FleetInputs) -> None:
     if not isinstance(engine, SparkEngine):
         raise FleetError(f"{place}: a URL, wanted a path (URLs are read with --engine spark)")
     if place.endswith(".json"):
@@ -99,35 +99,35 @@ def _glob(system: Any, path: Any, place: str, depth: str) -> Any:
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def read(place: str) -> Row | Refused:
+def read(place: str) -> Row | RefusedInput:
     """The row of a local document."""
     try:
         with open(place, "rb") as file:
             return parsed(place, file.read())
     except OSError as error:
-        return Refused(place, error.strerror or type(error).__name__)
+        return RefusedInput(place, error.strerror or type(error).__name__)
 
 
-def parsed(place: str, octets: bytes) -> Row | Refused:
+def parsed(place: str, octets: bytes) -> Row | RefusedInput:
     try:
         document = json.loads(octets)
         return record(document if isinstance(document, dict) else {})
     except NoDocument as error:
-        return Refused(place, str(error))
+        return RefusedInput(place, str(error))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        return Refused(place, f"no JSON: {error}")
+        return RefusedInput(place, f"no JSON: {error}")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Refused(place, f"not as a document is: {type(error).__name__}: {error}")
+        return RefusedInput(place, f"not as a document is: {type(error).__name__}: {error}")
 
 
-def by_spark(engine: SparkEngine, urls: list[str]) -> Iterator[Row | Refused]:
+def by_spark(engine: SparkEngine, urls: list[str]) -> Iterator[Row | RefusedInput]:
     """The rows of documents that Spark's tasks read."""
     places = ",".join(url if url.endswith(".json") else f"{url}/{PATTERN}" for url in urls)
     for text, place, why in engine.session.sparkContext.binaryFiles(places).map(_record).collect():
-        yield Refused(place, why) if text is None else json.loads(text)
+        yield RefusedInput(place, why) if text is None else json.loads(text)
 
 
 def _record(file: tuple[str, bytes]) -> tuple[str | None, str, str]:
     """In a task: (JSON of the row, place, why there is none)."""
     made = parsed(*file)
-    return (None, made.place, made.why) if isinstance(made, Refused) else (json.dumps(made), file[0], "")
+    return (None, made.place, made.why) if isinstance(made, RefusedInput) else (json.dumps(made), file[0], "")

@@ -9,7 +9,7 @@ from typing import Any
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.fleet import inputs as fleet_inputs
-from spark_jobs.fleet.inputs import FleetError, Found, Refused
+from spark_jobs.fleet.inputs import FleetError, FleetInputs, RefusedInput
 from spark_jobs.fleet.record import COLUMNS, merged, record
 from spark_jobs.fleet.summary import FleetSettings, summary
 from spark_jobs.progress import QUIET, Progress
@@ -32,9 +32,9 @@ def run(
     Raises FileNotFoundError and FleetError (nothing to read; nothing but what is no document)."""
     progress.step(STEPS[0])
     rows: list[Row] = []
-    refused: list[Refused] = []
+    refused: list[RefusedInput] = []
     for found in _read(engine, fleet_inputs.look(engine, places), progress):
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedInput):
             refused.append(found)
         else:
             rows.append(found)
@@ -48,7 +48,7 @@ def run(
     return summary(rows, settings) | {"refused": [{"file": name, "why": why} for name, why in named]}
 
 
-def _read(engine: Engine, found: Found, progress: Progress) -> Iterator[Row | Refused]:
+def _read(engine: Engine, found: FleetInputs, progress: Progress) -> Iterator[Row | RefusedInput]:
     total = len(found.documents) + len(found.workspaces) + len(found.urls)
     if not total and not found.reports:
         raise FleetError("no incident in what was given: wanted folders with incident-N.json, or workspaces")

@@ -39,14 +39,14 @@ from spark_jobs.ingest.plan import UNREAD, Found, labels
 from spark_jobs.ingest.tables import Catalog
 from spark_jobs.workspace import Workspace
 
-__all__ = ["IngestError", "Ingested", "Settings", "run"]
+__all__ = ["IngestError", "IngestSettings", "Ingested", "run"]
 EVENTS: Final = "events_raw"
 _OURS: Final = re.compile(r"r\d{5}-")
 _SHOWN: Final = 5
 
 
 @dataclass(frozen=True)
-class Settings:
+class IngestSettings:
     """`cluster`: of all rows that name none.  `zones`: node, or `*`, → zone of its local times.  `now` in µs, only for
     years that no file tells.  `threads`: None is one for each core.  `scratch`: folder for what is unpacked.  `only`:
     which files are read now; what is known of the others stays."""
@@ -76,13 +76,13 @@ def run(
     engine: Engine,
     workspace: Workspace,
     inputs: Sequence[str],
-    settings: Settings | None = None,
+    settings: IngestSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Ingested:
     """`progress`: octets of input that were read, of how many.
 
     Raises IngestError, BundleError (an input that cannot be read), ZoneError, WrongVersion."""
-    settings = settings or Settings()
+    settings = settings or IngestSettings()
     if not inputs:
         raise IngestError("no input, wanted at least one folder, tarball, file or URL")
     workspace.begin(engine)
@@ -130,7 +130,7 @@ def _paths(
     workspace: Workspace,
     catalog: Catalog,
     paths: Sequence[str],
-    settings: Settings,
+    settings: IngestSettings,
     progress: Callable[[int, int], None] | None,
 ) -> bool:
     scratch = _scratch(settings.scratch)
@@ -210,7 +210,7 @@ def _urls(
     workspace: Workspace,
     catalog: Catalog,
     urls: Sequence[str],
-    settings: Settings,
+    settings: IngestSettings,
     progress: Callable[[int, int], None] | None,
 ) -> bool:
     if not isinstance(engine, SparkEngine):

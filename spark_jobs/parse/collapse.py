@@ -32,7 +32,7 @@ Clock = Callable[[Event], int | None]
 
 
 @dataclass(frozen=True)
-class Rule:
+class CollapseRule:
     """`key`: columns or keys of attrs; `tolerance` in us; `repeats`: one writer may say it more than once."""
 
     key: tuple[str, ...]
@@ -42,38 +42,38 @@ class Rule:
 
 _OPERATION = ("task", "resource", "target", "result")
 RULES = {
-    "token_warning": Rule(("ms",)),
-    "token_lost": Rule(()),
-    "membership": Rule(("ring",), EVENT),
-    "leave_missed": Rule(("nodes",)),
-    "members": Rule(("nodes",)),
-    "quorum_state": Rule(("new",)),
-    "no_links": Rule(("peer",), repeats=True),
-    "link_down": Rule(("peer", "link"), repeats=True),
-    "sched_pause": Rule(("ms",)),
-    "peer_state": Rule(("peer", "new"), DAEMONS),
-    "quorum": Rule(("new",), DAEMONS),
-    "fsa": Rule(("old", "new")),
-    "op_unexpected": Rule(("trans", "action", "op", "target")),
-    "sched_failed_op": Rule(_OPERATION),
-    "will_fence": Rule(("peer",)),
-    "plan": Rule(("task", "resource", "peer", "old", "new")),
-    "graph": Rule(("trans",)),
-    "calculated": Rule(("trans",)),
-    "initiate": Rule(("task", "op", "target")),
-    "op_request": Rule(("task", "resource", "target")),
-    "op_result": Rule(_OPERATION),
-    "op_confirmed": Rule(("trans", "action", "op", "target")),
-    "fence_request": Rule(("peer",)),
-    "fence_op_done": Rule(("peer", "fence", "result"), EVENT),
-    "fence_notify": Rule(("peer", "fence", "result"), EVENT),
-    "self_fenced": Rule(("by",)),
-    "attr": Rule(("name", "target", "old", "new")),
-    "daemon_exit": Rule(("child", "result")),
-    "abort": Rule(("trans", "by", "reason")),
-    "start": Rule(("daemon",)),
-    "stopped": Rule(("daemon",)),
-    "lines_dropped": Rule(("count", "writer", "writer_pid")),
+    "token_warning": CollapseRule(("ms",)),
+    "token_lost": CollapseRule(()),
+    "membership": CollapseRule(("ring",), EVENT),
+    "leave_missed": CollapseRule(("nodes",)),
+    "members": CollapseRule(("nodes",)),
+    "quorum_state": CollapseRule(("new",)),
+    "no_links": CollapseRule(("peer",), repeats=True),
+    "link_down": CollapseRule(("peer", "link"), repeats=True),
+    "sched_pause": CollapseRule(("ms",)),
+    "peer_state": CollapseRule(("peer", "new"), DAEMONS),
+    "quorum": CollapseRule(("new",), DAEMONS),
+    "fsa": CollapseRule(("old", "new")),
+    "op_unexpected": CollapseRule(("trans", "action", "op", "target")),
+    "sched_failed_op": CollapseRule(_OPERATION),
+    "will_fence": CollapseRule(("peer",)),
+    "plan": CollapseRule(("task", "resource", "peer", "old", "new")),
+    "graph": CollapseRule(("trans",)),
+    "calculated": CollapseRule(("trans",)),
+    "initiate": CollapseRule(("task", "op", "target")),
+    "op_request": CollapseRule(("task", "resource", "target")),
+    "op_result": CollapseRule(_OPERATION),
+    "op_confirmed": CollapseRule(("trans", "action", "op", "target")),
+    "fence_request": CollapseRule(("peer",)),
+    "fence_op_done": CollapseRule(("peer", "fence", "result"), EVENT),
+    "fence_notify": CollapseRule(("peer", "fence", "result"), EVENT),
+    "self_fenced": CollapseRule(("by",)),
+    "attr": CollapseRule(("name", "target", "old", "new")),
+    "daemon_exit": CollapseRule(("child", "result")),
+    "abort": CollapseRule(("trans", "by", "reason")),
+    "start": CollapseRule(("daemon",)),
+    "stopped": CollapseRule(("daemon",)),
+    "lines_dropped": CollapseRule(("count", "writer", "writer_pid")),
 }
 """Kinds that are not here (and those of brokers and clients) stay as they are."""
 
@@ -85,7 +85,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class Fact:
+class CollapsedFact:
     """One fact of the cluster: what several nodes tell, in the order of their (given) times."""
 
     kind: str
@@ -124,7 +124,7 @@ def per_node(events: Iterable[Event]) -> list[Event]:
     return sorted(kept, key=_place)
 
 
-def facts(events: Iterable[Event], at: Clock = lambda event: event.get("ts_wall")) -> list[Fact]:
+def facts(events: Iterable[Event], at: Clock = lambda event: event.get("ts_wall")) -> list[CollapsedFact]:
     """What several nodes tell about one fencing (by its event id, else by peer and time) or one ring.
 
     `events`: rows of `per_node`; `at`: a row's time in us on one clock, if there is a better one than its node's.
@@ -136,7 +136,7 @@ def facts(events: Iterable[Event], at: Clock = lambda event: event.get("ts_wall"
             found.setdefault((event["kind"], attrs["ring"]), []).append(event)
         elif event["kind"] in ("fence_op_done", "fence_notify"):
             found.setdefault(_fencing(event, at, found), []).append(event)
-    return [Fact(key[0], key[1:], tuple(rows)) for key, rows in found.items()]
+    return [CollapsedFact(key[0], key[1:], tuple(rows)) for key, rows in found.items()]
 
 
 def _fencing(event: Event, at: Clock, found: dict[tuple[str, ...], list[Event]]) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def _fencing(event: Event, at: Clock, found: dict[tuple[str, ...], list[Event]])
     return (*head, id_)
 
 
-def _join(groups: list[_Group], event: Event, rule: Rule) -> _Group | None:
+def _join(groups: list[_Group], event: Event, rule: CollapseRule) -> _Group | None:
     """Puts the row into the first group that it fits; the new group if there is none."""
     writer = (_value(event, "daemon") or "", stem(event.get("file") or ""))
     for group in groups:
@@ -168,7 +168,7 @@ def _join(groups: list[_Group], event: Event, rule: Rule) -> _Group | None:
     return groups[-1]
 
 
-def _is_near(event: Event, first: Event, rule: Rule, resolution: int = 0) -> bool:
+def _is_near(event: Event, first: Event, rule: CollapseRule, resolution: int = 0) -> bool:
     """Rows come in the order of time, so `first` is never later."""
     return bool(event["ts_wall"] - first["ts_wall"] <= rule.tolerance + max(resolution, _resolution(event, first)))
 

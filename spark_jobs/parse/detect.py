@@ -53,7 +53,7 @@ _NAMES: Final = tuple(
 )
 
 
-class Parser(Protocol):
+class LogParser(Protocol):
     """A module of this package."""
 
     def parse_file(self, name: str, lines: Iterable[bytes], context: Context) -> Iterator[Event]: ...
@@ -69,9 +69,9 @@ def detect(name: str, head: Sequence[bytes]) -> str | None:
     return _of_name(PurePosixPath(name).name)
 
 
-def parser(name: str) -> Parser:
+def parser(name: str) -> LogParser:
     """The module of one of PARSERS."""
-    return cast(Parser, importlib.import_module(f"spark_jobs.parse.{name}"))
+    return cast(LogParser, importlib.import_module(f"spark_jobs.parse.{name}"))
 
 
 def _of_line(line: bytes) -> str | None:

@@ -32,7 +32,7 @@ CHANGE_EARLY, CHANGE_LATE = -30 * SECOND, 60 * SECOND
 
 
 @dataclass
-class Span:
+class LineSpan:
     """Neighbouring references that agree: `year` is that of the file's first line, `offset` in seconds."""
 
     first: tuple[int, int]
@@ -52,7 +52,7 @@ class Stream:
     last: int
     lines: int = 0
     wraps: int = 0
-    sure: list[Span] = field(default_factory=list)
+    sure: list[LineSpan] = field(default_factory=list)
     fresh: Counter[tuple[int, int]] = field(default_factory=Counter)
     years: Counter[int] = field(default_factory=Counter)
     jumps: list[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Stream:
             self.sure[-1].last = place
             self.sure[-1].count += 1
         else:
-            self.sure.append(Span(place, place, offset, year))
+            self.sure.append(LineSpan(place, place, offset, year))
 
     def _fresh(self, local: int, epoch: int) -> None:
         year = nearest_year(local, epoch * SECOND)

@@ -68,7 +68,7 @@ _OF_MANAGER: Final = ("start", "exit", "hung", "awake", "kill", "promoted")
 
 def bands(document: Row) -> dict[str, list[Band]]:
     """node → its bands by time, without gaps."""
-    scene = _Scene(document["events"])
+    scene = _BandScene(document["events"])
     ends = {place: span for span in document["primary_spans"] if (place := f"{span['to_file']}:{span['to_line']}")}
     changes: dict[str, list[tuple[Edge, str]]] = defaultdict(list)
     last: dict[str, str] = {}
@@ -94,7 +94,7 @@ def _first(document: Row, node: str) -> str:
     return "promoted" if any(span["from_est"] <= begin for span in spans) else "unknown"
 
 
-class _Scene:
+class _BandScene:
     """`own`: nodes of which there is a broker's log; `resources`: of Pacemaker, those that can be promoted."""
 
     def __init__(self, events: Iterable[Row]) -> None:

@@ -21,7 +21,7 @@ CHARACTER: Final = 6.3
 
 
 @dataclass(frozen=True)
-class Layout:
+class CanvasLayout:
     """px.  `left`: room for the lanes' names; 0: they stand above."""
 
     name: str
@@ -34,17 +34,17 @@ class Layout:
         return self.left == 0
 
 
-WIDE: Final = Layout("wide", 1000.0, 128.0, 92.0)
-MEDIUM: Final = Layout("medium", 740.0, 104.0, 92.0)
+WIDE: Final = CanvasLayout("wide", 1000.0, 128.0, 92.0)
+MEDIUM: Final = CanvasLayout("medium", 740.0, 104.0, 92.0)
 """For half a screen, and for paper."""
-NARROW: Final = Layout("narrow", 360.0, 0.0, 84.0)
+NARROW: Final = CanvasLayout("narrow", 360.0, 0.0, 84.0)
 """For a phone."""
 
 
 class Canvas:
     """Collects the parts of one panel from top to bottom; `y`: where the next part goes."""
 
-    def __init__(self, layout: Layout, axis: Axis, prefix: str, links: Mapping[str, str], y: float) -> None:
+    def __init__(self, layout: CanvasLayout, axis: Axis, prefix: str, links: Mapping[str, str], y: float) -> None:
         self.layout, self.axis, self.prefix, self.links, self.y = layout, axis, prefix, links, y
         self.parts: list[Markup] = []
         self.merged = self.lines = 0

@@ -138,12 +138,12 @@ def window(incident: Row, phases: Iterable[Row]) -> tuple[int, int]:
     return min(moments), max(moments)
 
 
-def _wanted(found: _All, incident: Row, span: tuple[int, int]) -> facts.Wanted:
+def _wanted(found: _All, incident: Row, span: tuple[int, int]) -> facts.WantedFact:
     cluster = incident["cluster"]
     named = [incident]
     named += [row for name in ("phases", "dual", "near_misses", "hints") for row in found.of(name, incident)]
     named += [*_spans(found, incident, span), *_gaps(found, incident, span)]
-    return facts.Wanted(cluster, *span, tuple(sorted(facts.places(named))))
+    return facts.WantedFact(cluster, *span, tuple(sorted(facts.places(named))))
 
 
 def _spans(found: _All, incident: Row, span: tuple[int, int]) -> list[Row]:
@@ -192,7 +192,7 @@ def _union(found: _All, incident: Row) -> Row | None:
     return {"incident": incident["incident"], "cluster": incident["cluster"], **zeros, "ts_begin": None, "ts_end": None}
 
 
-def _document(number: int, incident: Row, span: tuple[int, int], found: _All, seen: facts.Seen) -> Document:
+def _document(number: int, incident: Row, span: tuple[int, int], found: _All, seen: facts.SeenFact) -> Document:
     cluster = incident["cluster"]
     outages = _outages(found, incident, span)
     union = _union(found, incident)

@@ -36,7 +36,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFact:
     """Of one incident: what is between `begin` and `end` (us), and certain lines."""
 
     cluster: str
@@ -54,7 +54,7 @@ class Wanted:
 
 
 @dataclass
-class Seen:
+class SeenFact:
     """Facts by cluster; `observed`: cluster → begin, end (us) of all its facts."""
 
     bands: dict[str, list[Row]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Seen:
     lines: dict[tuple[str, str, int], list[Row]] = field(default_factory=dict)
     observed: dict[str, Row] = field(default_factory=dict)
 
-    def of(self, wanted: Wanted) -> tuple[list[Row], int]:
+    def of(self, wanted: WantedFact) -> tuple[list[Row], int]:
         """(facts by time, how many more were not taken)"""
         lines = [row for place in wanted.places for row in self.lines.get((wanted.cluster, *place), [])]
         drawn = [row for row in self.drawn.get(wanted.cluster, []) if wanted.low <= row["ts_est"] <= wanted.high]
@@ -78,12 +78,12 @@ class Seen:
         return sorted({row["attrs"]["version"] for row in brokers if (row.get("attrs") or {}).get("version")})
 
 
-def read(tables: Tables, wanted: Sequence[Wanted]) -> Seen:
+def read(tables: Tables, wanted: Sequence[WantedFact]) -> SeenFact:
     if not wanted:
-        return Seen()
+        return SeenFact()
     windows = [{"cluster": item.cluster, "low": item.low, "high": item.high} for item in wanted]
     places = sorted({(item.cluster, *place) for item in wanted for place in item.places})
-    seen = Seen(_by_cluster(tables.facts(BANDS)), _by_cluster(tables.facts_between(DRAWN, windows)))
+    seen = SeenFact(_by_cluster(tables.facts(BANDS)), _by_cluster(tables.facts_between(DRAWN, windows)))
     for row in tables.facts_at(places):
         seen.lines.setdefault((row["cluster"] or "", row["file"], row["line_no"]), []).append(row)
     seen.observed = {row["cluster"]: {"begin": row["begin"], "end": row["end"]} for row in tables.observed()}

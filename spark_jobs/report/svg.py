@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spark_jobs.report import bands, lanes, scene
 from spark_jobs.report.axis import Axis
-from spark_jobs.report.canvas import LINE, WIDE, Canvas, Layout, spread, titled
+from spark_jobs.report.canvas import LINE, WIDE, Canvas, CanvasLayout, spread, titled
 from spark_jobs.report.markup import Markup, joined, shape
 from spark_jobs.report.style import PATTERNS, STATE_COLOURS
 from spark_jobs.report.units import date, plural
@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 def drawing(
-    document: Row, panel: scene.Panel, layout: Layout, prefix: str, links: Mapping[str, str] | None = None
+    document: Row, panel: scene.Panel, layout: CanvasLayout, prefix: str, links: Mapping[str, str] | None = None
 ) -> tuple[Markup, Canvas]:
     """An element `svg`, and what it was drawn on.
 
@@ -59,7 +59,7 @@ def left_out(document: Row, drawn: Sequence[Canvas]) -> str:
 
 
 def stretch(
-    document: Row, panel: scene.Panel, layout: Layout, prefix: str, links: Mapping[str, str], top: float = 0
+    document: Row, panel: scene.Panel, layout: CanvasLayout, prefix: str, links: Mapping[str, str], top: float = 0
 ) -> Canvas:
     """What is drawn of one stretch of time; its `y` is where it ends."""
     axis = Axis(panel.begin, panel.end, layout.left + (4 if layout.narrow else 0), layout.width - 10)

@@ -42,7 +42,7 @@ CLIENTS_ONLY: Final = Cause("no-failover", "clients stood still, and no log of t
 
 
 @dataclass(frozen=True)
-class Scene:
+class CauseScene:
     """What a rule looks at.  `before`: rows until the first promotion; `after`: rows from then on."""
 
     facts: Facts
@@ -62,7 +62,7 @@ def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: S
     hi = promotions[0].hi if promotions else None
     before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
     after = [event for event in rows if hi is not None and event["ts_lo"] > hi]
-    scene = Scene(facts, rows, before, after, victim or "", bool(promotions))
+    scene = CauseScene(facts, rows, before, after, victim or "", bool(promotions))
     if not promotions and not _primary_gone(scene):
         return _alarm(scene)
     for rule in _RULES:
@@ -95,7 +95,7 @@ def _gives_up(event: Event) -> bool:
     return attr(event, "task") in ("stop", "demote", "move", "recover") and role == "Promoted"
 
 
-def _primary_gone(scene: Scene) -> bool:
+def _primary_gone(scene: CauseScene) -> bool:
     return bool(
         scene.all(
             lambda e: (
@@ -108,7 +108,7 @@ def _primary_gone(scene: Scene) -> bool:
     )
 
 
-def _alarm(scene: Scene) -> Cause:
+def _alarm(scene: CauseScene) -> Cause:
     tokens = scene.all(lambda e: e["kind"] == "token_lost")
     left = scene.all(lambda e: e["kind"] == "membership" and attr(e, "left") != "")
     if tokens and not left:
@@ -123,7 +123,7 @@ def _alarm(scene: Scene) -> Cause:
 # ---- the rules, the most certain first ------------------------------------------------------------------------------
 
 
-def _planned(scene: Scene) -> Cause | None:
+def _planned(scene: CauseScene) -> Cause | None:
     failed = [event for event in scene.before if _is_failure(event, scene)]
     asked = [event for event in scene.before if event.get("planned") or _is_wish(event, scene.victim)]
     first_failure = min((event["ts_est"] for event in failed), default=None)
@@ -136,7 +136,7 @@ def _planned(scene: Scene) -> Cause | None:
     return None
 
 
-def _is_failure(event: Event, scene: Scene) -> bool:
+def _is_failure(event: Event, scene: CauseScene) -> bool:
     kind = event["kind"]
     if kind in ("token_lost", "will_fence", "fence_request", "daemon_exit", "hung", "fenced_self", "self_fenced"):
         return True
@@ -166,7 +166,7 @@ def _is_orderly(event: Event, victim: str) -> bool:
     return event["kind"] == "op_result" and attr(event, "task") == "demote" and event.get("result") == "ok"
 
 
-def _partition(scene: Scene) -> Cause | None:
+def _partition(scene: CauseScene) -> Cause | None:
     rings: dict[str, list[Event]] = {}
     for event in scene.all(lambda e: e["kind"] == "membership" and attr(e, "ring_seq") != ""):
         for other in rings.setdefault(attr(event, "ring_seq"), []):
@@ -196,7 +196,7 @@ def _partition(scene: Scene) -> Cause | None:
     return None
 
 
-def _controller(scene: Scene) -> Cause | None:
+def _controller(scene: CauseScene) -> Cause | None:
     exits = [e for e in scene.before if e["kind"] == "daemon_exit" and e.get("node") == scene.victim]
     gone = [e for e in scene.before if e["kind"] == "will_fence" and "peer process" in (e.get("reason") or "")]
     found = [*exits, *(event for event in gone if event.get("peer") == scene.victim)]
@@ -206,7 +206,7 @@ def _controller(scene: Scene) -> Cause | None:
     return Cause("controller", f"the cluster's software failed on {scene.victim} ({what})", None, tuple(found[:3]))
 
 
-def _hang(scene: Scene) -> Cause | None:
+def _hang(scene: CauseScene) -> Cause | None:
     hung = scene.all(
         lambda e: (
             (e["kind"] == "hung" and e.get("peer") == scene.victim)
@@ -228,7 +228,7 @@ def _hang(scene: Scene) -> Cause | None:
     return None
 
 
-def _crash(scene: Scene) -> Cause | None:
+def _crash(scene: CauseScene) -> Cause | None:
     left = [e for e in scene.before if e["kind"] == "membership" and attr(e, "left")]
     lost = [e for e in scene.before if e["kind"] in ("will_fence", "fence_op_done") and e.get("peer") == scene.victim]
     lost += [
@@ -243,7 +243,7 @@ def _crash(scene: Scene) -> Cause | None:
     return None
 
 
-def _kill(scene: Scene) -> Cause | None:
+def _kill(scene: CauseScene) -> Cause | None:
     dead = [e for e in scene.before if scene.facts.is_dead_broker(e) and subject(e) == scene.victim]
     exits = [e for e in scene.before if e["kind"] == "exit" and e.get("peer") == scene.victim]
     links = [e for e in scene.before if e["kind"] == "primary_lost" and _CLOSED.search(e.get("reason") or "")]
@@ -255,7 +255,7 @@ def _kill(scene: Scene) -> Cause | None:
     return Cause("kill", f"the process of {scene.victim} died ({what})", None, tuple(found[:3]))
 
 
-def _power(scene: Scene) -> Cause | None:
+def _power(scene: CauseScene) -> Cause | None:
     """All were down: no log can say whether power, a person or a defect ended them."""
     for loss in power.find(scene.facts):
         here = {id(event) for event in scene.before}
@@ -267,7 +267,7 @@ def _power(scene: Scene) -> Cause | None:
     return None
 
 
-def _total(scene: Scene) -> Cause | None:
+def _total(scene: CauseScene) -> Cause | None:
     """The new primary reports that all brokers had died."""
     said = scene.all(lambda e: e["kind"] == "promoted" and attr(e, "total_failure").lower() == "true")
     starts = [e for e in scene.before if e["kind"] == "start" and e.get("source") in OWN]

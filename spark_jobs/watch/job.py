@@ -105,7 +105,7 @@ def take(
     batch: int = watch_stream.BATCH,
 ) -> int:
     """Reads what is new into the workspace; how many rows were added."""
-    given = ingest.Settings(cluster=settings.cluster, zones=settings.zones)
+    given = ingest.IngestSettings(cluster=settings.cluster, zones=settings.zones)
     rows: list[int] = []
 
     def read(only: Callable[[Found], bool]) -> None:

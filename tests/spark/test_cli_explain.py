@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.cli.life import holdings, moments, of_queue, position, verdict_words
-from spark_jobs.clocks.estimate import Clocks, Segment
+from spark_jobs.clocks.estimate import Clocks, ClockSegment
 from spark_jobs.engine.base import Engine
 from spark_jobs.schema import COLUMNS, Event
 from spark_jobs.workspace import Workspace
@@ -70,7 +70,9 @@ def clocks(error: float = 1.0, **offsets: float) -> Clocks:
         node: ((at(0), (offset - error) * MS, (offset + error) * MS),)
         for node, offset in {"p7": 0.0, "c1": 0.0, **offsets}.items()
     }
-    return Clocks("", {node: [Segment(node, 0, at(-(10**6)), at(10**6), knot, 0.0)] for node, knot in knots.items()})
+    return Clocks(
+        "", {node: [ClockSegment(node, 0, at(-(10**6)), at(10**6), knot, 0.0)] for node, knot in knots.items()}
+    )
 
 
 # ---- order and time

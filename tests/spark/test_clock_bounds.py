@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.clocks.band import Band, lower_hull
+from spark_jobs.clocks.band import ClockBand, lower_hull
 from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks, solve
 from spark_jobs.clocks.pairs import Observation
 from tests.spark.clock_world import BEGIN, HOUR, SECOND, Clock, World, messages, plain_clocks
@@ -186,7 +186,7 @@ def test_a_band_is_what_the_lines_of_a_grid_reach(lowers, gaps, t):
     steep, scale, fine = 2.0, 10**6, 2.0 / 200
     uppers = [(x, max(low for _, low in lowers) + gap) for x, gap in gaps]
     above_all, below_all = ([(x * scale, y * scale) for x, y in points] for points in (uppers, lowers))
-    band = Band.of(above_all, below_all, steep)
+    band = ClockBand.of(above_all, below_all, steep)
     highest, lowest = [], []
     for slope in (fine * step for step in range(-200, 201)):
         above = min(value - slope * x for x, value in uppers)

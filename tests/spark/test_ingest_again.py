@@ -17,7 +17,7 @@ import pytest
 from spark_jobs.bundle import BundleError
 from spark_jobs.engine.base import Engine
 from spark_jobs.ingest import job as ingest
-from spark_jobs.ingest.job import Ingested, IngestError, Settings
+from spark_jobs.ingest.job import Ingested, IngestError, IngestSettings
 from spark_jobs.workspace import Workspace
 from tests.spark.ingest_world import odd_file, table
 from tests.support.slow import mostly_slow
@@ -52,7 +52,7 @@ class Place:
 
     def run(self, *inputs: str | Path, **settings: Any) -> Ingested:
         return ingest.run(
-            self.engine, self.workspace, [str(one) for one in inputs or [self.logs]], Settings(**settings)
+            self.engine, self.workspace, [str(one) for one in inputs or [self.logs]], IngestSettings(**settings)
         )
 
     def rows(self) -> list[dict[str, Any]]:

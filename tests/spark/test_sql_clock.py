@@ -12,7 +12,7 @@ from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import job as clock
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.clocks import pairs_job as pairs
-from spark_jobs.clocks.estimate import Clocks, Segment
+from spark_jobs.clocks.estimate import Clocks, ClockSegment
 from spark_jobs.clocks.query import STRAIGHT, pieces
 from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine
@@ -104,7 +104,7 @@ def test_no_row_is_in_two_pieces() -> None:
             )
             for lo, why in zip((500, 100, 300), whys, strict=True)
         ]
-        found = pieces(Clocks("a", {"b": [Segment("b", number, 0, 9, knots) for number in range(4)]}, breaks))
+        found = pieces(Clocks("a", {"b": [ClockSegment("b", number, 0, 9, knots) for number in range(4)]}, breaks))
         walls = sorted((row["w0"], row["w1"]) for row in found if not row["boot"])
         monos = sorted((row["m0"], row["m1"], row["w0"]) for row in found if row["boot"])
         assert all(one[1] == other[0] for one, other in pairwise(walls))
@@ -113,4 +113,4 @@ def test_no_row_is_in_two_pieces() -> None:
 
 
 def test_an_unknown_clock_has_no_pieces() -> None:
-    assert pieces(Clocks("a", {"b": [Segment("b", 0, 1, 2)]})) == []
+    assert pieces(Clocks("a", {"b": [ClockSegment("b", 0, 1, 2)]})) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.cli.life import Moment, did
+from spark_jobs.cli.life import LifeMoment, did
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
@@ -69,8 +69,8 @@ def test_a_row_counts_unless_all_of_it_lies_beyond(attrs: dict[str, object], hap
 def test_the_life_of_a_message_says_it() -> None:
     row = {"kind": "drop", "term": 1, "queue": "q", "attrs": {"at": str(at(1, 101))}}
     gone = [Undone(1, at(1, 100))]
-    assert did(Moment(0, 0, 0, row)) == "removes it from q: the queue was full"
-    assert did(Moment(0, 0, 0, row), gone).endswith("full (no later primary has heard of it)")
+    assert did(LifeMoment(0, 0, 0, row)) == "removes it from q: the queue was full"
+    assert did(LifeMoment(0, 0, 0, row), gone).endswith("full (no later primary has heard of it)")
 
 
 # ---- a planted history: m1 to m3 are confirmed and no client gets them
