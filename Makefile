@@ -28,7 +28,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test test-all lint unit bench bench-client bench-spark fuzz simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
+.PHONY: demo test test-all lint unit bench bench-client bench-spark fuzz fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -136,14 +136,20 @@ completion: $(BUILT)
 man: $(BUILT)
 	$(PY) -m tools.docs packaging/man
 
-# The core once more with AddressSanitizer, next to the ordinary one, fed with garbage for FUZZ_SECONDS.
+# Hostile input for every door and file (tests/fuzz), for FUZZ_SECONDS together; FUZZ_OPTIONS="--only management --atheris".
 fuzz: $(BUILT)
-	@mkdir -p build/asan
-	@cp -r qpidd_py build/asan/ && find build/asan -name '*.so' -delete
-	QPIDD_SANITIZE=address $(PY) setup.py -q build_ext --build-temp build/asan-temp --build-lib build/asan
-	cd build/asan && LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so.6)" \
-	  ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 PYTHONMALLOC=malloc PYTHONPATH="$(CURDIR)" \
-	  "$(CURDIR)/$(PY)" -m tests.property.fuzz_feed --seconds $(FUZZ_SECONDS)
+	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_OPTIONS)
+
+# The core once more with AddressSanitizer and UBSan, next to the ordinary one: garbage from clients, for FUZZ_SECONDS, then
+# hostile frames of a replication link.
+SANITIZED = cd build/sanitized && LD_PRELOAD="$$(for name in libasan.so libubsan.so libstdc++.so.6; do $${CC:-cc} -print-file-name=$$name; done | tr '\n' ' ')" \
+  ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 PYTHONMALLOC=malloc PYTHONPATH="$(CURDIR)" "$(CURDIR)/$(PY)"
+fuzz-sanitized: $(BUILT)
+	@mkdir -p build/sanitized
+	@cp -r qpidd_py build/sanitized/ && find build/sanitized -name '*.so' -delete
+	QPIDD_SANITIZE=address,undefined $(PY) setup.py -q build_ext --build-temp build/sanitized-temp --build-lib build/sanitized
+	$(SANITIZED) -m tests.property.fuzz_feed --seconds $(FUZZ_SECONDS)
+	$(SANITIZED) -m tests.fuzz --only frames --seconds $(FUZZ_SECONDS)
 
 $(INSTALLED): setup.cfg pyproject.toml setup.py
 	@bash tools/need_system_packages.sh $(PYTHON)

@@ -1,7 +1,7 @@
 """Builds the Cython core; everything else is in setup.cfg.
 
-QPIDD_SANITIZE=address builds the core with AddressSanitizer (see `make fuzz`), QPIDD_OPTIMIZE=0 three times as fast and
-slow to run: for tests.
+QPIDD_SANITIZE=address,undefined builds the core with sanitizers (see `make fuzz-sanitized`); QPIDD_OPTIMIZE=0 builds it
+three times as fast, and slow to run: for tests.
 """
 
 import os
@@ -29,7 +29,8 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     """Flags of the compiler and of the linker."""
     sanitize = os.environ.get("QPIDD_SANITIZE", "")
     if sanitize:
-        return ["-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={sanitize}"], [f"-fsanitize={sanitize}"]
+        flags = ["-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={sanitize}", "-fno-sanitize-recover=undefined"]
+        return flags, [f"-fsanitize={sanitize}"]
     return ["-O" + os.environ.get("QPIDD_OPTIMIZE", "3"), "-g0", "-fno-strict-aliasing"], []
 
 

@@ -14,13 +14,13 @@ from ha.backup.backup import Backup
 from ha.model.environment import Json, Reply
 from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
-from ha.model.protocol import need
+from ha.model.protocol import need_epoch, need_text
 from ha.node import Node
 from ha.primary.brokers import Brokers
 from ha.primary.primary import Primary
 from ha.promotion.claims import ClaimRequest
 from ha.promotion.promoter import Wish
-from qpidd_py.errors import LinkError
+from qpidd_py.errors import LinkError, one_line
 
 Handler = Callable[[Json, str], Json]
 """(arguments, user) -> result"""
@@ -43,8 +43,8 @@ STEERING: Final[dict[str, frozenset[str]]] = {
 
 
 def steers(method: str, arguments: Json) -> bool:
-    actions = STEERING.get(method)
-    return actions is not None and (not actions or arguments.get("action") in actions)
+    actions, action = STEERING.get(method), arguments.get("action")
+    return actions is not None and (not actions or (isinstance(action, str) and action in actions))
 
 
 class RequestTable:
@@ -70,7 +70,7 @@ class RequestTable:
             else:
                 reply({"ok": True, "result": self._now[method](arguments, user)})
         except LinkError as error:
-            reply({"ok": False, "error": str(error)})
+            reply({"ok": False, "error": one_line(str(error))})
         return True
 
     def _check(self, method: str, arguments: Json, user: str) -> None:
@@ -140,7 +140,7 @@ class NodeRequests(RequestTable):
             local.refusals.alive(asker.address)
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
-            ballot = need(arguments, "epoch", int), need(arguments, "leader", str)
+            ballot = need_epoch(arguments), need_text(arguments, "leader")
             if isinstance(node.role, Primary) and ballot > local.persisted.ballot:
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
             if isinstance(node.role, Backup) and asker.id != local.id:

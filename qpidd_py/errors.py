@@ -36,6 +36,16 @@ class ReplyCode(IntEnum):
     INTERNAL_ERROR = 541
 
 
+LINE_MAX: Final = 1000
+"""Characters of a reason that a person is given; what was found may have been a megabyte."""
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, and cut in the middle if it is long: the end says what was expected."""
+    line = " ".join(filter(None, (each.strip() for each in text.splitlines())))
+    return line if len(line) <= LINE_MAX else f"{line[: LINE_MAX // 2]} ... {line[-LINE_MAX // 2 :]}"
+
+
 class QpiddError(Exception):
     """Base of all errors that this package defines."""
 
@@ -72,4 +82,7 @@ class PageError(InvariantError):
 
 
 class ConfigError(QpiddError):
-    """A setting is unknown or has an unusable value; the text names the value and the expectation."""
+    """A setting is unknown or has an unusable value; the text names the value and the expectation, in one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))

@@ -33,7 +33,7 @@ from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.position import text
-from ha.model.protocol import Kind, decode_control, encode_control
+from ha.model.protocol import Kind, decode_control, encode_control, short_text
 from ha.model.pulse import Pulse
 from ha.model.status import State
 from ha.model.view import Survey
@@ -206,7 +206,7 @@ class Backup(Role):
         elif op == "alive":
             joining.control("alive", number=fields.get("number"))
         elif op == "refused":
-            self._on_refused(str(fields.get("reason")), bool(fields.get("twin")))
+            self._on_refused(short_text(fields, "reason"), bool(fields.get("twin")))
         else:
             joining.on_control(op, fields)
 

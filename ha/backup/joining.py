@@ -43,6 +43,7 @@ from ha.model.protocol import (
     encode_held,
     encode_merge,
     need,
+    need_epoch,
 )
 from ha.model.view import View
 from ha.salvage.selection import Promises, suspects
@@ -204,7 +205,7 @@ class Joining:
     def _welcome(self, fields: Json) -> None:
         local = self._local
         leader = Member.from_json(fields)
-        ballot = need(fields, "epoch", int), leader.id
+        ballot = need_epoch(fields), leader.id
         if ballot < local.persisted.ballot:
             raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {local.epoch}")
         self._lineage = lineage_from_json(fields.get("lineage"))

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 from ha.model.difference import Lineage, lineage_from_json, lineage_to_json
 from ha.model.membership import HaState, InSync
 from ha.model.protocol import need
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.core import Batch, Engine
 from qpidd_py.errors import LinkError
 
@@ -148,15 +149,10 @@ class Content:
     def decode(cls, note: bytes) -> Content:
         """Raises LinkError for a note that no member has written."""
         try:
-            found = json.loads(note)
+            found = read_object(note)
         except ValueError as error:
-            raise LinkError(f"not a note of a member: {note!r:.80}") from error
-        if not isinstance(found, dict):
-            raise LinkError(f"not a note of a member: {note!r:.80}")
+            raise LinkError(f"not a note of a member: {error}") from error
         instances = need(found, "instances", list)
         lineage, state = lineage_from_json(found.get("lineage")), found.get("state")
-        try:
-            noted = HaState.from_json(state) if isinstance(state, dict) else None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise LinkError(f"not a note of a member: {note!r:.80}") from error
+        noted = HaState.from_json(state) if state is not None else None
         return cls(tuple(map(str, instances)), lineage, str(found.get("boot", "")), noted)

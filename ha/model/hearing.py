@@ -9,18 +9,27 @@ own answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ha.model.environment import Environment
 from qpidd_py.errors import LinkError
+
+HEARD_MAX: Final = 1000
+"""Brokers that one may have heard."""
+LONG_AGO: Final = 1e12
+"""Seconds."""
 
 
 def ages(value: Mapping[str, Any]) -> dict[str, float]:
     """The field `heard` of a question or an answer; it may be missing.  Raises LinkError when it is something else."""
     found = value.get("heard") or {}
-    if not isinstance(found, Mapping) or not all(isinstance(age, int | float) for age in found.values()):
+    if not isinstance(found, Mapping) or len(found) > HEARD_MAX or not all(map(_is_age, found.values())):
         raise LinkError(f"not who was heard: {found!r:.80}")
     return {str(address): float(age) for address, age in found.items()}
+
+
+def _is_age(found: object) -> bool:
+    return isinstance(found, int | float) and 0 <= found < LONG_AGO
 
 
 class Hearing:

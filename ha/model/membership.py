@@ -27,9 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
+from ha.model.protocol import is_short_text, need, need_epoch, need_text, short_text
 from qpidd_py.errors import InvariantError, LinkError
+
+BEFORE_MAX: Final = 10_000
+"""Earlier runs that a broker may name."""
 
 
 @dataclass(frozen=True, order=True)
@@ -71,14 +75,20 @@ class Member:
         """Raises LinkError when a peer sent something else."""
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str) or not value["id"]:
             raise LinkError(f"not a member: {value!r:.80}")
-        name, address, instance = (str(value.get(field, "")) for field in ("name", "address", "instance"))
-        before = value.get("before", ())
-        if not isinstance(before, list | tuple) or not all(isinstance(each, str) for each in before):
-            raise LinkError(f"not names of processes: {before!r:.80}")
-        return cls(value["id"], name, address, instance, tuple(before))
+        id, name, address, instance = (short_text(value, each) for each in ("id", "name", "address", "instance"))
+        return cls(id, name, address, instance, runs(value))
 
     def __str__(self) -> str:
         return self.name or self.address or self.id[:8]
+
+
+def runs(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """The field `before`; it may be missing.  Raises LinkError when it is something else."""
+    found = value.get("before", ())
+    named = isinstance(found, list | tuple) and all(map(is_short_text, found))
+    if not named or len(found) > BEFORE_MAX:
+        raise LinkError(f"not names of processes: {found!r:.80}")
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -152,14 +162,15 @@ class InSync:
         """Raises LinkError when a peer sent something else."""
         if not isinstance(value, Mapping):
             raise LinkError(f"not an in-sync set: {value!r:.80}")
-        epoch, version, members = value.get("epoch"), value.get("version"), value.get("members")
-        if not isinstance(epoch, int) or not isinstance(version, int) or not isinstance(members, list):
-            raise LinkError(f"not an in-sync set: {value!r:.80}")
+        try:
+            epoch, version, members = need_epoch(value), need(value, "version", int), need(value, "members", list)
+        except LinkError as error:
+            raise LinkError(f"not an in-sync set: {error}") from error
         parsed = tuple(sorted(Member.from_json(member) for member in members))
         brokers = value.get("brokers") or []
-        if not isinstance(brokers, list) or not all(isinstance(address, str) for address in brokers):
+        if not isinstance(brokers, list) or not all(map(is_short_text, brokers)):
             raise LinkError(f"not a list of brokers: {brokers!r:.80}")
-        return cls(epoch, str(value.get("leader", "")), version, parsed, tuple(brokers))
+        return cls(epoch, short_text(value, "leader"), version, parsed, tuple(brokers))
 
 
 @dataclass(frozen=True)
@@ -201,7 +212,10 @@ class HaState:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> HaState:
-        replaced = tuple(Member.from_json(member) for member in value.get("replaced", ()))
-        in_sync = InSync.from_json(value["in_sync"])
-        return cls(str(value["id"]), int(value["epoch"]), str(value["leader"]), in_sync, replaced)
+    def from_json(cls, value: Any) -> HaState:
+        """Raises LinkError for anything else than a state."""
+        if not isinstance(value, Mapping) or not value.get("id"):
+            raise LinkError(f"not the state of a broker: {value!r:.80}")
+        replaced = tuple(map(Member.from_json, need({"replaced": [], **value}, "replaced", list)))
+        in_sync = InSync.from_json(value.get("in_sync"))
+        return cls(need_text(value, "id"), need_epoch(value), need_text(value, "leader"), in_sync, replaced)

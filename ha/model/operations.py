@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 
 from ha.model.membership import InSync
+from ha.model.protocol import short_text
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import LinkError
 
 
@@ -26,9 +28,9 @@ class Membership:
     def decode(cls, payload: bytes) -> Membership:
         """Raises LinkError for anything else than a membership operation."""
         try:
-            value = json.loads(payload)
+            value = read_object(payload)
         except ValueError as error:
             raise LinkError(f"membership operation: {error}") from error
-        if not isinstance(value, dict) or value.get("op") != "membership":
+        if value.get("op") != "membership":
             raise LinkError(f"not a membership operation: {payload[:80]!r}")
-        return cls(InSync.from_json(value.get("in_sync")), str(value.get("added", "")))
+        return cls(InSync.from_json(value.get("in_sync")), short_text(value, "added"))

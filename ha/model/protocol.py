@@ -29,10 +29,14 @@ Every number is little endian, as in the core's header.
 from __future__ import annotations
 
 import json
+import re
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final
 
+from ha.model.position import LAST_EPOCH
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import LinkError
 
 VERSION: Final = 2
@@ -70,10 +74,10 @@ def encode_control(op: str, **fields: Any) -> bytes:
 def decode_control(body: bytes) -> tuple[str, dict[str, Any]]:
     """(op, fields).  Raises LinkError."""
     try:
-        value = json.loads(body)
+        value = read_object(body)
     except ValueError as error:
         raise LinkError(f"control frame: {error}") from error
-    if not isinstance(value, dict) or not isinstance(value.get("op"), str):
+    if not isinstance(value.get("op"), str):
         raise LinkError(f"control frame without op: {bytes(body[:80])!r}")
     return value.pop("op"), value
 
@@ -111,9 +115,44 @@ def decode_merge(body: bytes) -> int:
     return number
 
 
-def need(fields: dict[str, Any], name: str, kind: type) -> Any:
-    """A field of a control frame or request.  Raises LinkError when it is missing or of another type."""
+NUMBER_MAX: Final = (1 << 64) - 1
+"""Of positions, and of every other number between brokers."""
+TEXT_MAX: Final = 1024
+"""Characters of a name, an address or a reason."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def need(fields: Mapping[str, Any], name: str, kind: type, most: int = NUMBER_MAX) -> Any:
+    """A field of a control frame, a request or a file.  Raises LinkError when it is missing, of another type, or a
+    number that is not in 0..most."""
     value = fields.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise LinkError(f"field {name}: found {value!r:.60}, expected {kind.__name__}")
+    if isinstance(value, int) and not 0 <= value <= most:
+        raise LinkError(f"field {name}: found {value!r:.60}, expected 0 to {most}")
     return value
+
+
+def need_epoch(fields: Mapping[str, Any], name: str = "epoch") -> int:
+    epoch: int = need(fields, name, int, LAST_EPOCH)
+    return epoch
+
+
+def need_text(fields: Mapping[str, Any], name: str) -> str:
+    """As `short_text`, and it may not be missing."""
+    need(fields, name, str)
+    return short_text(fields, name)
+
+
+def short_text(fields: Mapping[str, Any], name: str) -> str:
+    """A name, an address or the like; empty if it is missing.  Raises LinkError when it is no text, or too long."""
+    value = fields.get(name, "")
+    if not is_short_text(value):
+        raise LinkError(f"field {name}: found {value!r:.60}, expected a text of at most {TEXT_MAX} characters")
+    text: str = value
+    return text
+
+
+def is_short_text(value: object) -> bool:
+    """True if it can be shown, sent and stored: not too long, and no half of a surrogate pair."""
+    return isinstance(value, str) and len(value) <= TEXT_MAX and not _SURROGATE.search(value)

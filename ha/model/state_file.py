@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ha.model.membership import HaState
+from ha.model.protocol import need
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import QpiddError
 
 NAME: Final = "ha-state.json"
@@ -81,13 +83,13 @@ def encode(state: HaState, generation: int) -> bytes:
 def decode(octets: bytes) -> tuple[int, HaState]:
     """Generation and state.  Raises StateFileError."""
     try:
-        value = json.loads(octets)
-        found = value.pop("crc32")
+        value = read_object(octets)
+        found = value.pop("crc32", "none")
         expected = _checksum(value)
         # The format before slots: one line without a generation.
-        generation, state = int(value.get("generation", 0)), HaState.from_json(value)
-    except (ValueError, KeyError, TypeError, AttributeError, QpiddError) as error:
-        raise StateFileError(f"not a state of a broker: {error!r:.200}") from error
+        generation, state = need({"generation": 0, **value}, "generation", int), HaState.from_json(value)
+    except (ValueError, QpiddError) as error:
+        raise StateFileError(f"not a state of a broker: {error!s:.200}") from error
     if found != expected:
         raise StateFileError(f"checksum {found}, expected {expected}")
     return generation, state

@@ -10,7 +10,7 @@ from ha.model.environment import Answer, Outcome
 from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.position import text
-from ha.model.protocol import need
+from ha.model.protocol import need, need_epoch, short_text
 from ha.model.status import State
 from qpidd_py.errors import LinkError
 
@@ -95,29 +95,32 @@ class View:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> View:
-        """Raises LinkError."""
+    def from_json(cls, value: Any) -> View:
+        """Raises LinkError when a peer sent something else."""
+        if not isinstance(value, Mapping):
+            raise LinkError(f"not a view: {value!r:.80}")
         try:
             state = State(value.get("state"))
         except ValueError as error:
-            raise LinkError(str(error)) from error
+            raise LinkError(f"{error!s:.80}") from error
+        member = Member.from_json(value)
         return cls(
-            need(value, "id", str),
-            str(value.get("name", "")),
-            str(value.get("address", "")),
+            member.id,
+            member.name,
+            member.address,
             state,
-            need(value, "epoch", int),
-            str(value.get("leader", "")),
+            need_epoch(value),
+            short_text(value, "leader"),
             need(value, "position", int),
             need(value, "whole", bool),
             InSync.from_json(value.get("in_sync")),
-            str(value.get("primary", "")),
+            short_text(value, "primary"),
             bool(value.get("doubt")),
             bool(value.get("stood")),
             bool(value.get("isolated")),
-            str(value.get("instance", "")),
-            tuple(str(run) for run in value.get("before") or ()),
-            str(value.get("writer", "")),
+            member.instance,
+            member.before,
+            short_text(value, "writer"),
             need(value, "durable", int) if "durable" in value else -1,
             tuple(ages(value).items()),
             _ports(value.get("ports")),

@@ -23,6 +23,9 @@ from ha.model.protocol import (
     encode_control,
     encode_held,
     need,
+    need_epoch,
+    need_text,
+    short_text,
 )
 from ha.model.twins import REMEDY, place
 from ha.primary.catchup import Plan
@@ -99,20 +102,20 @@ class Arrivals:
         elif op == "complete" and peer.phase is Phase.CLOSING:
             self._completed(peer)
         elif op == "limited" and peer.phase is not Phase.HELLO:
-            self._primary.throttle.set_limited(peer, need(fields, "reason", str))
+            self._primary.throttle.set_limited(peer, need_text(fields, "reason"))
         elif op == "alive":
             self._meetings.answered(peer, fields.get("number"))
         elif op == "still-there":
             self.control(peer, "still-there", number=fields.get("number"))
         elif op == "refused":
-            raise LinkError(f"{peer.member} refuses us: {fields.get('reason')}")
+            raise LinkError(f"{peer.member} refuses us: {short_text(fields, 'reason')}")
         else:
             raise LinkError(f"control {op} in phase {peer.phase.value}")
 
     def _hello(self, peer: Peer, fields: Json) -> None:
         local = self._local
         member = Member.from_json(fields)
-        ballot = need(fields, "epoch", int), need(fields, "leader", str)
+        ballot = need_epoch(fields), need_text(fields, "leader")
         if ballot > local.persisted.ballot:
             self._primary.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
         elif member.id == local.id and not member.same_life(local.member):
@@ -152,7 +155,7 @@ class Arrivals:
     def _welcome(self, peer: Peer, fields: Json) -> None:
         local = self._local
         self._check_hello(peer, fields)
-        peer.whole, peer.state = need(fields, "whole", bool), str(fields.get("state", ""))
+        peer.whole, peer.state = need(fields, "whole", bool), short_text(fields, "state")
         self._compare_journals(peer, "durable" in fields)
         self._primary.take_place(peer, need(fields, "position", int))
         peer.phase = Phase.HELD

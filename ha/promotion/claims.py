@@ -15,7 +15,7 @@ from typing import Any
 from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import text
-from ha.model.protocol import need
+from ha.model.protocol import need, need_epoch
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
@@ -70,7 +70,7 @@ class ClaimRequest:
     def from_json(cls, value: dict[str, Any]) -> ClaimRequest:
         """Raises LinkError."""
         return cls(
-            need(value, "epoch", int),
+            need_epoch(value),
             Member.from_json(value.get("claimant")),
             need(value, "position", int),
             InSync.from_json(value.get("base")),

@@ -126,8 +126,8 @@ def load(path: Path) -> ClusterSpec:
     """Read a cluster file; a relative `directory` in it is relative to the current directory."""
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read the cluster file {path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the cluster file {path}: {error}") from error
     return parse(text, str(path))
 
 
@@ -135,7 +135,7 @@ def parse(text: str, source: str = "cluster file") -> ClusterSpec:
     """Parse YAML text.  Raises ConfigError with `source` and the wrong value."""
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date that does not exist
         raise ConfigError(f"{source}: {error}") from error
     try:
         return _cluster(mapping(document, "the file"))

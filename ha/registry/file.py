@@ -20,8 +20,10 @@ from typing import Any, Final, Protocol
 
 from ha.model.environment import Exchanged
 from ha.model.membership import HaState
+from ha.model.protocol import need
 from ha.model.state_file import Directory, FileDirectory
 from ha.registry.worker import RegistryError, Store, merged
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import QpiddError
 
 RETRY: Final = 0.002
@@ -36,11 +38,11 @@ def encode(states: Mapping[str, HaState]) -> bytes:
 def decode(octets: bytes) -> dict[str, HaState]:
     """Raises RegistryError."""
     try:
-        value = json.loads(octets)
-        brokers, found = value["brokers"], value["crc32"]
+        value = read_object(octets)
+        brokers, found = need(value, "brokers", dict), value.get("crc32")
         states = {id: HaState.from_json(entry) for id, entry in brokers.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, QpiddError) as error:
-        raise RegistryError(f"not a registry: {error!r}") from error
+    except (ValueError, QpiddError) as error:
+        raise RegistryError(f"not a registry: {error}") from error
     if found != _checksum(brokers):
         raise RegistryError(f"checksum {found}, expected {_checksum(brokers)}")
     return states

@@ -29,6 +29,7 @@ from xml.etree import ElementTree
 
 from ha.model.membership import HaState
 from ha.registry.worker import RegistryError
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import QpiddError
 
 
@@ -152,6 +153,6 @@ def encode(state: HaState) -> str:
 def decode(values: Collection[str], attribute: str) -> tuple[HaState, ...]:
     """Raises RegistryError."""
     try:
-        return tuple(HaState.from_json(json.loads(base64.b64decode(value, validate=True))) for value in values)
-    except (ValueError, KeyError, TypeError, QpiddError) as error:
-        raise RegistryError(f"attribute {attribute} cannot be used: {error!r}") from error
+        return tuple(HaState.from_json(read_object(base64.b64decode(value, validate=True))) for value in values)
+    except (ValueError, QpiddError) as error:
+        raise RegistryError(f"attribute {attribute} cannot be used: {error}") from error

@@ -19,7 +19,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -36,6 +36,7 @@ from ha.salvage.lines import (
     file_name,
     is_end,
 )
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import LinkError
 
 log = logging.getLogger("ha")
@@ -71,7 +72,10 @@ class Marks:
     tried: set[int] = field(default_factory=set)
     """Sent to a primary, with no answer recorded."""
 
-    def apply(self, what: str, numbers: Iterable[int]) -> None:
+    def apply(self, what: str, numbers: object) -> None:
+        """Raises ValueError for what are no numbers of messages."""
+        if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
+            raise ValueError(f"not numbers of messages: {numbers!r:.80}")
         if what == "tried":
             self.tried.update(numbers)
             return
@@ -256,7 +260,7 @@ class SalvageFiles:
         for line in path.read_bytes().splitlines():
             # If the last line is torn, its messages count as tried, which is safe.
             with contextlib.suppress(ValueError):
-                for what, numbers in json.loads(line).items():
+                for what, numbers in read_object(line).items():
                     marks.apply(what, numbers)
         return marks
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ha.model.position import make, text
+from ha.model.protocol import need, need_epoch
 from ha.model.salvaged import Grade, Header, Record
 from qpidd_py.amqp.fields import Reader, Timestamp, encode_table_content
-from qpidd_py.errors import InvariantError
+from qpidd_py.amqp.json_object import read_object
+from qpidd_py.errors import InvariantError, LinkError
 
 FORMAT: Final = 1
 """Format version of salvage files."""
@@ -34,8 +36,11 @@ def decode_header(line: bytes) -> tuple[Header, str]:
         if value["salvage"] != FORMAT:
             raise SalvageError(f"salvage file of format {value['salvage']!r}, expected {FORMAT}")
         broker, broker_id, primary = (str(value[name]) for name in ("broker", "broker_id", "primary"))
-        return Header(broker, broker_id, primary, int(value["epoch"]), int(value["messages"])), str(value["time"])
-    except (KeyError, TypeError, ValueError) as error:
+        epoch, messages = need_epoch(value), need(value, "messages", int)
+        return Header(broker, broker_id, primary, epoch, messages), str(value["time"])
+    except KeyError as error:
+        raise SalvageError(f"not the first line of a salvage file: it has no {error}") from error
+    except (ValueError, LinkError) as error:
         raise SalvageError(f"not the first line of a salvage file: {error}") from error
 
 
@@ -60,19 +65,19 @@ def decode_record(line: bytes) -> Record:
     value = _object(line)
     try:
         return Record(
-            str(value["leader"]),
-            read_position(value["id"]),
-            str(value["queue"]),
-            Grade(value["grade"]),
-            bool(value["redelivered"]),
-            int(value["arrival"]),
-            value["exchange"].encode("utf-8", "surrogateescape"),
-            value["routing_key"].encode("utf-8", "surrogateescape"),
-            base64.b64decode(value["header"], validate=True),
-            base64.b64decode(value["body"], validate=True),
+            need(value, "leader", str),
+            read_position(need(value, "id", str)),
+            need(value, "queue", str),
+            Grade(value.get("grade")),
+            need(value, "redelivered", bool),
+            need(value, "arrival", int),
+            need(value, "exchange", str).encode("utf-8", "surrogateescape"),
+            need(value, "routing_key", str).encode("utf-8", "surrogateescape"),
+            base64.b64decode(need(value, "header", str), validate=True),
+            base64.b64decode(need(value, "body", str), validate=True),
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise SalvageError(f"not a message of a salvage file: {error}") from error
+    except (ValueError, LinkError) as error:
+        raise SalvageError(f"not a message of a salvage file: {error!s:.200}") from error
 
 
 def encode_end(messages: int) -> bytes:
@@ -95,12 +100,9 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        return read_object(line)
     except ValueError as error:
-        raise SalvageError(f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise SalvageError(f"a JSON {type(value).__name__}, expected an object")
-    return value
+        raise SalvageError(f"not a line of a salvage file: {error}") from error
 
 
 def read_position(value: str) -> int:

@@ -106,7 +106,8 @@ class EventLog:
         wall, mono = time.time_ns() // 1000, time.monotonic_ns() // 1000
         event = row(self._common, self._seq, wall, mono, kind, self._term(), fields)
         if self._directory is not None:
-            line = json.dumps(event, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+            text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+            line = text.encode("utf-8", "backslashreplace") + b"\n"  # half of a surrogate pair is no UTF-8
             self._guarded(lambda: self._append(line))
 
     def close(self) -> None:

@@ -101,9 +101,14 @@ _INSTEAD: Final = {"qpid.max_count": MAX_LENGTH, "qpid.max_size": MAX_BYTES, "qp
 """What does the same here."""
 
 
+def check_known(arguments: Mapping[str, Any], what: str) -> None:
+    """Raises 406 for a known argument of a wrong type."""
+    _check(arguments, what, *(name for name in arguments if name in _KNOWN))
+
+
 def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """Raises 406 for a wrong type and for what is not implemented.  `what` names the queue in the text."""
-    _check(arguments, what, *(name for name in arguments if name in _KNOWN))
+    check_known(arguments, what)
     if DEAD_LETTER_KEY in arguments and DEAD_LETTER_EXCHANGE not in arguments:
         text = f"invalid arg '{DEAD_LETTER_KEY}' for {what}: there is no '{DEAD_LETTER_EXCHANGE}'"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)

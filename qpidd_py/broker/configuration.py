@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from qpidd_py.amqp.fields import FieldError, decode_table, encode_table
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.exchange import PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
+from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
@@ -138,9 +139,10 @@ class Configuration:
         """One operation of the log.  Raises `LinkError` if it is none."""
         try:
             operation = decode_table(payload)[0]
+            check_operation(operation)
             _APPLY[operation["op"]](self, operation, position, payload)
-        except (FieldError, KeyError, TypeError) as error:
-            raise LinkError(f"operation at position {position}: {type(error).__name__} {error}") from error
+        except (FieldError, LinkError) as error:
+            raise LinkError(f"operation at position {position}: {error}") from error
 
     def _apply_queue(self, operation: Operation, position: int, payload: bytes) -> None:
         existing = self.queues.get(operation["name"])
@@ -149,6 +151,8 @@ class Configuration:
                 return
             log.warning("queue %r of %d replaces that of %d", existing.name, position, existing.position)
             self.drop_queue(existing)
+        if operation["number"] in self._engine.queues:
+            raise LinkError(f"queue {operation['name']!r}: number {operation['number']} is that of another queue")
         self.create_queue(operation, operation["number"], position, payload)
         self.next_number = max(self.next_number, operation["number"] + 1)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import decode_table
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.cli.output import ShowVersion, print_json, print_table, run_tool
 from qpidd_py.core import decode_ids, records
@@ -26,7 +27,7 @@ from qpidd_py.store.archive_file import NewFile
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.export import export
 from qpidd_py.store.layout import Kind, segment_name
-from qpidd_py.store.recovery import CARRY, HEAD, QUEUE, TAKEN, Damaged, Found, Frame, frames, scan
+from qpidd_py.store.recovery import CARRY, QUEUE, TAKEN, Damaged, Found, Frame, frames, scan
 from qpidd_py.store.writer import JournalEnd, Roll, Work, Writer
 
 PROGRAM: Final = "qpidd-journal"
@@ -129,18 +130,18 @@ def _operations(frame: Frame) -> Iterator[dict[str, Any]]:
         operation = "snapshot" if frame.kind == Kind.SNAPSHOT else "adopted"
         yield {"operation": operation, "position": frame.position, "configuration": configuration}
     elif frame.kind == Kind.HEAD:
-        carry, generation = HEAD.unpack(frame.body)
+        carry, generation = frame.head
         yield {"operation": "head", "carry": carry, "begins": segment_name(generation)}
     elif frame.kind == Kind.BASE:
-        yield {"operation": "base", "carry": CARRY.unpack(frame.body)[0]}
+        yield {"operation": "base", "carry": frame.carry}
     elif frame.kind == Kind.NOTE:
-        yield {"operation": "note", **json.loads(frame.body)}
+        yield {"operation": "note", **read_object(frame.body)}
     elif frame.kind in (Kind.DIFFERENCE, Kind.GIVEN_UP):
         yield {"operation": Kind(frame.kind).name.lower().replace("_", "-")}
     elif frame.kind == Kind.TAKEN:
-        yield {"operation": "taken", "difference": TAKEN.unpack(frame.body)[0], "position": frame.position}
+        yield {"operation": "taken", "difference": frame.first(TAKEN), "position": frame.position}
     elif frame.kind in (Kind.DROP, Kind.MERGE):
-        number, ids = QUEUE.unpack_from(frame.body)[0], frame.body[QUEUE.size :]
+        number, ids = frame.first(QUEUE), frame.body[QUEUE.size :]
         yield {
             "operation": Kind(frame.kind).name.lower(),
             "queues": [number],

@@ -83,6 +83,8 @@ cdef class Queue:
         cdef Queue level
         if self.enqueued:
             raise InvariantError(f"queue {self.name} has messages already")
+        if not 0 <= highest <= 255:
+            raise InvariantError(f"queue {self.name}: priorities up to {highest}, expected 0 to 255")
         self.levels = []
         for priority in range(highest + 1):
             level = Queue(self.number, self.name, self.replicated)

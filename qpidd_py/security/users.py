@@ -111,7 +111,7 @@ def read_user_file(file: Path) -> dict[str, str]:
 
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"cannot read the user file {file}: {' '.join(str(error).split())}") from None
     return _checked(file, content)
 

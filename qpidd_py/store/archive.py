@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.amqp.fields import FieldError, decode_table
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import AmqpError, QpiddError
 
 FORMAT: Final = 1
@@ -82,7 +83,7 @@ def decode_header(line: bytes) -> Header:
     """Raises ArchiveError."""
     value = decode_line(line)
     found = value.get("archive")
-    if not isinstance(found, int):
+    if not isinstance(found, int) or isinstance(found, bool):
         raise ArchiveError("not an archive of qpidd: the first line says something else")
     if found > FORMAT:
         raise ArchiveError(f"archive of format {found}, this version reads up to {FORMAT}: a newer version wrote it")
@@ -103,11 +104,11 @@ def encode_object(payload: bytes) -> bytes:
 def decode_object(value: Mapping[str, Any]) -> dict[str, Any]:
     """The operation.  Raises ArchiveError."""
     try:
-        operation: dict[str, Any] = decode_table(base64.b64decode(value["operation"], validate=True))[0]
-    except (KeyError, TypeError, ValueError, FieldError) as error:
-        raise ArchiveError(f"not an object of an archive: {error!r}") from error
+        operation: dict[str, Any] = decode_table(_octets(value, "operation"))[0]
+    except FieldError as error:
+        raise ArchiveError(f"not an object of an archive: {error}") from error
     if operation.get("op") not in OBJECTS:
-        raise ArchiveError(f"operation {operation.get('op')!r}, expected {', '.join(OBJECTS)}")
+        raise ArchiveError(f"operation {operation.get('op')!r:.60}, expected {', '.join(OBJECTS)}")
     return operation
 
 
@@ -134,21 +135,47 @@ def encode_message(message: Message) -> bytes:
 
 def decode_message(value: Mapping[str, Any]) -> Message:
     """Raises ArchiveError."""
+    return Message(
+        _field(value, "queue", str),
+        _position(_field(value, "id", str)),
+        _field(value, "redelivered", bool),
+        _field(value, "arrival", int),
+        _short(value, "exchange"),
+        _short(value, "routing_key"),
+        _octets(value, "header"),
+        _octets(value, "body"),
+        _field({"leader": "", **value}, "leader", str),
+    )
+
+
+def _field(value: Mapping[str, Any], name: str, kind: type) -> Any:
+    found = value.get(name)
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise ArchiveError(f"field {name} of a line: found {found!r:.60}, expected {kind.__name__}")
+    return found
+
+
+def _octets(value: Mapping[str, Any], name: str) -> bytes:
     try:
-        epoch, _, sequence = value["id"].partition(".")
-        return Message(
-            str(value["queue"]),
-            int(epoch) << 48 | int(sequence),
-            bool(value["redelivered"]),
-            int(value["arrival"]),
-            value["exchange"].encode("utf-8", "surrogateescape"),
-            value["routing_key"].encode("utf-8", "surrogateescape"),
-            base64.b64decode(value["header"], validate=True),
-            base64.b64decode(value["body"], validate=True),
-            str(value.get("leader", "")),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ArchiveError(f"not a message of an archive: {error!r}") from error
+        return base64.b64decode(_field(value, name, str), validate=True)
+    except ValueError as error:
+        raise ArchiveError(f"field {name} of a line: {error}") from error
+
+
+def _short(value: Mapping[str, Any], name: str) -> bytes:
+    """Any octets, those that are no UTF-8 as surrogate escapes."""
+    try:
+        octets: bytes = _field(value, name, str).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ArchiveError(f"field {name} of a line is no text") from None
+    return octets
+
+
+def _position(text: str) -> int:
+    epoch, _, sequence = text.partition(".")
+    if not (epoch.isdecimal() and sequence.isdecimal() and len(text) < 30):
+        raise ArchiveError(f"field id of a line: found {text!r:.60}, expected EPOCH.SEQUENCE")
+    return int(epoch) << 48 | int(sequence)
 
 
 def encode_end(end: End) -> bytes:
@@ -159,18 +186,16 @@ def decode_end(value: Mapping[str, Any]) -> End | None:
     """None for another line."""
     if "end" not in value:
         return None
-    return End(int(value["end"]), int(value.get("objects", 0)), str(value.get("sha256", "")))
+    messages, objects = _field(value, "end", int), _field({"objects": 0, **value}, "objects", int)
+    return End(messages, objects, str(value.get("sha256", "")))
 
 
 def decode_line(line: bytes) -> dict[str, Any]:
     """Raises ArchiveError."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        return read_object(line)
+    except ValueError as error:
         raise ArchiveError(f"not a line of an archive: {error}") from error
-    if not isinstance(value, dict):
-        raise ArchiveError(f"a JSON {type(value).__name__}, expected an object")
-    return value
 
 
 def position_text(position: int) -> str:

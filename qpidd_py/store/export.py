@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Final
 
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.broker.configuration import Cancelled, Configuration
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Engine
@@ -54,8 +54,6 @@ def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveW
 
 def _leaders(note: bytes) -> Mapping[int, str]:
     """Epoch -> id of the broker that assigned its ids, if a member of a cluster wrote the journal."""
-    leaders: dict[int, str] = {}
     with suppress(ValueError, TypeError, KeyError):
-        for epoch, leader, *_ in json.loads(note)["lineage"]:
-            leaders[int(epoch)] = str(leader)
-    return leaders
+        return {epoch: leader for epoch, leader, *_ in read_object(note)["lineage"] if isinstance(epoch, int)}
+    return {}

@@ -13,6 +13,8 @@ import zlib
 from pathlib import Path
 from typing import Final
 
+from qpidd_py.amqp.json_object import read_object
+
 NAME: Final = "journal.mark"
 EVERY: Final = 60.0
 """Seconds between two marks."""
@@ -23,9 +25,11 @@ log = logging.getLogger(__name__)
 def read_mark(path: Path) -> int:
     """The position; 0 if there is none."""
     try:
-        value = json.loads(path.read_bytes())
-        position = int(value["position"])
-    except (OSError, ValueError, KeyError, TypeError):
+        value = read_object(path.read_bytes())
+    except (OSError, ValueError):
+        return 0
+    position = value.get("position")
+    if not isinstance(position, int) or not 0 <= position < 1 << 64:
         return 0
     return position if value.get("crc32") == _checksum(position) else 0
 

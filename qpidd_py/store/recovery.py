@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from qpidd_py.core import frame_length
+from qpidd_py.errors import LinkError
 from qpidd_py.store.disk import Disk
 from qpidd_py.store.layout import (
     ENVELOPE_MAGIC,
@@ -63,6 +64,26 @@ class Frame(NamedTuple):
     @property
     def body(self) -> bytes:
         return self.octets[FRAME_HEADER:]
+
+    @property
+    def carry(self) -> int:
+        """Number of the carry, of a frame that has one.  Raises LinkError."""
+        return self.first(CARRY)
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """Number of the carry, and the generation where the journal begins.  Raises LinkError."""
+        carry, generation = self._numbers(HEAD)
+        return carry, generation
+
+    def first(self, layout: Struct) -> int:
+        """The number with which its body begins.  Raises LinkError."""
+        return self._numbers(layout)[0]
+
+    def _numbers(self, layout: Struct) -> tuple[int, ...]:
+        if len(self.body) < layout.size:
+            raise LinkError(f"frame {self.number} of kind {self.kind} has {len(self.body)} octets")
+        return layout.unpack_from(self.body)
 
 
 @dataclass
@@ -179,7 +200,7 @@ def _scan_frames(data: bytes, segment: SegmentFile, found: Found) -> None:
         found.end = JournalEnd(envelope.number, envelope.checksum, segment.generation)
         segment.last = envelope.number
         segment.octets = at + envelope.length
-        _note(data, at, found)
+        _note(data, at, envelope, found)
 
 
 def _next(data: bytes, segment: SegmentFile, end: JournalEnd) -> Envelope | None:
@@ -192,15 +213,20 @@ def _next(data: bytes, segment: SegmentFile, end: JournalEnd) -> Envelope | None
     return envelope if whole else None
 
 
-def _note(data: bytes, at: int, found: Found) -> None:
+def _note(data: bytes, at: int, envelope: Envelope, found: Found) -> None:
     kind = data[at + _KIND_AT]
-    if kind == Kind.HEAD:
-        found.carry, found.head = HEAD.unpack_from(data, at + FRAME_HEADER)
-        found.carries = max(found.carries, found.carry)
-    elif kind in (Kind.CARRIED, Kind.BASE):
-        found.carries = max(found.carries, CARRY.unpack_from(data, at + FRAME_HEADER)[0])
-    elif kind == Kind.TAKEN:
-        found.taken.add(TAKEN.unpack_from(data, at + FRAME_HEADER)[0])
+    if kind not in (Kind.HEAD, Kind.CARRIED, Kind.BASE, Kind.TAKEN):
+        return
+    frame = _frame(data, envelope.number, at, min(envelope.length, FRAME_HEADER + HEAD.size))
+    try:
+        if kind == Kind.TAKEN:
+            found.taken.add(frame.first(TAKEN))
+            return
+        if kind == Kind.HEAD:
+            found.carry, found.head = frame.head
+        found.carries = max(found.carries, frame.carry)
+    except LinkError as error:
+        raise Damaged(f"{segment_name(envelope.generation)}: {error}") from error
 
 
 def _check_tail(name: str, data: bytes, generation: int, found: Found) -> None:

@@ -9,7 +9,7 @@ from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.core import Engine
 from qpidd_py.store.layout import Kind
-from qpidd_py.store.recovery import CARRY, HEAD, QUEUE, Found, Frame
+from qpidd_py.store.recovery import CARRY, QUEUE, Found, Frame
 
 
 class Replay:
@@ -37,7 +37,7 @@ class Replay:
     def apply(self, frames: Iterable[Frame]) -> None:
         """Raises LinkError for a frame that does not fit what came before it."""
         for frame in frames:
-            self.ended = frame.kind == Kind.BASE and CARRY.unpack(frame.body)[0] > self._carry
+            self.ended = frame.kind == Kind.BASE and frame.carry > self._carry
             if self.ended:
                 return
             if frame.kind in (Kind.DIFFERENCE, Kind.GIVEN_UP):
@@ -53,9 +53,9 @@ class Replay:
             self._begun = True
             self._engine.set_position(frame.position)
             self._configuration.adopt(decode_snapshot(frame.body))
-        elif frame.kind == Kind.CARRIED and CARRY.unpack_from(frame.body)[0] == self._carry:
+        elif frame.kind == Kind.CARRIED and frame.carry == self._carry:
             self._engine.apply_slice(frame.body[CARRY.size :])
-        elif frame.kind == Kind.HEAD and HEAD.unpack(frame.body)[0] == self._carry:
+        elif frame.kind == Kind.HEAD and frame.head[0] == self._carry:
             self._merge_all()
         elif frame.kind == Kind.NOTE:
             self.note = frame.body
@@ -68,11 +68,11 @@ class Replay:
             self._engine.set_position(frame.position)
             self._configuration.adopt(decode_snapshot(frame.body))
         elif frame.kind == Kind.DROP:
-            self._engine.drop(QUEUE.unpack_from(frame.body)[0], frame.body[QUEUE.size :])
+            self._engine.drop(frame.first(QUEUE), frame.body[QUEUE.size :])
         elif frame.kind == Kind.SLICE:
             self._engine.apply_slice(frame.body)
         elif frame.kind == Kind.MERGE:
-            self._engine.merge(QUEUE.unpack(frame.body)[0])
+            self._engine.merge(frame.first(QUEUE))
         elif frame.kind == Kind.TAKEN:
             self._merge_all()
             self._engine.set_position(frame.position)

@@ -5,7 +5,7 @@
 Each round writes a valid conversation of a client (handshake, declares, publishes, consumes, settlements, tx),
 spoils it in some places, cuts it into random pieces and feeds it.  The broker may close that connection and must keep:
 a second client's connection open and served, each queue's counters right, and no exception beyond the AMQP error
-families.  Under AddressSanitizer (`make fuzz`) a read or write outside a buffer ends the run.
+families.  Under AddressSanitizer (`make fuzz-sanitized`) a read or write outside a buffer ends the run.
 """
 
 from __future__ import annotations

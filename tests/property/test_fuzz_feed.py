@@ -1,4 +1,4 @@
-"""A bounded piece of the fuzzing; `make fuzz` goes on under AddressSanitizer."""
+"""A bounded piece of the fuzzing; `make fuzz-sanitized` goes on under AddressSanitizer and UBSan."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import pamqp.commands as commands
 import pamqp.frame
@@ -62,7 +62,7 @@ class Raw:
     def close(self) -> None:
         self.socket.close()
 
-    def __enter__(self) -> "Raw":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

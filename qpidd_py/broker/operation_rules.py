@@ -1,0 +1,54 @@
+"""What an operation of the configuration must be before a backup, or a broker that reads its journal, follows it. Pure.
+
+The primary has checked what its clients sent.  A backup checks again: what a defective primary sends must not make it
+fail in the middle of an operation, nor have a queue that no client could have declared.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from qpidd_py.amqp.constants import SHORTSTR_MAX
+from qpidd_py.broker.arguments import REPLICATE, check_known
+from qpidd_py.broker.exchange import EXCHANGE_TYPES, PREDECLARED
+from qpidd_py.broker.queue import LOCAL_NUMBERS
+from qpidd_py.errors import ChannelException, LinkError
+
+_FLAGS: Final = dict.fromkeys(("durable", "auto_delete"), bool)
+_ENDS: Final = {"source": str, "exchange": bool, "destination": str, "key": (str, bytes), "arguments": dict}
+_FIELDS: Final[dict[str, Mapping[str, Any]]] = {
+    "queue.declare": {"name": str, "number": int, **_FLAGS, "exclusive": bool, "arguments": dict},
+    "queue.delete": {"name": str, "number": int},
+    "queue.used": {"name": str},
+    "exchange.declare": {"name": str, "type": str, **_FLAGS, "internal": bool, "arguments": dict},
+    "exchange.delete": {"name": str},
+    "bind": _ENDS,
+    "unbind": _ENDS,
+    "numbers": {"next": int},
+}
+
+
+def check_operation(operation: Mapping[str, Any]) -> None:
+    """Raises LinkError."""
+    kind = operation.get("op")
+    fields = _FIELDS.get(kind) if isinstance(kind, str) else None
+    if fields is None:
+        raise LinkError(f"unknown operation {kind!r:.60}")
+    for name, wanted in fields.items():
+        value = operation.get(name)
+        if not isinstance(value, wanted) or (wanted is int and not _is_number(value)):
+            raise LinkError(f"{kind}: field {name}: found {value!r:.60}")
+        if isinstance(value, str | bytes) and len(value) > SHORTSTR_MAX:
+            raise LinkError(f"{kind}: field {name} has {len(value)} characters, at most {SHORTSTR_MAX} are possible")
+    if kind == "queue.declare" and REPLICATE not in operation["arguments"]:
+        raise LinkError(f"queue {operation['name']!r} without {REPLICATE}")
+    if kind == "exchange.declare" and (operation["type"] not in EXCHANGE_TYPES or operation["name"] in PREDECLARED):
+        raise LinkError(f"exchange {operation['name']!r} of type {operation['type']!r:.60}")
+    try:
+        check_known(operation.get("arguments", {}), str(kind))
+    except ChannelException as error:
+        raise LinkError(f"{error.reply_text:.200}") from error
+
+
+def _is_number(value: Any) -> bool:
+    """One of a queue."""
+    return not isinstance(value, bool) and 0 <= value <= LOCAL_NUMBERS
