@@ -95,10 +95,11 @@ model: $(BUILT)
 mutants: $(BUILT)
 	@nice $(PY) -m tests.mutants $(ONLY) --jobs $$(nproc) --json build/mutants/result.json $(MUTANTS_OPTIONS)
 
-# Random faults on real brokers in network namespaces (root); MODE is quorum (default), manager, registry or availability.
+# Random faults on real brokers in network namespaces (root); MODE is quorum (default), manager, registry or availability;
+# POWER_CUTS=1: with journals, on disks that forget what was not synced.
 torture: $(BUILT)
 	@$(PY) -m torture --minutes $(MINUTES) --brokers $(BROKERS) $(if $(MODE),--mode $(MODE)) $(if $(SEED),--seed $(SEED)) \
-	  $(TORTURE_OPTIONS)
+	  $(if $(POWER_CUTS),--power-cuts) $(TORTURE_OPTIONS)
 
 # All of the tests under a real Pacemaker, with those that `make test` leaves out (root).
 pacemaker: $(BUILT)

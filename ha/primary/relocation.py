@@ -10,12 +10,14 @@ PAUSING       publishers were asked to pause, consumers get nothing new; what is
               It ends when no client has anything under way, or after `CALM` seconds without traffic, or after
               `PAUSE_LIMIT` seconds: not every client obeys.
 DRAINING      publishers are not read.  What was published becomes safe, confirms and acknowledgements are sent.
+              (If the disk of our journal hangs, nothing becomes safe: the backups have it, and clients lack confirms.)
 HANDING_OVER  we have stepped down in place: whole, with the same vote.  Clients were closed with the target's address.
               The target was asked to become primary, under the usual rules of promotion.
 RETURNING     the target was not promoted; we ask for our own promotion, under the same rules.
 
 Invariants:  every step before HANDING_OVER can be undone, and a failure there lets the clients go on;
-             we step down only when the log is safe to its end, the target holds it to its end, and no confirm waits.
+             we step down only when the backups that count hold the log to its end, the target among them; it is safe
+             and no confirm waits, unless our own disk hangs.
 Promotion itself ensures that the new primary holds every confirmed message, whether the switch-over succeeds or not.
 If we are deposed meanwhile, the switch-over ends.
 
@@ -160,11 +162,17 @@ class Relocation:
         engine.flush()
         self._role.update_safe()
         # Confirms of what has just become safe are written at the end of the turn, so check once more.
-        return self._holds(self._role.sealed) and not engine.waiting_confirms
+        return self._holds(self._role.sealed) and (self._disk_hangs or not engine.waiting_confirms)
+
+    @property
+    def _disk_hangs(self) -> bool:
+        return bool(self._local.journal_watch.hangs)
 
     def _holds(self, position: int) -> bool:
         """True if every counting backup and the target have acknowledged `position`."""
-        return min(self._local.engine.safe, self._peer() or 0) >= position
+        role = self._role
+        safe = min((peer.acked for peer in role.roster.counting), default=0) if self._disk_hangs else role.engine.safe
+        return min(safe, self._peer() or 0) >= position
 
     # ---- not primary any more -------------------------------------------------------------------------------------
 

@@ -475,3 +475,23 @@ def test_a_backup_is_listed_when_its_disk_has_what_it_took_over() -> None:
     world.journal("c").go_on()
     world.run(0.1)
     assert "id-c" in world["a"].disk.in_sync and world["c"].state is State.READY
+
+
+def test_a_primary_whose_disk_hangs_hands_over_when_it_is_asked_to() -> None:
+    """Nothing is safe without its disk: what the backups hold is enough, and the clients lack their confirms."""
+    world = SlowWorld()
+    world.cluster()
+    filled(world)
+    client = Publisher(world["a"])
+    world.journal("a").stuck = True
+    hang(world, "a")
+    client.publish("q", b"late")
+    world.run(4)
+    assert world["a"].node.alarms()["journal disk"] and client.confirmed == 0
+    assert world["b"].node.role.position == world["a"].engine.position
+    replies: list[Any] = []
+    assert world["a"].requests.request("ha.relocate", {"to": "b"}, replies.append, "")
+    world.until(lambda: bool(replies))
+    assert replies[0]["ok"] and world["b"].state.is_primary and world["a"].state is not State.ACTIVE
+    assert b"late" in world["b"].contents("q"), "the backups hold it"
+    assert client.confirmed == 0
