@@ -29,6 +29,10 @@ def writes_difference(member: Member) -> bool:
     return open
 
 
+def segments(member: Member) -> int:
+    return len(list((member.data_dir / "journal").glob("*.journal")))
+
+
 def publish(cluster: Cluster, numbers: range) -> list[str]:
     with cluster.channel() as channel:
         channel.queue_declare("orders", durable=True)
@@ -43,7 +47,7 @@ def numbers(member: Member) -> list[str]:
 
 def test_a_backup_that_is_killed_within_the_difference_lacks_nothing_and_has_no_half(tmp_path: Path) -> None:
     rng, within = Random(7), 0
-    with Cluster(tmp_path, journal="yes", journal_segment_size="4M").start() as cluster:
+    with Cluster(tmp_path, journal="yes", journal_segment_size="1M").start() as cluster:
         backup = cluster.members[2]
         there: list[str] = []
         for turn in range(ROUNDS):
@@ -54,9 +58,9 @@ def test_a_backup_that_is_killed_within_the_difference_lacks_nothing_and_has_no_
                     for _ in range(30):
                         channel.basic_get("orders", auto_ack=True)
                 there = there[30:]
+            enough = segments(backup) + rng.randrange(2, 6)  # one begins at the start
             backup.spawn()
-            poll = rng.choice((0.001, 0.02))
-            wait_for(lambda: writes_difference(backup) or "-> ready" in backup.log, 20, lambda: backup.log, poll=poll)
+            wait_for(lambda: segments(backup) >= enough, 20, lambda: backup.log, poll=0.001)  # noqa: B023
             backup.kill()
             within += writes_difference(backup)
             backup.spawn()
