@@ -33,6 +33,7 @@ from ha.salvage.files import SalvageFiles
 from ha.shell.cluster_hooks import ClusterHooks
 from ha.shell.environment import ClusterEnvironment
 from ha.shell.events import EventLog
+from ha.shell.failover_updates import FailoverUpdates, advertised
 from ha.shell.queue_dump import dump, dump_on_request
 from ha.shell.shutdown import is_last, may_stop
 from ha.shell.standalone import Standalone
@@ -210,6 +211,7 @@ class HaPlugin:
             salvage=self._salvage_door.request,
         )
         self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))
+        self._hooks.failover = FailoverUpdates(host.broker.vhost, lambda: advertised(node))
         return self._hooks
 
     @staticmethod

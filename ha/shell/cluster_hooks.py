@@ -12,6 +12,7 @@ from ha.requests import FileRequests, LaterHandler, NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
+from ha.shell.failover_updates import FailoverUpdates
 from qpidd_py.broker.hooks import Refusal
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ClusterHooks:
         self.clients = ClientRows(node.local.env.event)
         self._replication = replication
         self.requests = NodeRequests(node, files, archive)
+        self.failover: FailoverUpdates | None = None
 
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         rejection = admit(self._node, properties, connection.user)
@@ -84,6 +86,8 @@ class ClusterHooks:
     def tick(self, now: float) -> None:
         """The node has timers of its own."""
         self.clients.tick(now)
+        if self.failover is not None:
+            self.failover.look()
 
 
 def _is_client(connection: ClientConnection) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from qpidd_py.amqp.fields import FieldError, decode_table, encode_table
 from qpidd_py.broker.arguments import REPLICATE
-from qpidd_py.broker.exchange import PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
+from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.core.engine import Engine
@@ -57,7 +57,7 @@ class Configuration:
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
-            self.exchanges[name] = make_exchange(kind, name, True, False, False, {})
+            self.exchanges[name] = make_exchange(kind, name, True, False, name == FAILOVER, {})
 
     # ------------------------------------------------------------ mutators, both on a primary and on a backup
 

@@ -9,6 +9,8 @@ from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.topic import TopicTrie
 
+FAILOVER: Final = "amq.failover"
+"""Gives the addresses of a cluster to queues that are bound to it; internal, and not replicated."""
 EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
 PREDECLARED: Final = {
     "": "direct",
@@ -17,6 +19,7 @@ PREDECLARED: Final = {
     "amq.topic": "topic",
     "amq.headers": "headers",
     "amq.match": "headers",
+    FAILOVER: "fanout",
 }
 
 BindingKey = tuple[str, bool, str, bytes, bytes]
@@ -78,8 +81,8 @@ class Exchange:
 
     @property
     def replicated(self) -> bool:
-        """Predeclared exchanges exist on every broker, so they count as replicated."""
-        return self.predeclared or self.position > 0
+        """Predeclared exchanges exist on every broker, so they count as replicated, except `amq.failover`."""
+        return (self.predeclared and self.name != FAILOVER) or self.position > 0
 
     @property
     def level(self) -> str:

@@ -9,7 +9,7 @@ objects that are not replicated; replicated objects follow the log, and nothing 
 `VHost` decides; its `Configuration` holds the state, and its `RoutingTable` says where a message goes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table
@@ -31,7 +31,7 @@ from qpidd_py.broker.configuration import (
     exchange_operation,
     queue_operation,
 )
-from qpidd_py.broker.exchange import EXCHANGE_TYPES, Binding, Exchange
+from qpidd_py.broker.exchange import EXCHANGE_TYPES, FAILOVER, Binding, Exchange
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
@@ -56,6 +56,8 @@ class VHost:
         self.exchanges: Mapping[str, Exchange] = self.configuration.exchanges
         self.queues: Mapping[str, DeclaredQueue] = self.configuration.queues
         self.default_replicate = "none"
+        self.failover_bound: Callable[[DeclaredQueue], None] | None = None
+        """Called when a queue was bound to `amq.failover`."""
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self.idle: Deadlines[DeclaredQueue] = Deadlines()  # when a queue has been idle for its time limit
         self._used: dict[DeclaredQueue, None] = {}  # queues with a time limit that begins with the next tick
@@ -358,6 +360,8 @@ class VHost:
             self.configuration.create_binding(binding, *self._log(binding_operation("bind", binding.key, arguments)))
         else:
             self.configuration.create_binding(binding, 0, b"")
+        if source == FAILOVER and self.failover_bound is not None and isinstance(destination, DeclaredQueue):
+            self.failover_bound(destination)
         return binding.position
 
     def unbind(

@@ -165,7 +165,7 @@ def test_exchanges_and_bindings_are_listed(asker):
     asker.broker.advance()
     asker.peer.send(1, Exchange.Bind(destination="e", source="amq.direct", arguments={"qpid.replicate": "none"}))
     found = {exchange["name"]: exchange for exchange in asker.ask("exchange.list")}
-    assert list(found) == ["", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic", "e"]
+    assert list(found) == ["", "amq.direct", "amq.failover", "amq.fanout", "amq.headers", "amq.match", "amq.topic", "e"]
     assert found["e"] == {
         "name": "e",
         "type": "topic",

@@ -188,7 +188,7 @@ def test_overview(config, server):
     lines = config()[1].splitlines()
     assert lines[0] == f"Total Exchanges: {len(server.broker.vhost.exchanges)}"
     assert [line.strip() for line in lines[-3:]] == ["Total Queues: 2", "durable: 1", "non-durable: 1"]
-    assert "         fanout: 1" in lines
+    assert "         fanout: 2" in lines
 
 
 def test_exchanges(config):

@@ -1,0 +1,58 @@
+"""The exchange `amq.failover`, as Apache Qpid has it: a queue that is bound to it gets the addresses of the cluster, at
+once and after each change.  Clients of 0-8 to 0-9-1 (`failover='failover_exchange'`) read them there.
+
+A message has no body; its header `amq.failover` is a list of URLs, `amqp:tcp:HOST:PORT` or `amqp:ssl:HOST:PORT`: those
+of `ha-public-url`, else of the members.  The exchange is internal, so that no client can send others elsewhere, and its
+bindings are not replicated: the next primary's clients bind again.                                          Shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ha.node import Node
+from qpidd_py.amqp.codec import encode_properties
+from qpidd_py.broker.exchange import FAILOVER
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.vhost import VHost
+from qpidd_py.core import Queue, Route
+
+
+class FailoverUpdates:
+    """One per member of a cluster; `addresses` as in `ha-public-url` or `ha-brokers-url`."""
+
+    def __init__(self, vhost: VHost, addresses: Callable[[], Sequence[str]]) -> None:
+        self._vhost = vhost
+        self._addresses = addresses
+        self._told = tuple(addresses())
+        vhost.failover_bound = self._bound
+
+    def look(self) -> None:
+        """Called several times a second."""
+        now = tuple(self._addresses())
+        if now != self._told:
+            self._told = now
+            exchange = self._vhost.exchanges[FAILOVER]
+            if exchange.bindings:
+                self._send(self._vhost.routing.destinations(exchange, b"", {}))
+
+    def _bound(self, queue: DeclaredQueue) -> None:
+        self._send([queue.core])
+
+    def _send(self, queues: list[Queue]) -> None:
+        if queues and not self._vhost.engine.passive:
+            urls = [url(address) for address in self._addresses()]
+            header = encode_properties({"headers": {FAILOVER: urls}}, 0)
+            self._vhost.engine.publish(Route(queues), FAILOVER.encode(), b"", header, b"")
+
+
+def advertised(node: Node) -> Sequence[str]:
+    """The addresses that clients are told."""
+    local = node.local
+    return local.settings.public_url.split(",") if local.settings.public_url else local.brokers
+
+
+def url(address: str) -> str:
+    """Of `[ssl:|tcp:]HOST:PORT`."""
+    place = address.strip().removeprefix("amqp:").rpartition("@")[2]
+    return f"amqp:{place}" if place.startswith(("tcp:", "ssl:")) else f"amqp:tcp:{place}"
