@@ -16,7 +16,7 @@ from typing import Any
 
 from client_lib.connecting.retry import RetryPolicy
 from client_lib.urls.parts import MECHANISMS
-from client_lib.urls.url import Address, Given, read_urls
+from client_lib.urls.url import Endpoint, Given, read_urls
 
 EventCallback = Callable[[Mapping[str, Any]], None]
 
@@ -148,7 +148,7 @@ def _seconds(name: str, value: float | None, positive: bool = False) -> None:
 _INTERVALS = ("reconnect_interval", "reconnect_interval_min", "reconnect_interval_max")
 
 
-def connection_settings(urls: Given, given: Mapping[str, Any]) -> tuple[list[Address], Options]:
+def connection_settings(urls: Given, given: Mapping[str, Any]) -> tuple[list[Endpoint], Options]:
     """All addresses in order, and the options; `given` overrides what URLs say about the whole connection. Raises
     UrlError, TypeError for an unknown option, ValueError for a wrong value."""
     mine = _converted(given)
@@ -164,7 +164,7 @@ def connection_settings(urls: Given, given: Mapping[str, Any]) -> tuple[list[Add
     return addresses, options
 
 
-def _said(said: Mapping[str, Any], addresses: Iterable[Address], mine: Mapping[str, Any]) -> dict[str, Any]:
+def _said(said: Mapping[str, Any], addresses: Iterable[Endpoint], mine: Mapping[str, Any]) -> dict[str, Any]:
     """The options in URLs that hold for the whole connection.  That includes the longest connect_timeout of the
     addresses, since the planner has only one, but no interval if the program has set one of the three."""
     options = dict(said)
@@ -179,7 +179,7 @@ def connection_options(given: Mapping[str, Any]) -> Options:
     return Options(**_converted(given))
 
 
-def effective(options: Options, address: Address) -> Options:
+def effective(options: Options, address: Endpoint) -> Options:
     """The options with those of this address's URL.  Raises ValueError."""
     try:
         return replace(options, **address.options) if address.options else options
@@ -278,7 +278,7 @@ def _map(value: Any) -> Mapping[str, Any]:
 
 
 def _urls(value: Any) -> Any:
-    if not isinstance(value, (str, Address, Iterable)):
+    if not isinstance(value, (str, Endpoint, Iterable)):
         raise ValueError("expected a URL or a list of URLs")
     return value
 

@@ -96,7 +96,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeSection:
     type: NodeType | None = None
     durable: bool | None = None
     x_declare: Declare = Declare()
@@ -104,7 +104,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkSection:
     name: str | None = None
     durable: bool | None = None
     reliability: Reliability | None = None
@@ -123,8 +123,8 @@ class Address:
     delete: Policy | None = None
     assert_: Policy | None = None
     mode: Mode | None = None
-    node: Node = Node()
-    link: Link = Link()
+    node: NodeSection = NodeSection()
+    link: LinkSection = LinkSection()
 
     @property
     def temporary(self) -> bool:
@@ -149,8 +149,8 @@ def parse(text: str) -> Address:
         delete=options.take("delete", _one_of(Policy)),
         assert_=options.take("assert", _one_of(Policy)),
         mode=options.take("mode", _one_of(Mode)),
-        node=options.take("node", _node) or Node(),
-        link=options.take("link", _link) or Link(),
+        node=options.take("node", _node) or NodeSection(),
+        link=options.take("link", _link) or LinkSection(),
     )
     options.finish()
     return address
@@ -235,9 +235,9 @@ def _reliability(value: Any, path: str) -> Reliability:
     return _one_of(Reliability)(value, path)
 
 
-def _node(value: Any, path: str) -> Node:
+def _node(value: Any, path: str) -> NodeSection:
     options = _Options(value, path)
-    node = Node(
+    node = NodeSection(
         type=options.take("type", _one_of(NodeType)),
         durable=options.take("durable", _flag),
         x_declare=options.take("x-declare", _declare) or Declare(),
@@ -247,9 +247,9 @@ def _node(value: Any, path: str) -> Node:
     return node
 
 
-def _link(value: Any, path: str) -> Link:
+def _link(value: Any, path: str) -> LinkSection:
     options = _Options(value, path)
-    link = Link(
+    link = LinkSection(
         name=options.take("name", _word),
         durable=options.take("durable", _flag),
         reliability=options.take("reliability", _reliability),
@@ -314,7 +314,7 @@ def _said(part: Any) -> dict[str, Any]:
             value = value.value
         elif isinstance(value, tuple):
             value = [_said(inner) for inner in value]
-        elif isinstance(value, (Declare, Subscribe, Node, Link)):
+        elif isinstance(value, (Declare, Subscribe, NodeSection, LinkSection)):
             value = _said(value)
             if not value:
                 continue

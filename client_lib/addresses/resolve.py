@@ -38,7 +38,7 @@ from client_lib.addresses.address import (
     Binding,
     Declare,
     Mode,
-    Node,
+    NodeSection,
     NodeType,
     Policy,
     Reliability,
@@ -169,7 +169,7 @@ def _named(text: str | Address, unique: str) -> Address:
     return replace(address, name=unique + address.name, create=create, node=_temporary(address))
 
 
-def _temporary(address: Address) -> Node:
+def _temporary(address: Address) -> NodeSection:
     """A temporary node goes with the connection, unless the address says otherwise."""
     node = replace(address.node, type=address.node.type or NodeType.QUEUE)
     said = node.x_declare

@@ -22,7 +22,7 @@ LOGGER = logging.getLogger("client_lib")
 Answered = Callable[[Answer | Exception], None]
 
 
-class Commands(Protocol):
+class CommandStarter(Protocol):
     """The part of a session that this module uses."""
 
     def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]: ...
@@ -73,7 +73,7 @@ class Scratch:
             answered(answer)
 
 
-def start_resolution(session: Commands, make: Callable[[], Resolution[T]]) -> Future[T]:
+def start_resolution(session: CommandStarter, make: Callable[[], Resolution[T]]) -> Future[T]:
     """The plan for an address, or the error; `make` begins a resolution and is called once for each connection."""
     result: Future[T] = Future()
 
@@ -84,7 +84,7 @@ def start_resolution(session: Commands, make: Callable[[], Resolution[T]]) -> Fu
     return result
 
 
-def start_undo(session: Commands, operations: Iterable[Operation]) -> Future[None]:
+def start_undo(session: CommandStarter, operations: Iterable[Operation]) -> Future[None]:
     """Runs all operations in order; one that fails (its object may be gone already) is logged and skipped."""
     result: Future[None] = Future()
     _follow(session.start_command(lambda channel, done: _Undo(Scratch(channel), list(operations), done).step()), result)
@@ -144,7 +144,7 @@ class _Undo:
             self._done(None)
 
 
-def start_request(session: Commands, method: str, body: bytes) -> Future[bytes]:
+def start_request(session: CommandStarter, method: str, body: bytes) -> Future[bytes]:
     """A management request; the body of its answer.  Raises InvalidOption where there is no management."""
     result: Future[bytes] = Future()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from client_lib.connecting.places import Place
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Attempt:
     pause: float = field(default=0.0, compare=False)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> Endpoint:
         return self.place.address
 
     @property
@@ -30,7 +30,7 @@ class Attempt:
 class LookUp:
     """Resolve the address' host; answer with `looked_up`."""
 
-    address: Address
+    address: Endpoint
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from client_lib.connecting.transport import (
 from client_lib.errors import AuthenticationFailure, ConnectError
 from client_lib.events import EventLog
 from client_lib.options import Options
-from client_lib.urls.url import Address, learned_addresses, primary_in_refusal
+from client_lib.urls.url import Endpoint, learned_addresses, primary_in_refusal
 
 LOGGER = logging.getLogger("client_lib")
 CONNECTION_FORCED = 320
@@ -42,7 +42,7 @@ POLITE_CLOSE = 1.0  # seconds for connection.close-ok
 
 
 @dataclass(frozen=True)
-class Owner:
+class DialerOwner:
     """Receives `opened` or `gave_up`, and later the events of the transport that was handed over."""
 
     opened: Callable[[Transport, Attempt], None]
@@ -56,12 +56,12 @@ class Dialer:
 
     def __init__(
         self,
-        addresses: Iterable[Address],
+        addresses: Iterable[Endpoint],
         options: Options,
         loop: Loop,
         events: EventLog,
         client_id: str,
-        owner: Owner,
+        owner: DialerOwner,
     ) -> None:
         self.started = 0
         """Attempts so far."""
@@ -88,7 +88,7 @@ class Dialer:
         """Opens the first connection."""
         self._do(self._planner.start(time.monotonic()))
 
-    def lost(self, now: float, hint: Address | None, hung: bool) -> None:
+    def lost(self, now: float, hint: Endpoint | None, hung: bool) -> None:
         """The connection that was handed over is lost: opens another one."""
         self._do(self._planner.lost(now, hint, hung))
 
@@ -111,7 +111,7 @@ class Dialer:
         for transport in [*self._attempts, *self._losers]:
             transport.forget()
 
-    def hint(self, reply_text: str, via: Address) -> Address | None:
+    def hint(self, reply_text: str, via: Endpoint) -> Endpoint | None:
         """The primary that a broker names when it ends a connection."""
         return primary_in_refusal(reply_text, via, self._planner.places.addresses)
 
@@ -142,7 +142,7 @@ class Dialer:
     def _tick(self) -> None:
         self._do(self._planner.tick(time.monotonic()))
 
-    def _look_up(self, address: Address) -> None:
+    def _look_up(self, address: Endpoint) -> None:
         def answer(ips: Sequence[str], reason: str) -> None:
             if not ips:
                 self._complain(address, reason)
@@ -239,7 +239,7 @@ class Dialer:
         else:
             self._do(self._planner.failed(attempt, now, reason))
 
-    def _complain(self, address: Address, reason: str) -> None:
+    def _complain(self, address: Endpoint, reason: str) -> None:
         """Logs each reason once until connected."""
         where = str(address)
         level = logging.DEBUG if self._complained.get(where) == reason else logging.WARNING

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from client_lib.connecting import tls
 from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
-from client_lib.connecting.dialer import Dialer, Owner
+from client_lib.connecting.dialer import Dialer, DialerOwner
 from client_lib.connecting.retry import Attempt
 from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
 from client_lib.connecting.watchdog import Watchdog
@@ -35,7 +35,7 @@ from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError
 from client_lib.events import RUN_SECONDS, EventLog
 from client_lib.message import Message
 from client_lib.options import Options, effective
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 LOGGER = logging.getLogger("client_lib")
 
@@ -48,7 +48,7 @@ class LinkState(Enum):
     CLOSED = "closed"
 
 
-class Worker(Hashable, Protocol):
+class LinkUser(Hashable, Protocol):
     """The part of a session that the link uses; all is called in the I/O thread."""
 
     @property
@@ -72,21 +72,21 @@ class Worker(Hashable, Protocol):
 class Link:
     """One per connection of the application."""
 
-    def __init__(self, addresses: Sequence[Address], options: Options, loop: Loop, monitor: Monitor) -> None:
+    def __init__(self, addresses: Sequence[Endpoint], options: Options, loop: Loop, monitor: Monitor) -> None:
         self.options = options
         self.monitor = monitor
         self.client_id = options.client_id or f"client-{uuid.uuid4().hex[:8]}"
         self.events = EventLog(self.client_id, options.event_log, options.on_event, options.cluster)
         self.state = LinkState.IDLE
         self.error: MessagingError | None = None
-        self.address: Address | None = None
+        self.address: Endpoint | None = None
         self.conn_id = ""
         """The id of the present connection, or of the last one."""
         self.failovers = 0
-        self.workers: list[Worker] = []
+        self.workers: list[LinkUser] = []
         self.recovery = Recovery()
         self._loop = loop
-        owner = Owner(self._opened, self._give_up, self._lost, self._blocked)
+        owner = DialerOwner(self._opened, self._give_up, self._lost, self._blocked)
         self._dialer = Dialer(addresses, options, loop, self.events, self.client_id, owner)
         self._transport: Transport | None = None
         self._lost_at: float | None = None
@@ -189,7 +189,7 @@ class Link:
             before.cancel()
         self._timers[name] = self._loop.call_later(max(0.0, delay), callback)
 
-    def adopt(self, worker: Worker) -> None:
+    def adopt(self, worker: LinkUser) -> None:
         """A new session joins: now if connected, else with the next connection."""
         self.workers.append(worker)
         if self.state in (LinkState.FAILED, LinkState.CLOSED):
@@ -197,7 +197,7 @@ class Link:
         elif self._transport is not None and self.state is LinkState.CONNECTED:
             worker.open_on(self._transport)
 
-    def dismiss(self, worker: Worker) -> None:
+    def dismiss(self, worker: LinkUser) -> None:
         """A session leaves."""
         worker.close_channel()
         if worker in self.workers:
@@ -293,7 +293,7 @@ class Link:
         self._begin_again(reason, hint, isinstance(error, HeartbeatLost), transport.refusal)
 
     def _begin_again(
-        self, reason: str, hint: Address | None = None, hung: bool = False, refusal: tuple[int, str] | None = None
+        self, reason: str, hint: Endpoint | None = None, hung: bool = False, refusal: tuple[int, str] | None = None
     ) -> None:
         now = time.monotonic()
         self._lost_at = now

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 LOGGER = logging.getLogger("client_lib")
 Answer = Callable[[Sequence[str], str], None]
@@ -28,7 +28,7 @@ class Resolver:
         self._call = call_threadsafe
         self._asking: dict[str, list[Answer]] = {}
 
-    def look_up(self, address: Address, answer: Answer) -> None:
+    def look_up(self, address: Endpoint, answer: Answer) -> None:
         host = address.host
         if host in self._asking:
             self._asking[host].append(answer)

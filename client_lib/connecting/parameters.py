@@ -11,7 +11,7 @@ import pika.data
 from client_lib.connecting import tls
 from client_lib.errors import AuthenticationFailure
 from client_lib.options import Options, effective
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 CHANNEL_FLOW = "qpid.channel_flow"
 """Tells the broker that this client stops publishing on channel.flow and then answers; pika alone does neither."""
@@ -55,7 +55,7 @@ class Credentials(pika.PlainCredentials):  # type: ignore[misc]
         return b""  # EXTERNAL: the certificate names the user; ANONYMOUS: there is none
 
 
-def connection_parameters(address: Address, options: Options) -> Parameters:
+def connection_parameters(address: Endpoint, options: Options) -> Parameters:
     """Without timeouts, since the planner keeps the time.  Raises ConnectError, ValueError."""
     options = effective(options, address)
     user = address.username if address.username is not None else options.username
@@ -78,13 +78,13 @@ def connection_parameters(address: Address, options: Options) -> Parameters:
     return made
 
 
-def check(addresses: Iterable[Address], options: Options) -> None:
+def check(addresses: Iterable[Endpoint], options: Options) -> None:
     """Raises what `connection_parameters` would at the first attempt: ConnectError, ValueError."""
     for address in addresses:
         connection_parameters(address, options)
 
 
-def _ssl_options(address: Address, options: Options) -> Any:
+def _ssl_options(address: Endpoint, options: Options) -> Any:
     return pika.SSLOptions(tls.context(options), tls.server_name(address, options))
 
 

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 
 def literal(host: str) -> str | None:
@@ -31,32 +31,32 @@ class Place:
 
     where: str
     port: int
-    address: Address = field(compare=False)
+    address: Endpoint = field(compare=False)
 
     @classmethod
-    def of(cls, address: Address, ip: str | None = None) -> Place:
+    def of(cls, address: Endpoint, ip: str | None = None) -> Place:
         return cls(ip or address.host, address.port, address)
 
     @property
     def ip(self) -> str | None:
         return literal(self.where)
 
-    def is_at(self, address: Address) -> bool:
+    def is_at(self, address: Endpoint) -> bool:
         return self.port == address.port and address.host in (self.where, self.address.host)
 
 
 class Places:
     """All known places; `given` by the application, in its order."""
 
-    def __init__(self, given: Iterable[Address]) -> None:
+    def __init__(self, given: Iterable[Endpoint]) -> None:
         self._given = list(given)
-        self._learned: list[Address] = []
+        self._learned: list[Endpoint] = []
         self._records: dict[Place, tuple[str, ...]] = {}
         self._last: Place | None = None
         self._slow: set[Place] = set()
 
     @property
-    def addresses(self) -> list[Address]:
+    def addresses(self) -> list[Endpoint]:
         """All known addresses, the announced ones first."""
         given = [a for a in self._given if not any(a.same_place(b) for b in self._learned)]
         return [*self._learned, *given]
@@ -65,7 +65,7 @@ class Places:
         """Names, not resolved."""
         return [Place.of(address) for address in self.addresses]
 
-    def learned(self, addresses: Iterable[Address]) -> list[Place]:
+    def learned(self, addresses: Iterable[Endpoint]) -> list[Place]:
         """A broker announced the addresses of the cluster; they replace earlier ones.  Returns those places."""
         self._learned = list(dict.fromkeys(addresses))
         return [Place.of(address) for address in self._learned]
@@ -76,10 +76,10 @@ class Places:
             return [place]
         return [Place.of(place.address, ip) for ip in self._records.get(place, ())]
 
-    def looked_up(self, address: Address, ips: Sequence[str]) -> None:
+    def looked_up(self, address: Endpoint, ips: Sequence[str]) -> None:
         self._records[Place.of(address)] = tuple(dict.fromkeys(ips))
 
-    def named(self, address: Address) -> Place:
+    def named(self, address: Endpoint) -> Place:
         """The place that a broker named; it may use the IP address of a place that we know by name."""
         for place in self.all():
             for record in self.records(place):

@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
 from client_lib.connecting.backoff import REFUSED_FACTOR, BackOff, RetryPolicy
 from client_lib.connecting.places import Place, Places
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 __all__ = [
     "REFUSED_FACTOR",
@@ -83,7 +83,7 @@ class Planner:
     """One per connection.  Any method may be called at any time; events of attempts that are not in flight (any more)
     are ignored."""
 
-    def __init__(self, addresses: Iterable[Address], policy: RetryPolicy, rng: random.Random | None = None) -> None:
+    def __init__(self, addresses: Iterable[Endpoint], policy: RetryPolicy, rng: random.Random | None = None) -> None:
         self.places = Places(addresses)
         self._policy = policy
         self._rng = rng or random.Random()
@@ -104,12 +104,12 @@ class Planner:
         self._due = 0.0  # when the next of the queue may begin
         self._begun_at: set[Place] = set()
         self._tried: list[Place] = []  # begun, and not refused
-        self._hinted: list[Address] = []
+        self._hinted: list[Endpoint] = []
         self._refused = False
         self._round_at: float | None = None  # when the next round may begin
         self._pause = 0.0
         self._copied = 0.0  # when the latest attempt began
-        self._named: Address | None = None  # the primary as a broker has just named it, already tried
+        self._named: Endpoint | None = None  # the primary as a broker has just named it, already tried
 
     # -- what happened
 
@@ -117,7 +117,7 @@ class Planner:
         """Begins with the first connection."""
         return self._begin(now, None)
 
-    def lost(self, now: float, hint: Address | None = None, hung: bool = False) -> list[Action]:
+    def lost(self, now: float, hint: Endpoint | None = None, hung: bool = False) -> list[Action]:
         """The open connection was lost.  `hint`: the address of the primary, if the broker named it."""
         self.places.lost(hung)
         lived = now - (self._connected_at or 0.0)
@@ -127,14 +127,14 @@ class Planner:
             return self._begin(now, hint)
         return self._begin(now, hint, self._short_back_off.pause(refused=True))
 
-    def learned(self, addresses: Iterable[Address]) -> None:
+    def learned(self, addresses: Iterable[Endpoint]) -> None:
         """A broker announced the addresses of the cluster.  Report this before its other events."""
         before = self.places.addresses
         for place in self.places.learned(addresses):
             if self._active and not any(place.is_at(address) for address in before):
                 self._queue.append(place)
 
-    def looked_up(self, address: Address, ips: Sequence[str], now: float, reason: str = "") -> list[Action]:
+    def looked_up(self, address: Endpoint, ips: Sequence[str], now: float, reason: str = "") -> list[Action]:
         """The answer to `LookUp`; no IP addresses and a reason if it failed."""
         if ips:
             self.places.looked_up(address, ips)
@@ -162,7 +162,7 @@ class Planner:
         useless = [a for a, flight in self._flights.items() if a.place == attempt.place and not flight.reached]
         return [*self._abandon(useless, "the place has answered"), *self._advance(now)]
 
-    def refused(self, attempt: Attempt, now: float, reason: str, hint: Address | None) -> list[Action]:
+    def refused(self, attempt: Attempt, now: float, reason: str, hint: Endpoint | None) -> list[Action]:
         """A backup refused, and may have named the primary."""
         if attempt in self._flights:
             self._refused = True
@@ -194,7 +194,7 @@ class Planner:
 
     # -- rounds
 
-    def _begin(self, now: float, hint: Address | None, pause: float = 0.0) -> list[Action]:
+    def _begin(self, now: float, hint: Endpoint | None, pause: float = 0.0) -> list[Action]:
         abandoned = self._rest("begun anew")
         if self._connected_at is not None and not self._policy.reconnect:
             return [*abandoned, GiveUp("reconnecting is off")]
@@ -236,11 +236,11 @@ class Planner:
     def _in_flight(self, place: Place) -> int:
         return sum(1 for attempt in self._flights if attempt.place == place)
 
-    def _has_been_at(self, address: Address) -> bool:
+    def _has_been_at(self, address: Endpoint) -> bool:
         tried = [*self._tried, *(attempt.place for attempt in self._flights)]
         return any(place.is_at(address) for place in tried) or any(hint.same_place(address) for hint in self._hinted)
 
-    def _go_first(self, address: Address) -> None:
+    def _go_first(self, address: Endpoint) -> None:
         self._hinted.append(address)
         place = self.places.named(address)
         self._queue = deque(queued for queued in self._queue if queued != place)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from client_lib.errors import ConnectError
 from client_lib.options import Options
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 _KEPT = 32
 _HOST_MISMATCH, _IP_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
@@ -46,7 +46,7 @@ def context(options: Options) -> ssl.SSLContext:
     return _context(*map(_stamp, files), options.ssl_key_password, options.ssl_verify, check_name)
 
 
-def server_name(address: Address, options: Options) -> str:
+def server_name(address: Endpoint, options: Options) -> str:
     """The name sent in SNI, which the certificate must contain."""
     return options.ssl_server_name or address.host.partition("%")[0]
 

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from client_lib.connecting.link import Link, LinkState
 from client_lib.errors import MessagingError
 from client_lib.options import Options
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 
 class Named(Protocol):
@@ -50,7 +50,7 @@ class Handle(Generic[S]):
         return self.link.client_id
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> Endpoint | None:
         """The address of the present or last connection."""
         return self.link.address
 

@@ -22,7 +22,7 @@ class Fetched(Protocol):
     """What the application has and has not settled."""
 
 
-class Host(Protocol):
+class SubscriptionHost(Protocol):
     """The part of a session's worker that a subscription uses."""
 
     monitor: Monitor
@@ -47,7 +47,7 @@ class Subscription:
 
     def __init__(
         self,
-        worker: Host,
+        worker: SubscriptionHost,
         queue: str,
         consumer_tag: str,
         capacity: int | None,

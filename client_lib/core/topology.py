@@ -19,7 +19,7 @@ from client_lib.core.steps import Steps
 Arguments = dict[str, Any]
 
 
-class Worker(Protocol):
+class TopologyHost(Protocol):
     """The part of a session's worker that this module uses."""
 
     monitor: Monitor
@@ -31,7 +31,7 @@ class Worker(Protocol):
 class Topology:
     """All methods may be called from any thread."""
 
-    def __init__(self, name: str, worker: Worker) -> None:
+    def __init__(self, name: str, worker: TopologyHost) -> None:
         self._name, self._worker = name, worker
 
     def start_declaration(self, method: str, remember: bool, **arguments: Any) -> Future[Any]:

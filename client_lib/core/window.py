@@ -18,7 +18,7 @@ from client_lib.message import Message
 SettledCallback = Callable[[Message, str, MessagingError | None], None]
 
 
-class Host(Protocol):
+class WindowHost(Protocol):
     """The part of a session's worker that a window uses."""
 
     monitor: Monitor
@@ -39,7 +39,7 @@ class Window:
 
     def __init__(
         self,
-        worker: Host,
+        worker: WindowHost,
         routing_key: str,
         exchange: str,
         capacity: int,

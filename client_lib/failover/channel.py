@@ -20,8 +20,8 @@ from client_lib.errors import MessagingError
 from client_lib.failover.consuming import Consuming, Delivered
 from client_lib.failover.content import Incoming
 from client_lib.failover.core import ChannelCore
-from client_lib.failover.publishing import Publishing
-from client_lib.failover.topology import Arguments, Topology, table
+from client_lib.failover.publishing import ChannelPublishing
+from client_lib.failover.topology import Arguments, ChannelTopology, table
 
 if TYPE_CHECKING:
     from client_lib.failover.connection import FailoverConnection
@@ -38,9 +38,9 @@ class FailoverChannel:
         self.connection = connection
         self.channel_number = number
         self._core = ChannelCore(connection, number)
-        self._topology = Topology(self._core)
+        self._topology = ChannelTopology(self._core)
         self._consuming = Consuming(self._core)
-        self._publishing = Publishing(self._core)
+        self._publishing = ChannelPublishing(self._core)
 
     def __int__(self) -> int:
         return self.channel_number

@@ -29,7 +29,7 @@ CLOSE_TIME = 5.0  # seconds for what is unsettled
 PRECONDITION_FAILED = 406
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The part of a FailoverConnection that its channels use."""
 
     inbox: Inbox
@@ -50,7 +50,7 @@ class ChannelCore:
     ended: Callable[[], None]
     watcher: Watcher
 
-    def __init__(self, owner: Owner, number: int) -> None:
+    def __init__(self, owner: ConnectionOwner, number: int) -> None:
         self.owner, self.number = owner, number
         self.declaring = self.session = owner.new_session()
         self.closed = False

@@ -1,6 +1,6 @@
 """From pika's connection parameters to our addresses and options (pure).
 
-Host, port, virtual host, user and TLS of each parameters object become an `Address`.  Settings of the connection
+Host, port, virtual host, user and TLS of each parameters object become an `Endpoint`.  Settings of the connection
 (heartbeat, timeouts ...) come from the first object that differs from pika's default; keyword arguments override them.
 
 Ignored, because the fail-over replaces them: connection_attempts, retry_delay, stack_timeout; also locale, tcp_options.
@@ -16,25 +16,25 @@ import pika
 import pika.credentials
 from pika.connection import Parameters
 
-from client_lib.urls.url import Address, parse_urls
+from client_lib.urls.url import Endpoint, parse_urls
 
-Where = str | Address | Any  # pika's Parameters
+Where = str | Endpoint | Any  # pika's Parameters
 PUBLISH_TIMEOUT = "publish_timeout"
 
 
-def read_parameters(where: Where | Iterable[Where] | None) -> tuple[list[Address], dict[str, Any]]:
+def read_parameters(where: Where | Iterable[Where] | None) -> tuple[list[Endpoint], dict[str, Any]]:
     """The addresses, and the options that pika's parameters ask for.
 
     Raises UrlError, TypeError for anything else than text, addresses and parameters, NotImplementedError for
     credentials and callables that cannot be carried over."""
     items: list[Any] = [pika.ConnectionParameters()] if where is None else _listed(where)
-    addresses: list[Address] = []
+    addresses: list[Endpoint] = []
     options: dict[str, Any] = {}
     for item in items:
         if isinstance(item, Parameters):
             found = [_address(item)]
             options = {**_options(item), **options}
-        elif isinstance(item, (str, Address)):
+        elif isinstance(item, (str, Endpoint)):
             found = parse_urls(item)
         else:
             raise TypeError(f"expected a URL or pika's connection parameters, not {item!r}")
@@ -45,12 +45,12 @@ def read_parameters(where: Where | Iterable[Where] | None) -> tuple[list[Address
 
 
 def _listed(where: Where | Iterable[Where]) -> list[Any]:
-    return [where] if isinstance(where, (str, Address, Parameters)) else list(where)
+    return [where] if isinstance(where, (str, Endpoint, Parameters)) else list(where)
 
 
-def _address(given: Any) -> Address:
+def _address(given: Any) -> Endpoint:
     username, password = _login(given.credentials)
-    return Address(
+    return Endpoint(
         host=given.host,
         port=given.port,
         username=username,

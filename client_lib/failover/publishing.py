@@ -18,7 +18,7 @@ Tell = Callable[[Outgoing, Returned], bool]
 SYNC_WINDOW = 1000  # threads that may wait for a confirm at a time
 
 
-class Publishing:
+class ChannelPublishing:
     """One per channel."""
 
     def __init__(self, core: ChannelCore) -> None:

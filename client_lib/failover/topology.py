@@ -15,7 +15,7 @@ from client_lib.failover.core import ChannelCore
 Arguments = Mapping[str, Any] | None
 
 
-class Topology:
+class ChannelTopology:
     def __init__(self, core: ChannelCore) -> None:
         self._core = core
         self._declared = core.declaring._waiting.core.topology

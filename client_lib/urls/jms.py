@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from client_lib.urls.parts import DEFAULT_PORTS, MECHANISMS, Address, Scanner
+from client_lib.urls.parts import DEFAULT_PORTS, MECHANISMS, Endpoint, Scanner
 
 _MARK = re.compile(r"(^|[?&])\s*(brokerlist|failover)\s*=\s*'", re.IGNORECASE)
 _BOOLEANS = {"true": True, "false": False}
@@ -36,7 +36,7 @@ MOST_SECONDS = 86_400
 class Broker:
     """An entry of the brokerlist.  `retries`: further tries of this broker; `connectdelay`: seconds before each."""
 
-    address: Address
+    address: Endpoint
     retries: int | None = None
     connectdelay: float | None = None
 
@@ -54,7 +54,7 @@ class ConnectionUrl:
     virtual_host: str | None = None
 
     @property
-    def addresses(self) -> list[Address]:
+    def addresses(self) -> list[Endpoint]:
         """The brokers to connect to, in order."""
         brokers = self.brokers[:1] if self.failover == "singlebroker" else self.brokers
         return [
@@ -158,7 +158,7 @@ def _broker(scan: Scanner, transport: str) -> Broker:
     found = _broker_options(scan) if scan.accept("?") else {}
     transport = "ssl" if found.pop("ssl", False) else transport
     retries, delay = found.pop("retries", None), found.pop("connectdelay", None)
-    return Broker(Address(host, port or DEFAULT_PORTS[transport], transport=transport, options=found), retries, delay)
+    return Broker(Endpoint(host, port or DEFAULT_PORTS[transport], transport=transport, options=found), retries, delay)
 
 
 def _broker_options(scan: Scanner) -> dict[str, Any]:

@@ -33,7 +33,7 @@ _SECRET_OPTION = re.compile(r"password\s*=\s*('[^']*|[^&,;']*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Address:
+class Endpoint:
     """The address of one broker and, if the URL has one, the login for it.
 
     `options`: options of the connection for this address only, by the names of `client_lib.options.Options`."""
@@ -58,7 +58,7 @@ class Address:
     def tls(self) -> bool:
         return self.transport == "ssl"
 
-    def same_place(self, other: Address) -> bool:
+    def same_place(self, other: Endpoint) -> bool:
         return (self.host, self.port) == (other.host, other.port)
 
 

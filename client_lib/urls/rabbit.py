@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from client_lib.urls.parts import DEFAULT_PORTS, MECHANISMS, Address, Scanner
+from client_lib.urls.parts import DEFAULT_PORTS, MECHANISMS, Endpoint, Scanner
 
 SCHEMES = {"amqp": "tcp", "amqps": "ssl"}
 _BOOLEANS = {"true": True, "false": False}
@@ -29,7 +29,7 @@ _MECHANISMS = {name.lower(): name for name in MECHANISMS}
 _VERIFY = {"verify_peer": True, "verify_none": False}
 
 
-def parse_uri(scan: Scanner) -> Address:
+def parse_uri(scan: Scanner) -> Endpoint:
     """Reads one URI from the rest of the text.  Raises UrlError."""
     transport = scan.word(scan.find(":"), SCHEMES, "scheme")
     scan.expect("://")
@@ -43,7 +43,7 @@ def parse_uri(scan: Scanner) -> Address:
     virtual_host = _virtual_host(scan)
     scan.end = end
     options = _query(scan, transport) if scan.accept("?") else {}
-    return Address(host, port, username, password, virtual_host, transport, options)
+    return Endpoint(host, port, username, password, virtual_host, transport, options)
 
 
 def _login(scan: Scanner, slash: int) -> tuple[str | None, str | None]:

@@ -22,12 +22,12 @@ from typing import Any
 
 from client_lib.errors import UrlError
 from client_lib.urls.jms import is_jms, parse_jms
-from client_lib.urls.parts import DEFAULT_PORT, DEFAULT_PORTS, TRANSPORTS, Address, Scanner, is_port
+from client_lib.urls.parts import DEFAULT_PORT, DEFAULT_PORTS, TRANSPORTS, Endpoint, Scanner, is_port
 from client_lib.urls.rabbit import SCHEMES, parse_uri
 
 __all__ = [
     "DEFAULT_PORT",
-    "Address",
+    "Endpoint",
     "Urls",
     "learned_addresses",
     "parse_url",
@@ -41,14 +41,14 @@ PUBLIC_URL = "qpid.ha-public-url"
 LOGGER = logging.getLogger("client_lib")
 _PRIMARY = re.compile(r"the primary is (?!not known)(\S+)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-Given = str | Address | Iterable[str | Address]
+Given = str | Endpoint | Iterable[str | Endpoint]
 
 
 @dataclass(frozen=True)
 class Urls:
     """`options`: what the URLs say about the whole connection, by the names of `client_lib.options.Options`."""
 
-    addresses: list[Address]
+    addresses: list[Endpoint]
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -58,18 +58,18 @@ class _Login:
     password: str | None = field(default=None, repr=False)
 
 
-def parse_urls(urls: Given, transport: str = "tcp") -> list[Address]:
+def parse_urls(urls: Given, transport: str = "tcp") -> list[Endpoint]:
     """All addresses in order, without repetitions; `transport` is that of places that name none.  Raises UrlError."""
     return read_urls(urls, transport).addresses
 
 
 def read_urls(urls: Given, transport: str = "tcp") -> Urls:
     """As `parse_urls`, with the options in the URLs.  Raises UrlError."""
-    items = [urls] if isinstance(urls, (str, Address)) else list(urls)
-    found: list[Address] = []
+    items = [urls] if isinstance(urls, (str, Endpoint)) else list(urls)
+    found: list[Endpoint] = []
     options: dict[str, Any] = {}
     for item in items:
-        if isinstance(item, Address):
+        if isinstance(item, Endpoint):
             found.append(item)
         elif is_jms(item):
             url = parse_jms(item, transport)
@@ -82,7 +82,7 @@ def read_urls(urls: Given, transport: str = "tcp") -> Urls:
     return Urls(list(dict.fromkeys(found)), options)
 
 
-def parse_url(text: str, transport: str = "tcp") -> Address:
+def parse_url(text: str, transport: str = "tcp") -> Endpoint:
     """One address.  Raises UrlError."""
     addresses = _parse_list(text, transport)
     if len(addresses) > 1:
@@ -90,7 +90,7 @@ def parse_url(text: str, transport: str = "tcp") -> Address:
     return addresses[0]
 
 
-def _parse_list(text: str, transport: str) -> list[Address]:
+def _parse_list(text: str, transport: str) -> list[Endpoint]:
     found, start, login = [], 0, _Login()
     for part in text.split(","):
         scan = Scanner(text, start, start + len(part))
@@ -124,10 +124,10 @@ def _book_login(scan: Scanner, login: _Login) -> _Login:
     return _Login(username, password)
 
 
-def _book_place(scan: Scanner, transport: str, login: _Login) -> Address:
+def _book_place(scan: Scanner, transport: str, login: _Login) -> Endpoint:
     named = next((name for name in TRANSPORTS if _prefix(scan, f"{name}:")), transport)
     host, port = scan.host_port(DEFAULT_PORTS[named])
-    return Address(host, port, login.username, login.password, transport=named)
+    return Endpoint(host, port, login.username, login.password, transport=named)
 
 
 def _prefix(scan: Scanner, prefix: str) -> bool:
@@ -142,7 +142,7 @@ def _prefix(scan: Scanner, prefix: str) -> bool:
 # -- addresses announced by brokers
 
 
-def learned_addresses(server_properties: Mapping[str, Any] | None, via: Address | None = None) -> list[Address]:
+def learned_addresses(server_properties: Mapping[str, Any] | None, via: Endpoint | None = None) -> list[Endpoint]:
     """Where the cluster's clients should connect, as connection.start says (`PUBLIC_URL`); [] if it does not.
 
     `via` is the address of the announcing broker: its login, virtual host and options are kept, and an announcement
@@ -162,7 +162,7 @@ def learned_addresses(server_properties: Mapping[str, Any] | None, via: Address 
     return [_as(via, address) for address in safe]
 
 
-def primary_in_refusal(reply_text: str, via: Address | None = None, known: Sequence[Address] = ()) -> Address | None:
+def primary_in_refusal(reply_text: str, via: Endpoint | None = None, known: Sequence[Endpoint] = ()) -> Endpoint | None:
     """The address a backup names when it refuses us: "...; the primary is HOST:PORT".  None if it names none.
 
     The named port is the one without TLS.  If `via`, which refused, was reached over TLS, the result is the known TLS
@@ -184,7 +184,7 @@ def primary_in_refusal(reply_text: str, via: Address | None = None, known: Seque
     return next((address for address in known if address.same_place(named)), _as(via, named))
 
 
-def _as(via: Address | None, address: Address) -> Address:
+def _as(via: Endpoint | None, address: Endpoint) -> Endpoint:
     """`address` with the login, virtual host and options of `via`; with its own login if it has one."""
     if via is None:
         return address

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from client_lib.errors import UrlError
 from client_lib.urls.option_map import parse_option_map
-from client_lib.urls.url import Address, parse_urls, read_urls
+from client_lib.urls.url import Endpoint, parse_urls, read_urls
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9_-]{0,8}[a-z0-9])?(\.[a-z]{1,5}){0,2}", fullmatch=True)
 HOSTS = NAMES | st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(str)
@@ -20,24 +20,24 @@ TRANSPORTS = st.sampled_from(["tcp", "ssl"])
 
 
 @st.composite
-def addresses(draw: st.DrawFn, virtual_hosts: bool = False) -> Address:
+def addresses(draw: st.DrawFn, virtual_hosts: bool = False) -> Endpoint:
     username, password = draw(LOGINS)
     virtual_host = draw(st.none() | TEXTS) if virtual_hosts else None
-    return Address(draw(HOSTS), draw(PORTS), username, password, virtual_host, draw(TRANSPORTS))
+    return Endpoint(draw(HOSTS), draw(PORTS), username, password, virtual_host, draw(TRANSPORTS))
 
 
 def escaped(text: str) -> str:
     return quote(text, safe="")
 
 
-def book(address: Address) -> str:
+def book(address: Endpoint) -> str:
     login = ""
     if address.username is not None:
         login = escaped(address.username) + ("" if address.password is None else "/" + escaped(address.password)) + "@"
     return f"amqp:{login}{address.transport}:{address}"
 
 
-def uri(address: Address) -> str:
+def uri(address: Endpoint) -> str:
     login, virtual_host = "", ""
     if address.username is not None:
         login = escaped(address.username) + ("" if address.password is None else ":" + escaped(address.password)) + "@"
@@ -53,12 +53,12 @@ def test_lists_of_both(written: list) -> None:
 
 
 @given(addresses(virtual_hosts=True))
-def test_uris(address: Address) -> None:
+def test_uris(address: Endpoint) -> None:
     assert parse_urls(uri(address)) == [address]
 
 
 @given(addresses())
-def test_what_an_address_prints_is_where_it_is(address: Address) -> None:
+def test_what_an_address_prints_is_where_it_is(address: Endpoint) -> None:
     assert parse_urls(str(address))[0].same_place(address)
 
 
@@ -69,7 +69,7 @@ def test_what_an_address_prints_is_where_it_is(address: Address) -> None:
     st.none() | st.integers(1, 99),
 )
 def test_jms(places: list, login: tuple, virtual_host: str | None, cycles: int | None) -> None:
-    wanted = [Address(host, port, login[0], login[1], virtual_host, transport) for host, port, transport in places]
+    wanted = [Endpoint(host, port, login[0], login[1], virtual_host, transport) for host, port, transport in places]
     brokers = ";".join(f"{address.transport}://{address}" for address in wanted)
     who = ":".join(escaped(part) for part in login if part is not None)
     head = f"amqp://{who + '@' if who else ''}/{escaped(virtual_host or '')}"

@@ -15,7 +15,7 @@ from client_lib.connecting.link import Link, LinkState
 from client_lib.connecting.transport import thread_loop
 from client_lib.message import Message
 from client_lib.options import Options
-from client_lib.urls.url import Address, parse_url
+from client_lib.urls.url import Endpoint, parse_url
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 
@@ -35,7 +35,7 @@ class LinkLab:
         self.brokers.append(broker)
         return broker
 
-    def swallower(self) -> Address:
+    def swallower(self) -> Endpoint:
         """A port whose SYNs are swallowed: the queue of connections that are not accepted is full."""
         listener = socket.create_server(("127.0.0.1", 0), backlog=0)
         self.sockets.append(listener)
@@ -45,15 +45,15 @@ class LinkLab:
             filler.setblocking(False)
             filler.connect_ex(where)
             self.sockets.append(filler)
-        return Address("127.0.0.1", where[1])
+        return Endpoint("127.0.0.1", where[1])
 
-    def drain(self, address: Address) -> None:
+    def drain(self, address: Endpoint) -> None:
         """Makes room in that queue."""
         listener = next(s for s in self.sockets if s.getsockname() == (address.host, address.port))
         for _ in range(2):
             listener.accept()[0].close()
 
-    def link(self, *where: ScriptedBroker | Address | str, **options: Any) -> Link:
+    def link(self, *where: ScriptedBroker | Endpoint | str, **options: Any) -> Link:
         """Connecting."""
         addresses = [_address(place) for place in where]
         loop, monitor = thread_loop(), threading.Condition()
@@ -65,7 +65,7 @@ class LinkLab:
         thread.start()
         return link
 
-    def connected(self, *where: ScriptedBroker | Address | str, **options: Any) -> Link:
+    def connected(self, *where: ScriptedBroker | Endpoint | str, **options: Any) -> Link:
         link = self.link(*where, **options)
         wait_for(lambda: link.state is LinkState.CONNECTED, 5, lambda: str(self.events))
         return link
@@ -94,8 +94,8 @@ class LinkLab:
                 sock.close()
 
 
-def _address(place: ScriptedBroker | Address | str) -> Address:
-    if isinstance(place, Address):
+def _address(place: ScriptedBroker | Endpoint | str) -> Endpoint:
+    if isinstance(place, Endpoint):
         return place
     return parse_url(place if isinstance(place, str) else place.url)
 

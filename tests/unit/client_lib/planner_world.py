@@ -28,7 +28,7 @@ from client_lib.connecting.retry import (
     Start,
     Wait,
 )
-from client_lib.urls.url import Address, parse_urls
+from client_lib.urls.url import Endpoint, parse_urls
 
 
 class World:
@@ -66,7 +66,7 @@ class World:
 
     def lose(self, hint: str | None = None, hung: bool = False) -> World:
         self.winner, self.starts = None, []
-        self._perform(self.planner.lost(self.now, Address(hint) if hint else None, hung))
+        self._perform(self.planner.lost(self.now, Endpoint(hint) if hint else None, hung))
         return self
 
     def run(self, seconds: float) -> World:
@@ -141,7 +141,7 @@ class World:
         elif how != "swallow":
             self._at(0.0005, lambda: self._reached(attempt))
         if how == "refuse":
-            named = Address(hint) if hint else None
+            named = Endpoint(hint) if hint else None
             self._later(0.002, attempt, lambda: self.planner.refused(attempt, self.now, "a backup", named))
         if how in ("open", "slow"):
             self._later(0.003 if how == "open" else 0.5, attempt, lambda: self._win(attempt))
@@ -156,7 +156,7 @@ class World:
         assert {a.attempt for a in actions if isinstance(a, Abandon)} == set(self.in_flight)
         return actions
 
-    def _look_up(self, address: Address) -> None:
+    def _look_up(self, address: Endpoint) -> None:
         self.look_ups.append((self.now, address.host))
 
         found = self.names.get(address.host, ())

@@ -7,9 +7,9 @@ from client_lib.addresses.address import (
     Address,
     Binding,
     Declare,
-    Link,
+    LinkSection,
     Mode,
-    Node,
+    NodeSection,
     NodeType,
     Policy,
     Reliability,
@@ -142,8 +142,8 @@ orders/eu.#; {
 def test_every_option_is_read() -> None:
     declare = Declare("fanout", False, True, False, "lost", {"x-max-length": 10, "deep": [1, {"a": 2.5}]})
     bindings = (Binding("amq.topic", "q", "a.*", {"x-match": "any"}), Binding())
-    node = Node(NodeType.TOPIC, True, declare, bindings)
-    link = Link(
+    node = NodeSection(NodeType.TOPIC, True, declare, bindings)
+    link = LinkSection(
         "mine",
         True,
         Reliability.AT_MOST_ONCE,

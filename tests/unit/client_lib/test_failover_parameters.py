@@ -8,7 +8,7 @@ import pytest
 
 from client_lib.errors import UrlError
 from client_lib.failover.parameters import read_parameters
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 
 def test_nothing_is_localhost() -> None:
@@ -19,7 +19,7 @@ def test_nothing_is_localhost() -> None:
 
 
 def test_text_addresses_and_parameters_mixed() -> None:
-    where = ["node1,node2:5673", Address("node3"), pika.ConnectionParameters("node4", 5674), "node1"]
+    where = ["node1,node2:5673", Endpoint("node3"), pika.ConnectionParameters("node4", 5674), "node1"]
     addresses, options = read_parameters(where)
     assert [str(address) for address in addresses] == ["node1:5672", "node2:5673", "node3:5672", "node4:5674"]
     assert options == {}
@@ -32,7 +32,7 @@ def test_what_parameters_say() -> None:
         client_properties={"connection_name": "billing"}, frame_max=4096, connection_attempts=5, retry_delay=1,
     )  # fmt: skip
     addresses, options = read_parameters(given)
-    assert addresses == [Address("node1", 5673, username="ann", password="secret", virtual_host="stage")]
+    assert addresses == [Endpoint("node1", 5673, username="ann", password="secret", virtual_host="stage")]
     assert options == {
         "heartbeat": 600,
         "connect_timeout": 3,
@@ -44,7 +44,7 @@ def test_what_parameters_say() -> None:
 
 def test_url_parameters() -> None:
     addresses, options = read_parameters(pika.URLParameters("amqp://ann:secret@node1:5673/stage?heartbeat=7"))
-    assert addresses == [Address("node1", 5673, username="ann", password="secret", virtual_host="stage")]
+    assert addresses == [Endpoint("node1", 5673, username="ann", password="secret", virtual_host="stage")]
     assert options == {"heartbeat": 7}
 
 

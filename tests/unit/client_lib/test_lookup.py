@@ -11,7 +11,7 @@ import pytest
 from client_lib import Connection, Timeout
 from client_lib.connecting import lookup
 from client_lib.connecting.lookup import Resolver, interleaved
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 from tests.support.wait import wait_for
 
 Calls = queue.Queue[Callable[[], None]]
@@ -32,7 +32,7 @@ def test_the_answer_comes_in_the_loops_thread(monkeypatch: pytest.MonkeyPatch) -
 
     resolver, calls = answers(monkeypatch, getaddrinfo)
     got: list[Sequence[str]] = []
-    resolver.look_up(Address("name"), lambda ips, _: got.append(ips))
+    resolver.look_up(Endpoint("name"), lambda ips, _: got.append(ips))
     answer = calls.get(timeout=5)
     assert got == []
     answer()
@@ -54,7 +54,7 @@ def test_failures_are_told_in_words(monkeypatch: pytest.MonkeyPatch, error: Exce
 
     resolver, calls = answers(monkeypatch, getaddrinfo)
     got: list[tuple[Sequence[str], str]] = []
-    resolver.look_up(Address("name"), lambda ips, reason: got.append((ips, reason)))
+    resolver.look_up(Endpoint("name"), lambda ips, reason: got.append((ips, reason)))
     calls.get(timeout=5)()
     assert got[0][0] == [] and text in got[0][1]
 
@@ -70,12 +70,12 @@ def test_a_name_that_is_being_looked_up_is_not_looked_up_once_more(monkeypatch: 
     resolver, calls = answers(monkeypatch, getaddrinfo)
     got: list[Sequence[str]] = []
     for _ in range(3):
-        resolver.look_up(Address("name"), lambda ips, _: got.append(ips))
+        resolver.look_up(Endpoint("name"), lambda ips, _: got.append(ips))
     wait_for(lambda: asked, 5)
     release.set()
     calls.get(timeout=5)()
     assert asked == ["name"] and got == [["10.0.0.1"]] * 3
-    resolver.look_up(Address("name"), lambda ips, _: got.append(ips))
+    resolver.look_up(Endpoint("name"), lambda ips, _: got.append(ips))
     calls.get(timeout=5)()
     assert asked == ["name", "name"]
 
@@ -83,7 +83,7 @@ def test_a_name_that_is_being_looked_up_is_not_looked_up_once_more(monkeypatch: 
 def test_no_caller_is_told_after_forget(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver, calls = answers(monkeypatch, lambda *_: [])
     got: list[Any] = []
-    resolver.look_up(Address("name"), lambda *answer: got.append(answer))
+    resolver.look_up(Endpoint("name"), lambda *answer: got.append(answer))
     resolver.forget()
     calls.get(timeout=5)()
     assert got == []

@@ -9,7 +9,7 @@ import pytest
 from client_lib.errors import UrlError
 from client_lib.options import Options, connection_options, connection_settings, effective
 from client_lib.urls.option_map import parse_option_map
-from client_lib.urls.url import Address
+from client_lib.urls.url import Endpoint
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_intervals() -> None:
     ("urls", "given", "places"),
     [
         ("a,b", {}, ["tcp a:5672", "tcp b:5672"]),
-        (["a", Address("b", 1)], {}, ["tcp a:5672", "tcp b:1"]),
+        (["a", Endpoint("b", 1)], {}, ["tcp a:5672", "tcp b:1"]),
         ("a", {"reconnect_urls": "b,a,amqps://c"}, ["tcp a:5672", "tcp b:5672", "ssl c:5671"]),
         ("a", {"reconnect-urls": ["b", "tcp:c"], "transport": "ssl"}, ["ssl a:5671", "ssl b:5671", "tcp c:5672"]),
         ("a", {"reconnect_urls": "b", "reconnect_urls_replace": "true"}, ["tcp b:5672"]),

@@ -12,10 +12,10 @@ from client_lib.connecting import tls
 from client_lib.connecting.parameters import Credentials, check, connection_parameters
 from client_lib.errors import AuthenticationFailure, ConnectError
 from client_lib.options import Options
-from client_lib.urls.url import Address, parse_url, parse_urls
+from client_lib.urls.url import Endpoint, parse_url, parse_urls
 from tests.support.certificates import Authority, needs_openssl
 
-BROKER = Address("localhost", 5671, transport="ssl")
+BROKER = Endpoint("localhost", 5671, transport="ssl")
 
 
 def login(parameters: Any, offered: str | bytes = b"AMQPLAIN PLAIN") -> Any:
@@ -24,14 +24,14 @@ def login(parameters: Any, offered: str | bytes = b"AMQPLAIN PLAIN") -> Any:
 
 def test_the_address_counts_more_than_the_options() -> None:
     options = Options(username="u", password="p", virtual_host="v", heartbeat=3, channel_max=7)
-    plain = connection_parameters(Address("h", 1), options)
+    plain = connection_parameters(Endpoint("h", 1), options)
     assert (plain.host, plain.port, plain.virtual_host, plain.heartbeat) == ("h", 1, "v", 3)
     assert (plain.channel_max, plain.frame_max, plain.ssl_options) == (7, 131072, None)
     assert login(plain) == ("PLAIN", b"\0u\0p")
     special = connection_parameters(parse_url("amqp://x:y@h/w?heartbeat=9&channel_max=2"), options)
     assert (special.virtual_host, special.heartbeat, special.channel_max) == ("w", 9, 2)
     assert login(special) == ("PLAIN", b"\0x\0y")
-    assert "geheim" not in repr(connection_parameters(Address("h", 1, "u", "geheim"), options).credentials)
+    assert "geheim" not in repr(connection_parameters(Endpoint("h", 1, "u", "geheim"), options).credentials)
 
 
 def test_what_pika_has_no_name_for_survives_its_copy() -> None:
@@ -44,10 +44,10 @@ def test_what_pika_has_no_name_for_survives_its_copy() -> None:
 
 def test_client_properties() -> None:
     given = Options(client_properties={"product": "mine", "a": 1}, client_id="me")
-    properties = connection_parameters(Address("h"), given).client_properties
+    properties = connection_parameters(Endpoint("h"), given).client_properties
     assert properties == {"product": "mine", "a": 1, "qpid.channel_flow": True, "connection_name": "me"}
     named = Options(client_properties={"connection_name": "other"}, client_id="me")
-    assert connection_parameters(Address("h"), named).client_properties["connection_name"] == "other"
+    assert connection_parameters(Endpoint("h"), named).client_properties["connection_name"] == "other"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_client_properties() -> None:
     ],
 )
 def test_the_first_mechanism_that_the_broker_offers(wanted: str | None, offered: str, answer: tuple) -> None:
-    made = connection_parameters(Address("h"), Options(username="u", password="p", sasl_mechanisms=wanted))
+    made = connection_parameters(Endpoint("h"), Options(username="u", password="p", sasl_mechanisms=wanted))
     assert login(made, offered) == login(made, offered.encode()) == answer
 
 
@@ -88,7 +88,7 @@ def server_context(certificate: Path, trusted: Path | None = None) -> ssl.SSLCon
     return context
 
 
-def handshake(address: Address, options: Options, server: ssl.SSLContext, hello: bytes = b"") -> Exception | None:
+def handshake(address: Endpoint, options: Options, server: ssl.SSLContext, hello: bytes = b"") -> Exception | None:
     """Both ends in memory; what the client gets, until it has read the first message.  `hello`: no TLS but this."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     wanted = connection_parameters(address, options).ssl_options
@@ -122,8 +122,8 @@ def test_trusted_broker(authority: Authority) -> None:
     server = server_context(authority.certificate("good"))
     trusting = Options(ssl_trustfile=authority.file)
     assert handshake(BROKER, trusting, server) is None
-    assert handshake(Address("127.0.0.1", transport="ssl"), trusting, server) is None
-    assert handshake(Address("elsewhere", transport="ssl"), Options(ssl_verify=False), server) is None
+    assert handshake(Endpoint("127.0.0.1", transport="ssl"), trusting, server) is None
+    assert handshake(Endpoint("elsewhere", transport="ssl"), Options(ssl_verify=False), server) is None
 
 
 @needs_openssl
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_a_certificate(authority: Authority, tmp_path: Path) 
     old = server_context(authority.certificate("old", days=-1))
     trusting = Options(ssl_trustfile=authority.file)
 
-    def said(options: Options, server: ssl.SSLContext, address: Address = BROKER) -> str | None:
+    def said(options: Options, server: ssl.SSLContext, address: Endpoint = BROKER) -> str | None:
         error = handshake(address, options, server)
         return None if error is None else tls.explain(error)
 
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_certificate(authority: Authority, tmp_path: Path) 
     assert said(trusting, old) == "certificate verify failed: certificate has expired"
     mismatch = "certificate is not valid for 'localhost'. (ssl_server_name, ssl_skip_hostname_check)"
     assert (said(trusting, good) or "").endswith(mismatch)
-    address = Address("127.0.0.1", 1, transport="ssl")
+    address = Endpoint("127.0.0.1", 1, transport="ssl")
     assert "not valid for '127.0.0.1'. (ssl_server_name" in (said(trusting, good, address) or "")
     assert said(Options(ssl_trustfile=authority.file, ssl_server_name="elsewhere"), good) is None
     assert said(Options(ssl_trustfile=authority.file, ssl_skip_hostname_check=True), good) is None
@@ -202,8 +202,8 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match=r"cannot use '.*rubbish.pem' as authorities \(ssl_trustfile\): "):
         check([BROKER], Options(ssl_trustfile=rubbish))
     with pytest.raises(ConnectError, match=r"cannot use '.*rubbish.pem' as our certificate and key"):
-        check([Address("h"), BROKER], Options(ssl_certfile=rubbish))
-    check([Address("h")], Options(ssl_trustfile=missing))
+        check([Endpoint("h"), BROKER], Options(ssl_certfile=rubbish))
+    check([Endpoint("h")], Options(ssl_trustfile=missing))
 
 
 @needs_openssl

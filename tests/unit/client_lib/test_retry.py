@@ -3,7 +3,7 @@
 import pytest
 
 from client_lib.connecting.retry import REFUSED_FACTOR, Attempt, GiveUp, RetryPolicy, Start, Wait
-from client_lib.urls.url import Address, parse_urls
+from client_lib.urls.url import Endpoint, parse_urls
 from tests.unit.client_lib.planner_world import World
 
 A, B, C, D, E = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"
@@ -404,7 +404,7 @@ def test_news_of_attempts_that_are_over_change_nothing() -> None:
     world = World(f"{A},{B}", {A: "hang", B: "open"}).start().run(1)
     loser = world.abandoned[0].attempt
     assert world.planner.failed(loser, 2, "late") == world.planner.refused(loser, 2, "late", None) == []
-    assert world.planner.connected(loser, 2) == [] == world.planner.looked_up(Address("x"), [A], 2)
+    assert world.planner.connected(loser, 2) == [] == world.planner.looked_up(Endpoint("x"), [A], 2)
     assert isinstance(loser, Attempt)
 
 

@@ -25,7 +25,7 @@ from client_lib.connecting.transport import (
 )
 from client_lib.message import Message
 from client_lib.options import Options
-from client_lib.urls.url import Address, parse_url
+from client_lib.urls.url import Endpoint, parse_url
 from tests.support.wait import wait_for
 from tests.unit.client_lib.link_lab import LinkLab, links
 
@@ -42,7 +42,7 @@ class Recorder:
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
 
-    def connect(self, address: Address, ip: str = "127.0.0.1", **options: Any) -> Transport:
+    def connect(self, address: Endpoint, ip: str = "127.0.0.1", **options: Any) -> Transport:
         listener = Listener(
             lambda _: self.said.append("opened"),
             lambda _, error: self._end("failed", error),
@@ -103,25 +103,25 @@ def test_abort_before_there_is_a_tcp_connection(links: LinkLab, recorder: Record
 
 def test_abort_of_one_that_could_not_begin(recorder: Recorder) -> None:
     listener = Listener(lambda _: None, lambda _, error: recorder._end("failed", error), lambda _, __: None)
-    target = Target(connection_parameters(Address("h"), Options()), "not an ip", 1)
+    target = Target(connection_parameters(Endpoint("h"), Options()), "not an ip", 1)
     recorder.loop.call_soon(lambda: recorder.loop.connect(target, listener).abort(Aborted("enough")))
     wait_for(lambda: recorder.said == ["failed"], 5)
 
 
 @pytest.mark.parametrize("ip", ["not an ip", "255.255.255.255"])
 def test_an_address_that_is_none_fails_later_not_at_once(recorder: Recorder, ip: str) -> None:
-    recorder.connect(Address("h", 1), ip)
+    recorder.connect(Endpoint("h", 1), ip)
     wait_for(lambda: recorder.said == ["failed"], 5)
 
 
 def test_the_zone_of_an_ipv6_address_is_a_number_for_the_kernel(recorder: Recorder) -> None:
-    transport = recorder.connect(Address("h", 1), "fe80::1%lo")
+    transport = recorder.connect(Endpoint("h", 1), "fe80::1%lo")
     *_, where = transport._record()
     assert where == ("fe80::1", 1, 0, socket.if_nametoindex("lo"))
 
 
 def test_no_process_listens(recorder: Recorder) -> None:
-    recorder.connect(Address("127.0.0.1", 1))
+    recorder.connect(Endpoint("127.0.0.1", 1))
     wait_for(lambda: recorder.said == ["failed"], 5)
     assert "refused" in describe(recorder.errors[0])
 

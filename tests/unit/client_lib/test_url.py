@@ -7,39 +7,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_lib.errors import UrlError
-from client_lib.urls.url import DEFAULT_PORT, Address, learned_addresses, parse_url, parse_urls, primary_in_refusal
+from client_lib.urls.url import DEFAULT_PORT, Endpoint, learned_addresses, parse_url, parse_urls, primary_in_refusal
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("node1", Address("node1")),
-        (" node1 ", Address("node1")),
-        ("node1:5673", Address("node1", 5673)),
-        ("10.0.0.1:1", Address("10.0.0.1", 1)),
-        ("[::1]:5673", Address("::1", 5673)),
-        ("[fe80::1%eth0]", Address("fe80::1%eth0")),
-        ("amqp://node1", Address("node1")),
-        ("AMQP://u@node1:2", Address("node1", 2, "u")),
-        ("amqp://u:p%40ss@node1:2/my%2Fhost", Address("node1", 2, "u", "p@ss", "my/host")),
-        ("amqp://u:p@w@node1/", Address("node1", DEFAULT_PORT, "u", "p@w")),
-        ("amqp://u:@node1", Address("node1", DEFAULT_PORT, "u", "")),
-        ("amqp://node1//", Address("node1", virtual_host="/")),
-        ("amqps://node1/a%20b", Address("node1", 5671, virtual_host="a b", transport="ssl")),
-        ("amqps://[::1]:1", Address("::1", 1, transport="ssl")),
-        ("amqp:node1", Address("node1")),
-        ("amqp:tcp:node1:1", Address("node1", 1)),
-        ("Amqp:SSL:node1", Address("node1", 5671, transport="ssl")),
-        ("ssl:[::1]", Address("::1", 5671, transport="ssl")),
-        ("user@node1", Address("node1", DEFAULT_PORT, "user")),
-        ("amqp:u/p%40s%2Fs@tcp:node1", Address("node1", DEFAULT_PORT, "u", "p@s/s")),
-        ("u/p:w/x@node1:1", Address("node1", 1, "u", "p:w/x")),
-        ("amqp:5672", Address("amqp", 5672)),
-        ("tcp:5672", Address("tcp", 5672)),
-        ("ssl:tcp:1", Address("tcp", 1, transport="ssl")),
+        ("node1", Endpoint("node1")),
+        (" node1 ", Endpoint("node1")),
+        ("node1:5673", Endpoint("node1", 5673)),
+        ("10.0.0.1:1", Endpoint("10.0.0.1", 1)),
+        ("[::1]:5673", Endpoint("::1", 5673)),
+        ("[fe80::1%eth0]", Endpoint("fe80::1%eth0")),
+        ("amqp://node1", Endpoint("node1")),
+        ("AMQP://u@node1:2", Endpoint("node1", 2, "u")),
+        ("amqp://u:p%40ss@node1:2/my%2Fhost", Endpoint("node1", 2, "u", "p@ss", "my/host")),
+        ("amqp://u:p@w@node1/", Endpoint("node1", DEFAULT_PORT, "u", "p@w")),
+        ("amqp://u:@node1", Endpoint("node1", DEFAULT_PORT, "u", "")),
+        ("amqp://node1//", Endpoint("node1", virtual_host="/")),
+        ("amqps://node1/a%20b", Endpoint("node1", 5671, virtual_host="a b", transport="ssl")),
+        ("amqps://[::1]:1", Endpoint("::1", 1, transport="ssl")),
+        ("amqp:node1", Endpoint("node1")),
+        ("amqp:tcp:node1:1", Endpoint("node1", 1)),
+        ("Amqp:SSL:node1", Endpoint("node1", 5671, transport="ssl")),
+        ("ssl:[::1]", Endpoint("::1", 5671, transport="ssl")),
+        ("user@node1", Endpoint("node1", DEFAULT_PORT, "user")),
+        ("amqp:u/p%40s%2Fs@tcp:node1", Endpoint("node1", DEFAULT_PORT, "u", "p@s/s")),
+        ("u/p:w/x@node1:1", Endpoint("node1", 1, "u", "p:w/x")),
+        ("amqp:5672", Endpoint("amqp", 5672)),
+        ("tcp:5672", Endpoint("tcp", 5672)),
+        ("ssl:tcp:1", Endpoint("tcp", 1, transport="ssl")),
     ],
 )
-def test_one_address(text: str, address: Address) -> None:
+def test_one_address(text: str, address: Endpoint) -> None:
     assert parse_url(text) == address
 
 
@@ -88,7 +88,7 @@ def test_errors_point_at_the_character(text: str, position: int) -> None:
 
 
 def test_lists_and_repetitions() -> None:
-    assert parse_urls(["a,b:1", Address("c"), "a"]) == [Address("a"), Address("b", 1), Address("c")]
+    assert parse_urls(["a,b:1", Endpoint("c"), "a"]) == [Endpoint("a"), Endpoint("b", 1), Endpoint("c")]
     with pytest.raises(UrlError):
         parse_urls([])
     with pytest.raises(UrlError):
@@ -98,13 +98,13 @@ def test_lists_and_repetitions() -> None:
 def test_the_books_login_holds_for_all_that_follow() -> None:
     found = parse_urls("amqp:u/p@tcp:a:1,ssl:b,c,v@d,amqp://e,f,amqp:g")
     assert found == [
-        Address("a", 1, "u", "p"),
-        Address("b", 5671, "u", "p", transport="ssl"),
-        Address("c", DEFAULT_PORT, "u", "p"),
-        Address("d", DEFAULT_PORT, "v"),
-        Address("e"),
-        Address("f"),
-        Address("g"),
+        Endpoint("a", 1, "u", "p"),
+        Endpoint("b", 5671, "u", "p", transport="ssl"),
+        Endpoint("c", DEFAULT_PORT, "u", "p"),
+        Endpoint("d", DEFAULT_PORT, "v"),
+        Endpoint("e"),
+        Endpoint("f"),
+        Endpoint("g"),
     ]
 
 
@@ -117,7 +117,7 @@ def test_transport_of_places_that_name_none() -> None:
         (1, "ssl"),
     ]
     with pytest.raises(ValueError, match="transport must be tcp or ssl, not 'udp'"):
-        Address("a", transport="udp")
+        Endpoint("a", transport="udp")
 
 
 def test_parameters_of_a_uri_are_options_of_its_address() -> None:
@@ -180,7 +180,7 @@ def test_what_was_written_is_read(host: str, port: int, username: str | None, pa
     credentials = ""
     if username is not None:
         credentials = quote(username, safe="") + ("" if password is None else ":" + quote(password, safe="")) + "@"
-    wanted = Address(host, port, username, password if username is not None else None)
+    wanted = Endpoint(host, port, username, password if username is not None else None)
     assert parse_url(f"amqp://{credentials}{host}:{port}") == wanted
     assert parse_url(str(wanted)).same_place(wanted)
 
@@ -196,49 +196,49 @@ def test_anything_else_is_a_url_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("CONNECTION_FORCED - n2 is a backup (ready); the primary is 10.0.0.1:5680", Address("10.0.0.1", 5680)),
-        ("CONNECTION_FORCED - n2 is a backup (ready); the primary is [::1]:5680.", Address("::1", 5680)),
+        ("CONNECTION_FORCED - n2 is a backup (ready); the primary is 10.0.0.1:5680", Endpoint("10.0.0.1", 5680)),
+        ("CONNECTION_FORCED - n2 is a backup (ready); the primary is [::1]:5680.", Endpoint("::1", 5680)),
         ("CONNECTION_FORCED - n2 is a backup (ready); the primary is not known", None),
         ("CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", None),
         ("the primary is :::", None),
     ],
 )
-def test_refusals(text: str, address: Address | None) -> None:
+def test_refusals(text: str, address: Endpoint | None) -> None:
     assert primary_in_refusal(text) == address
 
 
-KNOWN = [Address("n2", 5671, "u", "p", transport="ssl"), Address("n3", 1)]
+KNOWN = [Endpoint("n2", 5671, "u", "p", transport="ssl"), Endpoint("n3", 1)]
 
 
 @pytest.mark.parametrize(
     ("named", "via", "address"),
     [
-        ("n2:5672", Address("n1", 1, "me", "pw", "v"), Address("n2", 5672, "me", "pw", "v")),
-        ("n3:1", Address("n1"), KNOWN[1]),
-        ("n2:5672", Address("n1", 5679, transport="ssl"), KNOWN[0]),
-        ("n9:5672", Address("n1", 5679, "me", transport="ssl"), Address("n9", 5679, "me", transport="ssl")),
-        ("n1:5672", Address("n1", 5679, transport="ssl"), None),
-        ("n3:1", Address("n1", 5679, transport="ssl"), Address("n3", 5679, transport="ssl")),
-        ("ssl:n9:5", Address("n1"), Address("n9", 5, transport="ssl")),
-        ("ssl:n9:5", Address("n1", transport="ssl"), Address("n9", 5, transport="ssl")),
+        ("n2:5672", Endpoint("n1", 1, "me", "pw", "v"), Endpoint("n2", 5672, "me", "pw", "v")),
+        ("n3:1", Endpoint("n1"), KNOWN[1]),
+        ("n2:5672", Endpoint("n1", 5679, transport="ssl"), KNOWN[0]),
+        ("n9:5672", Endpoint("n1", 5679, "me", transport="ssl"), Endpoint("n9", 5679, "me", transport="ssl")),
+        ("n1:5672", Endpoint("n1", 5679, transport="ssl"), None),
+        ("n3:1", Endpoint("n1", 5679, transport="ssl"), Endpoint("n3", 5679, transport="ssl")),
+        ("ssl:n9:5", Endpoint("n1"), Endpoint("n9", 5, transport="ssl")),
+        ("ssl:n9:5", Endpoint("n1", transport="ssl"), Endpoint("n9", 5, transport="ssl")),
     ],
 )
-def test_who_came_over_tls_is_not_led_to_a_port_without(named: str, via: Address, address: Address | None) -> None:
+def test_who_came_over_tls_is_not_led_to_a_port_without(named: str, via: Endpoint, address: Endpoint | None) -> None:
     assert primary_in_refusal(f"a backup; the primary is {named}", via, KNOWN) == address
 
 
 def test_learned_addresses(caplog: pytest.LogCaptureFixture) -> None:
     name = "qpid.ha-public-url"
-    via = Address("n1", 1, "me", "pw", "v", "ssl", {"heartbeat": 5})
+    via = Endpoint("n1", 1, "me", "pw", "v", "ssl", {"heartbeat": 5})
     assert learned_addresses(None) == learned_addresses({}) == learned_addresses({name: ""}) == []
-    assert learned_addresses({name: "amqp:a,b:1"}) == [Address("a"), Address("b", 1)]
-    assert learned_addresses({name: b"x/y@a"}) == [Address("a", 5672, "x", "y")]
+    assert learned_addresses({name: "amqp:a,b:1"}) == [Endpoint("a"), Endpoint("b", 1)]
+    assert learned_addresses({name: b"x/y@a"}) == [Endpoint("a", 5672, "x", "y")]
     assert learned_addresses({name: "a,amqp:x/y@ssl:b:1"}, via) == [
-        Address("a", 5671, "me", "pw", "v", "ssl", {"heartbeat": 5}),
-        Address("b", 1, "x", "y", "v", "ssl", {"heartbeat": 5}),
+        Endpoint("a", 5671, "me", "pw", "v", "ssl", {"heartbeat": 5}),
+        Endpoint("b", 1, "x", "y", "v", "ssl", {"heartbeat": 5}),
     ]
     assert not caplog.records
-    assert learned_addresses({name: "tcp:a,ssl:b"}, via) == [Address("b", 5671, "me", "pw", "v", "ssl", via.options)]
+    assert learned_addresses({name: "tcp:a,ssl:b"}, via) == [Endpoint("b", 5671, "me", "pw", "v", "ssl", via.options)]
     assert "names addresses without TLS" in caplog.text
     with caplog.at_level(logging.WARNING, "client_lib"):
         assert learned_addresses({name: "a:x"}, via) == []

@@ -6,7 +6,7 @@ import pytest
 
 from client_lib.errors import UrlError
 from client_lib.urls.jms import Broker, ConnectionUrl, is_jms, parse_jms
-from client_lib.urls.url import Address, parse_urls, read_urls
+from client_lib.urls.url import Endpoint, parse_urls, read_urls
 
 BOOK = (
     "amqp://user:pass@clientid/vhost?brokerlist='tcp://h1:5672?retries='3'&connectdelay='500'&ssl='true';tcp://h2'"
@@ -17,8 +17,8 @@ BOOK = (
 def test_all_of_it() -> None:
     assert parse_jms(BOOK) == ConnectionUrl(
         brokers=(
-            Broker(Address("h1", 5672, transport="ssl"), retries=3, connectdelay=0.5),
-            Broker(Address("h2")),
+            Broker(Endpoint("h1", 5672, transport="ssl"), retries=3, connectdelay=0.5),
+            Broker(Endpoint("h2")),
         ),
         failover="roundrobin",
         cyclecount=2,
@@ -29,8 +29,8 @@ def test_all_of_it() -> None:
     )
     found = read_urls(BOOK)
     assert found.addresses == [
-        Address("h1", 5672, "user", "pass", "vhost", "ssl"),
-        Address("h2", 5672, "user", "pass", "vhost"),
+        Endpoint("h1", 5672, "user", "pass", "vhost", "ssl"),
+        Endpoint("h2", 5672, "user", "pass", "vhost"),
     ]
     assert found.options == {"client_id": "clientid", "reconnect_limit": 8, "reconnect_interval": 0.5}
     assert "pass" not in repr(parse_jms(BOOK))
