@@ -42,6 +42,7 @@ class Replay:
                 return
             if frame.kind in (Kind.DIFFERENCE, Kind.GIVEN_UP):
                 self.open = frame.kind == Kind.DIFFERENCE and frame.number not in self._taken
+                self._merge_all()  # places of removed messages must not block those that come again
             elif not self.open:
                 self._apply(frame)
             self.frames += 1

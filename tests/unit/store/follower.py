@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pamqp import commands
+
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
 from qpidd_py.core import Catchup, Engine
@@ -18,7 +20,7 @@ from qpidd_py.store.layout import Kind
 from qpidd_py.store.recovery import QUEUE, frames, scan, settle
 from qpidd_py.store.replay import Replay
 from qpidd_py.store.writer import Work, Writer
-from tests.support.memory import MemoryClient
+from tests.support.memory import MemoryClient, deliveries
 from tests.support.memory_disk import MemoryDisk
 from tests.unit.store.machine import SEGMENT, Machine
 
@@ -90,6 +92,8 @@ class Follower:
     def follow(self, number: int) -> None:
         """From here on the batches of this primary arrive.  The difference to it is to be taken over first."""
         self.differs = True
+        for merged in self.broker.engine.queues:
+            self._part(Kind.MERGE, QUEUE.pack(merged), partial(self.broker.engine.merge, merged))
         self.journal.differ()
         if number != self.of:
             self._prune()
@@ -143,20 +147,42 @@ class Follower:
         return records
 
     def lead(self) -> None:
-        """It is promoted, takes some messages and steps down."""
+        """It is promoted, takes some messages and steps down, or gives away some that its former primary still has."""
         engine = self.broker.engine
         engine.begin_epoch(engine.epoch + 1)
         self.journal.begin_again()
-        self.of, self.differs = -1, False
+        self.differs = False
         self.note()
-        engine.on_batch = self.journal.batch
+
+        def on_batch(batch: Any) -> None:
+            self.journal.batch(batch)
+            self.note()
+
+        engine.on_batch = on_batch
+        engine.log_membership(b"its set")
         client = MemoryClient(engine)
-        for queue in self.broker.vhost.queues.values():
-            client.owner.routes[queue.name.encode()] = [queue.core]
-            client.publish(b"led", queue.name, delivery_mode=2)
+        if self.of >= 0 and self.rng.random() < 0.5:
+            self._give_away(client)
+        else:
+            self._take(client)
         engine.flush()
         self.note()
         engine.demote()
+
+    def _give_away(self, client: MemoryClient) -> None:
+        for queue in self.broker.vhost.queues.values():
+            client.channel.consume(queue.core, queue.name, False, 3)
+            for tag, _, _ in deliveries(client.turn())[1:]:  # what is behind the first leaves its place
+                client.send(commands.Basic.Ack(tag))
+            client.channel.cancel(queue.name)
+        client.turn()
+        client.connection.close()
+
+    def _take(self, client: MemoryClient) -> None:
+        self.of = -1
+        for queue in self.broker.vhost.queues.values():
+            client.owner.routes[queue.name.encode()] = [queue.core]
+            client.publish(b"led", queue.name, delivery_mode=2)
 
     def finish(self) -> None:
         for number in self.broker.engine.queues:

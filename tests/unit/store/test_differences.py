@@ -143,7 +143,23 @@ def content_in_parts(patch: Patch) -> None:
     patch.setattr(Journal, "_roll", roll)
 
 
+def places_of_removed_messages_block(patch: Patch) -> None:
+    """A primary sends again what the backup had removed on its own."""
+
+    def apply(self: Any, frames: Any) -> None:
+        for frame in frames:
+            patch.setattr(Replay, "_merge_all", nothing if frame.kind == Kind.DIFFERENCE else merge_all)
+            original(self, [frame])
+            if self.ended:
+                return
+
+    merge_all, original = Replay._merge_all, Replay.apply
+    nothing = lambda self: None  # noqa: E731
+    patch.setattr(Replay, "apply", apply)
+
+
 MISTAKES = [
+    places_of_removed_messages_block,
     content_in_parts,
     taken_though_it_is_not_complete,
     removed_before_the_difference_begins,
