@@ -13,6 +13,7 @@ from typing import Any
 import pika
 import pytest
 
+from ha.qpid_ha.archive import TEXT
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.store.archive_file import ArchiveFile
 from tests.acceptance.cluster import Cluster, Member
@@ -64,19 +65,25 @@ def taken(member: Member, queue: str) -> list[tuple[str, str, bool, bytes, Any]]
 
 
 def test_what_is_backed_up_is_restored(tmp_path: Path) -> None:
-    file = tmp_path / "all.jsonl"
+    """Also what does not fit into one request, as a whole or by itself."""
+    file, large = tmp_path / "all.jsonl", [bytes([number]) * (TEXT // 3) for number in range(6)] + [b"x" * 3 * TEXT]
     with Cluster(tmp_path / "old", size=2).start() as old:
         fill(old)
+        with old.channel() as channel:
+            channel.queue_declare("large", durable=True)
+            for body in large:
+                channel.basic_publish("", "large", body, DURABLE, mandatory=True)
         told = qpid_ha(old.backups[0], "backup", str(file), "--messages")
-        assert told.startswith(f"{file}: 7 objects and 26 messages at position 1.")
+        assert told.startswith(f"{file}: 8 objects and 33 messages at position 1.")
         assert file.stat().st_mode & 0o777 == 0o600 and list(tmp_path.glob(".all*")) == []
         expected = {queue: taken(old.primary, queue) for queue in ("orders", "urgent")}
-        assert "is not empty: it has queue 'orders'" in qpid_ha(old.primary, "restore", str(file), code=1)
+        assert "is not empty: it has queue '" in qpid_ha(old.primary, "restore", str(file), code=1)
     with Cluster(tmp_path / "new", size=2).start() as new:
         shown = json.loads(qpid_ha(new.backups[0], "restore", str(file), "--json"))
-        assert (shown["messages"], shown["objects"], shown["again"]) == (26, 7, False)
-        assert sorted(new.primary.queues()) == ["orders", "urgent"]
+        assert (shown["messages"], shown["objects"], shown["again"]) == (33, 8, False)
+        assert sorted(new.primary.queues()) == ["large", "orders", "urgent"]
         new.fail_over()
+        assert [found[3] for found in taken(new.primary, "large")] == large
         assert {queue: taken(new.primary, queue) for queue in ("orders", "urgent")} == expected
         assert expected["orders"][0] == ("news", "order.0", True, b"\xff0", {"number": 0})
         assert [found[2] for found in expected["orders"]] == [True] * 3 + [False] * 17
