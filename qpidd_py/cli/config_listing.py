@@ -30,7 +30,7 @@ _FIGURES: Mapping[str, Callable[[Json], str]] = {
 _RATES = {"In msg/s": "enqueue_rate", "Out msg/s": "dequeue_rate"}
 _WIDEST_NAME = 40
 _NARROWEST = 20
-"""Characters for the last column beside the others; if there are fewer, it stands below them."""
+"""Characters for the last column next to the others; if there are fewer, it stands below them."""
 
 
 def overview(exchanges: Sequence[Json], queues: Sequence[Json]) -> list[str]:
@@ -159,13 +159,13 @@ def _argument(name: str, value: Any) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[tuple[str | list[str], ...]]) -> list[str]:
     """The last column is a list of words, which go on in further lines when one is full.  A name that is wider than its
-    column has a line for itself if the others do not fit beside it."""
+    column has a line for itself if the others do not fit next to it."""
     names = [[str(cell) for cell in row[:-1]] for row in rows]
     widths = _widths([max([len(head), *(len(row[at]) for row in names)]) for at, head in enumerate(heads[:-1])])
-    beside = sum(widths) + 2 * len(widths)
-    indent = beside if beside <= WIDTH - _NARROWEST else 4
+    width = sum(widths) + 2 * len(widths)
+    indent = width if width <= WIDTH - _NARROWEST else 4
     lines = _filled(_beside(heads[:-1], widths), [heads[-1]], indent)
-    lines.append("=" * min(WIDTH, max(beside + 30, len(lines[0]))))
+    lines.append("=" * min(WIDTH, max(width + 30, len(lines[0]))))
     for row, cells in zip(rows, names, strict=True):
         head = _beside(cells, widths)
         if len(head.rstrip()) > WIDTH and len(cells[0]) > widths[0]:

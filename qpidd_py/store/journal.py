@@ -211,7 +211,7 @@ class Journal:
     def _look_behind(self) -> None:
         behind = self.waiting > (BEHIND // 4 if self._behind else BEHIND)
         if behind and self._difference:
-            self.leave()  # nobody has to wait for what counts for nothing yet
+            self.leave()  # what counts for nothing yet is not waited for
         elif behind != self._behind:
             self._behind = behind
             self._fell_behind(behind)

@@ -43,14 +43,14 @@ COLUMNS: Final = {
 }
 COARSE: Final = 1_000_000
 """us"""
-NOBODY: Final = Clocks("", {})
+NO_CLOCKS: Final = Clocks("", {})
 _NAMING: Final = frozenset({"peer_state", "will_fence", "fence_request", "fence_op_done", "initiate", "op_request"})
 
 
 def find(
     cluster: str,
     events: Sequence[Event] = (),
-    clocks: Clocks = NOBODY,
+    clocks: Clocks = NO_CLOCKS,
     incidents: Iterable[Mapping[str, Any]] = (),
     **counted: Iterable[Mapping[str, Any]],
 ) -> list[Row]:
