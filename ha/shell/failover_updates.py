@@ -8,6 +8,7 @@ bindings are not replicated: the next primary's clients bind again.             
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from ha.node import Node
@@ -28,13 +29,14 @@ class FailoverUpdates:
         vhost.failover_bound = self._bound
 
     def look(self) -> None:
-        """Called several times a second."""
+        """Called several times a second.  What there is no memory for is told by a later look."""
         now = tuple(self._addresses())
         if now != self._told:
-            self._told = now
             exchange = self._vhost.exchanges[FAILOVER]
-            if exchange.bindings:
-                self._send(self._vhost.routing.destinations(exchange, b"", {}))
+            with contextlib.suppress(MemoryError):
+                if exchange.bindings:
+                    self._send(self._vhost.routing.destinations(exchange, b"", {}))
+                self._told = now
 
     def _bound(self, queue: DeclaredQueue) -> None:
         self._send([queue.core])

@@ -1,0 +1,39 @@
+"""What `amq.failover` tells when there is no memory for it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from ha.shell.failover_updates import FailoverUpdates
+from qpidd_py.broker.exchange import FAILOVER
+
+
+class Engine:
+    passive = False
+
+    def __init__(self) -> None:
+        self.memory = True
+        self.published: list[bytes] = []
+
+    def publish(self, route: Any, exchange: bytes, key: bytes, header: bytes, body: bytes) -> int:
+        if not self.memory:
+            raise MemoryError
+        self.published.append(header)
+        return len(self.published)
+
+
+def test_a_change_without_memory_for_it_is_told_later() -> None:
+    engine, addresses = Engine(), ["one:1"]
+    vhost: Any = SimpleNamespace(
+        engine=engine,
+        exchanges={FAILOVER: SimpleNamespace(bindings={"one": None})},
+        routing=SimpleNamespace(destinations=lambda *_: [None]),
+    )
+    updates = FailoverUpdates(vhost, lambda: addresses)
+    addresses.append("two:2")
+    engine.memory = False
+    updates.look()
+    assert not engine.published
+    engine.memory = True
+    updates.look()
+    updates.look()
+    assert len(engine.published) == 1 and b"amqp:tcp:two:2" in engine.published[0]
