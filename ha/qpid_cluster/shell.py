@@ -19,7 +19,7 @@ import ssl
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -336,7 +336,7 @@ def _is_free(node: NodeSpec) -> bool:
     return True
 
 
-def _with_port(node: Any, held: contextlib.ExitStack) -> Any:
+def _with_port(node: NodeSpec, held: contextlib.ExitStack) -> NodeSpec:
     """Replace port 0 by a free port now, because every broker must know all addresses.
 
     The socket stays bound without listening until `held` is closed.  A broker may bind to the port as well, but the
@@ -362,7 +362,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
-def short_path(path: Path) -> Any:
+def short_path(path: Path) -> Iterator[str]:
     """A name of at most 107 octets (the kernel's limit) for a socket in any directory."""
     directory = os.open(path.parent, os.O_PATH)
     try:
