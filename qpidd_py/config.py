@@ -22,6 +22,7 @@ from qpidd_py.options import (
     boolean,
     duration,
     integer,
+    known_hosts,
     load,
     milliseconds,
     one_of,
@@ -111,6 +112,9 @@ class NetworkSettings:
     interface: tuple[str, ...] = repeatable(text, (), "address to listen on; may be repeated; default all")
     connection_backlog: int = option(integer, 128, "connections the system may hold before they are accepted")
     tcp_nodelay: bool = option(boolean, True, "send small packets at once")
+    known_hosts_url: str = option(
+        known_hosts, "", "URL told to clients in connection.open-ok (known-hosts), as HOST:PORT,HOST:PORT; none = unset"
+    )
     max_negotiate_time: float = option(milliseconds, 10.0, "time for a client's handshake; plain number = ms")
     max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit")
     max_connections_per_user: int = option(integer, 0, "the same for each user")

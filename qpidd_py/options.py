@@ -194,6 +194,15 @@ def addresses(value: str) -> tuple[Address, ...]:
         raise ValueError("a comma separated list HOST:PORT,HOST:PORT, ssl: before an address for TLS") from None
 
 
+def known_hosts(value: str) -> str:
+    """A list of addresses that fits a short string; empty text (or `none`) is none."""
+    if not addresses(value):
+        return ""
+    if len(value.encode()) > 255:
+        raise ValueError("at most 255 octets")
+    return value.strip()
+
+
 # ---- declaring options -----------------------------------------------------------------------------------------------
 
 

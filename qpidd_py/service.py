@@ -85,6 +85,7 @@ class Service:
         self._addresses = plain + encrypted
         self.port = self._addresses[0].port
         self._broker = _make_broker(settings, str(self._addresses[0]), version)
+        self._broker.known_hosts = network.known_hosts_url
         self._reactor = Reactor(self._broker.engine)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]

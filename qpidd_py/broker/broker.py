@@ -69,6 +69,8 @@ class Broker:
         self.paging: Callable[[], dict[str, object]] | None = None
         """What is in the page file, for management; None without one."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
+        self.known_hosts = ""
+        """Addresses that clients are told when their connection is open."""
         self.server_properties = _server_properties(name, version)
         self.vhost.routing.internal_exchanges[MANAGEMENT] = self._management_request
         self._rng = rng or random.Random()

@@ -262,7 +262,7 @@ class ClientConnection:
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
         self.broker.connection_count.check(self)
-        self._send(0, commands.Connection.OpenOk())
+        self._send(0, make(commands.Connection.OpenOk, known_hosts=self.broker.known_hosts))
         self.state = State.OPENED
         self.was_opened = True
         self.broker.connection_count.opened(self)

@@ -1,6 +1,6 @@
 """`amq.failover`: who binds a queue to it gets the addresses of the cluster, at once and when they change."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from client_lib import Connection, Message
 from ha.shell.failover_updates import url
+from qpidd_py.config import GROUPS, load
+from qpidd_py.errors import ConfigError
 from tests.support.members import TIME, Members
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
@@ -110,3 +112,18 @@ def test_the_url_of_jms_clients(members: Members) -> None:
 )
 def test_urls(address: str, expected: str) -> None:
     assert url(address) == expected
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("node1:5672,node2:5672", "node1:5672,node2:5672"), ("none", "")])
+def test_known_hosts(make_broker: Callable[..., BrokerProcess], given: str, wanted: str) -> None:
+    broker = make_broker("--known-hosts-url", given).start()
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port)) as connection:
+        assert connection._impl.known_hosts == wanted
+    with Connection(broker.address) as ours:
+        assert ours.session() is not None
+
+
+@pytest.mark.parametrize("url", ["node1:x", "a,,b", ",".join(["node1:5672"] * 30)])
+def test_what_are_no_known_hosts(url: str) -> None:
+    with pytest.raises(ConfigError, match="option known-hosts-url"):
+        load(GROUPS, ["--known-hosts-url", url], {}, "/none")
