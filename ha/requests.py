@@ -20,7 +20,7 @@ from ha.primary.brokers import Brokers
 from ha.primary.primary import Primary
 from ha.promotion.claims import ClaimRequest
 from ha.promotion.promoter import Wish
-from qpidd_py.errors import LinkError, one_line
+from qpidd_py.errors import LinkError
 
 Handler = Callable[[Json, str], Json]
 """(arguments, user) -> result"""
@@ -70,7 +70,7 @@ class RequestTable:
             else:
                 reply({"ok": True, "result": self._now[method](arguments, user)})
         except LinkError as error:
-            reply({"ok": False, "error": one_line(str(error))})
+            reply({"ok": False, "error": str(error)})
         return True
 
     def _check(self, method: str, arguments: Json, user: str) -> None:

@@ -34,7 +34,7 @@ def decode_header(line: bytes) -> tuple[Header, str]:
     value = _object(line)
     try:
         if value["salvage"] != FORMAT:
-            raise SalvageError(f"salvage file of format {value['salvage']!r}, expected {FORMAT}")
+            raise SalvageError(f"salvage file of format {value['salvage']!r:.60}, expected {FORMAT}")
         broker, broker_id, primary = (str(value[name]) for name in ("broker", "broker_id", "primary"))
         epoch, messages = need_epoch(value), need(value, "messages", int)
         return Header(broker, broker_id, primary, epoch, messages), str(value["time"])

@@ -16,7 +16,7 @@ from typing import Any
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.errors import InvariantError
+from qpidd_py.errors import InvariantError, one_line
 from qpidd_py.management.model import Management
 from qpidd_py.management.request import Json, Reply
 from qpidd_py.management.turns import Defer, Turns
@@ -42,6 +42,8 @@ class AmqpDoor:
         correlation_id = str(decode_properties(header).get("correlation_id", ""))
 
         def reply(answer: Json) -> None:
+            if "error" in answer:
+                answer = {**answer, "error": one_line(str(answer["error"]))}
             # The connection drops answers for a closed channel.
             connection.answer(channel, correlation_id, json.dumps(answer, separators=(",", ":")).encode())
 

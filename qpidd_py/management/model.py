@@ -39,7 +39,7 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.queue import Queue
-from qpidd_py.errors import AmqpError, one_line
+from qpidd_py.errors import AmqpError
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.request import Json, Reply, RequestError
 
@@ -99,9 +99,9 @@ class Management:
             else:
                 raise RequestError(f"unknown method {method[:SHOWN]!r}")
         except RequestError as error:
-            reply({"ok": False, "error": one_line(str(error))})
+            reply({"ok": False, "error": str(error)})
         except AmqpError as error:
-            reply({"ok": False, "error": one_line(error.reply_text)})
+            reply({"ok": False, "error": error.reply_text})
 
     def request(self, method: str, arguments: Json, reply: Reply) -> None:
         """The same in one go."""

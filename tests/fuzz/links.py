@@ -177,7 +177,6 @@ class Leader:
         self._address = f"127.0.0.1:{listener.getsockname()[1]}"
         self._led: Led | None = None
         self._heard = threading.Event()
-        self._over = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def check(self, led: Led) -> None:
@@ -191,16 +190,15 @@ class Leader:
             self._watched.begin_again()  # it may have granted an epoch, and follows nobody below that
 
     def finish(self) -> None:
-        self._over = True
         self._watched.judge()
         state = self._watched.state()
         assert state["status"], state
 
     def _accept(self) -> None:
-        while not self._over:
+        while True:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
+            except OSError:  # closed: the scene has ended
                 return
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 

@@ -101,8 +101,10 @@ class Door:
                 self._peer.request("ha.promote", force=True)
 
     def finish(self) -> None:
-        self._peer.close()
         self._watched.judge_all()
+
+    def close(self) -> None:
+        self._peer.close()
 
 
 @contextlib.contextmanager
@@ -110,7 +112,8 @@ def scene(folder: Path) -> Iterator[Door]:
     with Watched(folder) as watched:
         watched.promote()
         watched.fill()
-        yield Door(watched)
+        with contextlib.closing(Door(watched)) as door:
+            yield door
 
 
 TARGETS: Final = (Target("management", _request, scene, 100),)
