@@ -15,6 +15,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import EXIT_DISK, ConfigError, LinkError
 from qpidd_py.logrules import log_notice
 from qpidd_py.options import Amount, SyncEvery
+from qpidd_py.store.allocator import freed_blocks_used_again
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError
@@ -70,7 +71,8 @@ class Store:
         began = time.monotonic()
         try:
             self._folder = Folder(self._path)
-            self._found = self._read()
+            with freed_blocks_used_again():
+                self._found = self._read()
             self._note_facts(time.monotonic() - began)
         except (FormatError, LinkError, OSError) as error:
             raise self._unusable(error) from error

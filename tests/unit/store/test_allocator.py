@@ -1,0 +1,38 @@
+"""Reading a journal touches fresh memory for one segment, not for each."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+
+import pytest
+
+from qpidd_py.store.allocator import freed_blocks_used_again
+
+BLOCK = 40 << 20
+PAGES = BLOCK // resource.getpagesize()
+
+
+def faults() -> int:
+    """Page faults of four blocks, one after the other."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        assert len(b"x" * BLOCK) == BLOCK
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="no glibc")
+def test_the_memory_of_one_segment_is_used_for_the_next() -> None:
+    with freed_blocks_used_again():
+        assert faults() < 2 * PAGES
+
+
+def test_afterwards_it_goes_back_to_the_system() -> None:
+    with freed_blocks_used_again():
+        faults()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        before = int(file.read().split()[1])
+    block = b"x" * BLOCK
+    del block
+    with open("/proc/self/statm", encoding="ascii") as file:
+        assert int(file.read().split()[1]) - before < PAGES // 2
