@@ -137,7 +137,7 @@ completion: $(BUILT)
 man: $(BUILT)
 	$(PY) -m tools.docs packaging/man
 
-# Hostile input for every door and file (tests/fuzz), for FUZZ_SECONDS together; FUZZ_OPTIONS="--only management --atheris".
+# Hostile input for every door and file (tests/fuzz), for FUZZ_SECONDS together; FUZZ_OPTIONS="--only management --seed 5".
 fuzz: $(BUILT)
 	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_OPTIONS)
 

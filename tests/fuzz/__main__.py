@@ -6,17 +6,13 @@ Exit codes: 0 nothing was found, 1 something was (it is printed, with the line t
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import tempfile
 import time
 import traceback
 from pathlib import Path
 from random import Random
-from typing import Any, Final
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from typing import Final
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
@@ -50,34 +46,14 @@ def run(target: Target, seconds: float, seed: int, only: int | None = None) -> t
     return number, True
 
 
-def guided(target: Target, seconds: float) -> None:
-    """The same with atheris, which looks for inputs that take new ways through the code.  Ends the process."""
-    atheris: Any = importlib.import_module("atheris")  # pip install '.[fuzz]'
-
-    with tempfile.TemporaryDirectory() as folder, target.scene(Path(folder)) as scene:
-
-        @settings(database=None, deadline=None)
-        @given(st.randoms(use_true_random=False))
-        def check(rng: Random) -> None:
-            scene.check(target.make(rng))
-
-        test: Any = check
-        atheris.instrument_all()
-        atheris.Setup([sys.argv[0], f"-max_total_time={seconds:.0f}"], test.hypothesis.fuzz_one_input)
-        atheris.Fuzz()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="for all of them together (%(default)s)")
     parser.add_argument("--only", choices=TARGETS, help="one fuzzer")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--number", type=int, help="one input, of --only and --seed")
-    parser.add_argument("--atheris", action="store_true", help="guided by coverage; with --only")
     options = parser.parse_args()
     chosen = [TARGETS[options.only]] if options.only else list(TARGETS.values())
-    if options.atheris:
-        guided(chosen[0], options.seconds)
     right = True
     for target in chosen:
         number, fine = run(target, options.seconds / len(chosen), options.seed, options.number)
