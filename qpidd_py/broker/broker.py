@@ -4,7 +4,7 @@ import logging
 import platform
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.sasl import Authenticate, accept_all
@@ -13,6 +13,7 @@ from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
+from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
 from qpidd_py.logrules import Floods
 
@@ -24,6 +25,9 @@ ManagementDoor = Callable[[ClientConnection, int, bytes, bytes, bytes], None]
 Clocks = Callable[[], tuple[int, int]]
 """(µs since 1970, µs of the monotonic clock): sent to clients and logged; no decision depends on it."""
 NO_CLOCKS: Clocks = lambda: (0, 0)  # noqa: E731
+
+VISITS: Final = 500
+"""Connections that one tick looks at, and an eighth of all."""
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -59,6 +63,8 @@ class Broker:
         self.connection_count = ConnectionCount(limits, self.alarm)
         self.engine.on_config = self.vhost.configuration.apply
         self.connections: set[ClientConnection] = set()
+        self.visits: Deadlines[ClientConnection] = Deadlines()  # when to look at its heartbeat or time limit
+        self._watched: dict[ClientConnection, None] = {}
         self.coming_and_going = Floods(log)
         self.hooks: HaHooks | None = None
         self.management: ManagementDoor | None = None
@@ -146,12 +152,28 @@ class Broker:
 
     def tick(self, now: float) -> None:
         """Runs periodic work; call several times a second.  `now` in seconds of a monotonic clock."""
-        for connection in list(self.connections):
-            connection.tick(now)
+        self._visit(now)
         self.coming_and_going.tick(now)
         self.vhost.tick(now)
         if self.hooks is not None:
             self.hooks.tick(now)
+
+    def watch(self, connection: ClientConnection) -> None:
+        """It has a time limit from now on: the next tick looks at it."""
+        self._watched[connection] = None
+
+    def _visit(self, now: float) -> None:
+        """Connections that were due long ago come first; those beyond a fair share wait for the next tick."""
+        for connection in self._watched:
+            self.visits.set(connection, now)
+        self._watched.clear()
+        for _ in range(VISITS + len(self.connections) // 8):
+            due = self.visits.pop(now)
+            if due is None:
+                break
+            due.tick(now)
+            if due.patience:
+                self.visits.set(due, now + due.patience)
 
     def _management_request(
         self,

@@ -10,8 +10,9 @@ supplies the `transport`.  Errors: a handler raises `AmqpError`, the core notes 
 informs the peer.  Messages held by a failed channel or connection go back to their queues at once, not when the peer's
 close-ok arrives.
 
-No clock: `tick(now)` passes the time.  Silence is counted in ticks of at most a second, so that a broker that was
-stopped for a minute does not close its live clients when it resumes.
+No clock: `tick(now)` passes the time, and `patience` says when it is wanted next.  Silence is counted in ticks of at
+most a second or a quarter of the heartbeat, so that a broker that was stopped for a minute does not close its live
+clients when it resumes.
 """
 
 import enum
@@ -46,6 +47,7 @@ HANDSHAKE_TIME: Final = 10.0  # seconds until the connection must be open
 HANDSHAKE_FRAME: Final = 16384  # octets of a frame until limits are agreed
 CLOSING_TIME: Final = 5.0  # seconds for the peer's close-ok
 LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
+LIMIT_TICK: Final = 0.5  # seconds between two looks at a time limit
 
 _INDEX = Struct(">I")
 _START_OK: Final = (10, 11)
@@ -99,6 +101,7 @@ class ClientConnection:
         self._late: list[int] | None = None
         self._clock = _Clock()
         broker.connections.add(self)
+        broker.watch(self)
 
     @property
     def user(self) -> str:
@@ -398,13 +401,20 @@ class ClientConnection:
     def tick(self, now: float) -> None:
         """Heartbeats and time limits; `now` in seconds."""
         clock = self._clock
-        elapsed = clock.advance(now)
+        elapsed = clock.advance(now, max(LONGEST_TICK, self.handshake.heartbeat / 4))
         if self.state is State.HANDSHAKE and clock.in_state(self.state, elapsed) > HANDSHAKE_TIME:
             self._finish(f"no connection.open within {HANDSHAKE_TIME:g} s")
         elif self.state is State.CLOSING and clock.in_state(self.state, elapsed) > CLOSING_TIME:
             self._finish(f"no close-ok within {CLOSING_TIME:g} s")
         elif self.state is State.OPENED and self.handshake.heartbeat:
             self._heartbeat(clock, elapsed)
+
+    @property
+    def patience(self) -> float:
+        """Seconds until it wants the next tick; 0 = it needs none before its state changes."""
+        if self.state in (State.HANDSHAKE, State.CLOSING):
+            return LIMIT_TICK
+        return self.handshake.heartbeat / 8 if self.state is State.OPENED else 0.0
 
     def _heartbeat(self, clock: "_Clock", elapsed: float) -> None:
         interval, core = self.handshake.heartbeat, self.core
@@ -424,6 +434,7 @@ class ClientConnection:
         log.info("%r: %d %s", self, code, text)
         self._send(0, commands.Connection.Close(code, _reply_text(code, text), class_id, method_id))
         self.state = State.CLOSING
+        self.broker.watch(self)
         if self._late is None:
             for number in list(self.channels):
                 self._drop_channel(number)
@@ -440,6 +451,7 @@ class ClientConnection:
         self.state, self.end_reason = State.FINISHED, reason
         self.channels.clear()
         self.broker.connections.discard(self)
+        self.broker.visits.drop(self)
         queues = self.core.close()
         self.broker.vhost.consumers_gone(queues)
         self.broker.vhost.connection_gone(self)
@@ -462,9 +474,9 @@ class _Clock:
         self._state: State | None = None
         self._in_state = 0.0
 
-    def advance(self, now: float) -> float:
-        """Seconds since the last tick, at most LONGEST_TICK."""
-        elapsed = 0.0 if self._last is None else min(max(0.0, now - self._last), LONGEST_TICK)
+    def advance(self, now: float, longest: float) -> float:
+        """Seconds since the last tick, at most `longest`."""
+        elapsed = 0.0 if self._last is None else min(max(0.0, now - self._last), longest)
         self._last = now
         return elapsed
 

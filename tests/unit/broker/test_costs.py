@@ -1,7 +1,8 @@
 """Periodic work of the broker is counted at n, 4n and 16n: it grows as what happens, not as what exists."""
 
-from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.broker import VISITS, Broker
 from qpidd_py.broker.vhost import DELETIONS
+from tests.unit.broker.peer import Peer
 
 SIZES = (100, 400, 1600)
 
@@ -30,3 +31,49 @@ def test_a_queue_in_use_is_looked_at_once_for_each_time_limit() -> None:
             broker.vhost.used(queue)
             broker.tick(number / 10)
         assert broker.vhost.idle.looks <= count and len(broker.vhost.idle) == 1
+
+
+def test_idle_connections_are_looked_at_as_often_as_their_heartbeat_asks() -> None:
+    for count in (10, 40, 160):
+        broker = Broker(heartbeat=60)
+        peers = [Peer(broker, heartbeat=60) for _ in range(count)]
+        for number in range(20 * 60):
+            broker.tick(number / 20)
+        assert broker.visits.looks <= 10 * count
+        assert all(peer.connection.opened for peer in peers) and len(broker.visits) == count
+        for peer in peers:
+            peer.connection.close(320, "go")
+        for number in range(20 * 6):
+            broker.tick(60 + number / 20)
+        assert not broker.connections and not broker.visits
+
+
+def test_without_heartbeats_nobody_is_looked_at() -> None:
+    broker = Broker()
+    peers = [Peer(broker, heartbeat=0) for _ in range(10)]
+    for number in range(100):
+        broker.tick(float(number))
+    assert broker.visits.looks == len(peers)
+
+
+def test_one_tick_looks_at_a_part_of_the_connections() -> None:
+    broker = Broker()
+    peers = [Peer(broker, heartbeat=0) for _ in range(VISITS + 100)]
+    broker.tick(0.0)
+    assert VISITS < broker.visits.looks < len(peers)
+    broker.tick(0.1)
+    assert broker.visits.looks == len(peers)
+
+
+def test_heartbeats_leave_and_silence_is_noticed_in_time() -> None:
+    broker = Broker()
+    peer = Peer(broker, heartbeat=60)
+    for number in range(10 * 38):
+        broker.tick(number / 10)
+    assert len(peer.frames()) == 1
+    for number in range(10 * 38, 10 * 120):
+        broker.tick(number / 10)
+    assert peer.connection.opened
+    for number in range(10 * 120, 10 * 136):
+        broker.tick(number / 10)
+    assert peer.connection.finished
