@@ -6,7 +6,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
 from qpidd_py.core.batch cimport lengths_of, route_of
-from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT
+from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT, METHOD_STEPS
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.letters cimport admitting
@@ -312,6 +312,7 @@ cdef class Channel:
         cdef uint8_t* to
         cdef uint32_t size = 4 + 2 + 9 + p.length
         if route.handler is not None:
+            self.connection.steps -= METHOD_STEPS
             try:
                 route.handler(self.connection.owner, self.number, exrk[1:1 + exrk[0]],
                               exrk[2 + exrk[0]:2 + exrk[0] + exrk[1 + exrk[0]]],
@@ -333,6 +334,7 @@ cdef class Channel:
         return 0
 
     cdef Route route_by_header(self, Route route, bytes header):
+        self.connection.steps -= 1
         try:
             return Route(route.by_header(header))
         except AmqpError as error:

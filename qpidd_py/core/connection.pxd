@@ -19,6 +19,7 @@ cdef enum:                      # what a connection expects next
 cdef enum:
     MAX_OUTPUT = 4 << 20        # octets waiting on one connection before its consumers pause
     MAX_STASH = 1 << 20         # octets kept aside for held channels before input pauses
+    METHOD_STEPS = 10           # of a method that the owner handles, see Connection.steps
     MAX_WAITING = 16 << 10      # octets that a peer may have sent ahead of the answer it waits for
 
 cdef class Connection:
@@ -33,6 +34,8 @@ cdef class Connection:
     cdef bint dirty
     cdef bint choked                        # its consumers wait for output to drain
     cdef readonly bint input_paused
+    cdef readonly bint unfinished           # frames that have come wait for the next slice; nothing more is read
+    cdef int steps                          # left of the slice; what the data path does itself takes none
     cdef size_t stashed
     cdef list auto_channels                 # channels with deliveries that settle themselves
     cdef list channels
@@ -54,6 +57,9 @@ cdef class Connection:
     cdef int input_grown(self) except -1
     cdef uint8_t* input_room(self, size_t n) except NULL
     cdef int header_received(self, bytes header) except -1
+    cdef size_t put_off(self, size_t at, size_t n) except? 0
+    cdef int resume(self) except -1
+    cdef void begin_slice(self) noexcept
     cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1
     cdef int pause_input(self, bint paused) except -1
     cdef int replay(self, Channel channel) except -1

@@ -29,6 +29,7 @@ class Connection:
     state: int
     fd: int
     input_paused: bool
+    unfinished: bool
     receives_batches: bool
     def __init__(self, engine: Engine, owner: Any, client: bool = False) -> None: ...
     @property

@@ -53,6 +53,7 @@ cdef class Engine:
     cdef public uint64_t room               # `on_full` is called when segments hold more octets
     cdef public object on_full
     cdef public object on_short             # called when a turn lacks memory
+    cdef object unfinished                  # connections whose input is parsed in slices, in the order of their turns
     cdef list starved                       # connections for which there was no memory, to be closed
     cdef bint short                         # the last turn was not completed
     cdef bint lacked                        # memory, since the last turn ended

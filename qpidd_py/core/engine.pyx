@@ -78,6 +78,7 @@ cdef class Engine:
         self.publishers = set()
         self.throttles = set()
         self.starved = []
+        self.unfinished = deque()
         self.room = UNLIMITED
         self.generation = 1
         self.publications = Publications()

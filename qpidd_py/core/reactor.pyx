@@ -38,7 +38,7 @@ cdef extern from "<time.h>" nogil:
         long tv_sec
         long tv_nsec
     int clock_gettime(int clock, timespec* now)
-    int CLOCK_REALTIME_COARSE
+    int CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC
 
 
 cdef uint64_t milliseconds() noexcept:
@@ -48,11 +48,21 @@ cdef uint64_t milliseconds() noexcept:
     return <uint64_t>t.tv_sec * 1000 + <uint64_t>t.tv_nsec // 1000000
 
 
+cdef uint64_t monotonic() noexcept:
+    """Nanoseconds."""
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <uint64_t>t.tv_sec * 1000000000 + <uint64_t>t.tv_nsec
+
+
 cdef enum:
     READ_SIZE = 262144          # octets of one recv
     READS = 4                   # recvs of one connection in one turn: fairness
     EVENTS = 64
     ROUNDS = 8                  # turns in one call of poll, before asyncio gets its turn
+
+cdef uint64_t TURN = 4000000    # nanoseconds after which a turn ends, so that what it has done leaves, though others are ready
+cdef uint64_t POLL = 10000000   # nanoseconds after which `poll` ends with its turn
 
 
 cdef class Reactor(Transport):
@@ -129,19 +139,25 @@ cdef class Reactor(Transport):
         """Serves every ready connection, then ends the turn; a bounded number of times."""
         cdef epoll_event events[EVENTS]
         cdef int n, i, k
+        cdef uint64_t began, polled = monotonic()
         for k in range(ROUNDS):
             n = epoll_wait(self.epoll, events, EVENTS, 0)
             if n <= 0:
                 return
+            began = monotonic()
             self.turns += 1
             self.engine.now = milliseconds()
             self.engine.turn_wanted = True      # the turn ends below and need not be scheduled
             try:
                 for i in range(n):
                     self.serve(events[i].data.fd, events[i].events)
+                    if i + 1 < n and monotonic() - began > TURN:
+                        self.engine.end_turn()
+                        self.engine.turn_wanted = True
+                        began = monotonic()
             finally:
                 self.engine.end_turn()
-            if n < EVENTS:
+            if n < EVENTS or monotonic() - polled > POLL:
                 return
 
     cdef int serve(self, int fd, uint32_t events) except -1:
@@ -156,7 +172,7 @@ cdef class Reactor(Transport):
                 c.want_write = False
                 self.interest(c)
                 self.flush(c)
-            if c.fd >= 0 and events & (EPOLLIN | EPOLLERR | EPOLLHUP):
+            if c.fd >= 0 and not c.unfinished and events & (EPOLLIN | EPOLLERR | EPOLLHUP):
                 self.read(c)
         except MemoryError:
             c.starve()
@@ -183,7 +199,7 @@ cdef class Reactor(Transport):
                 c.input_grown()
             else:
                 c.input_data(self.scratch, got)
-            if got < READ_SIZE or c.fd < 0 or c.input_paused:
+            if got < READ_SIZE or c.fd < 0 or c.input_paused or c.unfinished:
                 return 0
         return 0
 

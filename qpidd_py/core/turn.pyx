@@ -2,7 +2,8 @@
 """The end of a turn; see the head of engine.pyx.
 
 Work that one client can cause for all is done in slices, and each turn asks for the next one while some is left: dead
-letters (`letters`), messages that have expired (`expiry`).
+letters (`letters`), messages that have expired (`expiry`), frames for which Python is asked (`Connection.put_off`).  A
+connection whose slice is used up goes to the end of the line.
 """
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.departures cimport log_delivered, log_dequeues
@@ -10,6 +11,9 @@ from qpidd_py.core.expiry cimport expire_some
 from qpidd_py.core.letters cimport LETTERS, send_letters
 from qpidd_py.core.pump cimport pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
+
+cdef enum:
+    RESUMED = 4                 # slices of input in one turn
 
 
 cdef int end_turn(Engine engine) except -1:
@@ -20,6 +24,7 @@ cdef int end_turn(Engine engine) except -1:
     engine.in_turn = True
     engine.short = engine.expired = False
     engine.letters_left = LETTERS
+    resume_some(engine)
     try:
         while rounds < 8 and (engine.turn_wanted or rounds == 0):
             engine.turn_wanted = False
@@ -30,7 +35,7 @@ cdef int end_turn(Engine engine) except -1:
         engine.turn_wanted = False
     finally:
         engine.in_turn = False
-    if not engine.short and (engine.letters or engine.refused or engine.expiring):
+    if not engine.short and (engine.letters or engine.refused or engine.expiring or engine.unfinished):
         engine.turn_wanted = True
     if engine.short or engine.lacked:
         engine.lacked = False
@@ -41,6 +46,15 @@ cdef int end_turn(Engine engine) except -1:
         engine.on_full()
     if engine.turn_wanted and engine.schedule is not None:
         engine.schedule()
+    return 0
+
+
+cdef int resume_some(Engine engine) except -1:
+    cdef size_t n
+    cdef Connection c
+    for n in range(min(RESUMED, <size_t>len(engine.unfinished))):
+        c = engine.unfinished.popleft()
+        c.resume()
     return 0
 
 
