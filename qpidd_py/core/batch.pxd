@@ -35,6 +35,7 @@ cdef class Pool:
     cdef public size_t sparse               # octets that a sweep must win
     cdef readonly uint64_t swept            # octets that sweeps have copied
     cdef public size_t keep                 # octets of free segments that are kept for reuse
+    cdef size_t spare                       # fewest free segments since `trim_idle`
     cdef void* youngest                     # the segments in memory, linked; those that were read back for a
     cdef void* oldest                       # consumer are the oldest
     cdef public object read                 # read(place, buffer): what the page file has there
@@ -49,6 +50,7 @@ cdef class Pool:
     cdef uint8_t* take(self, size_t size) except NULL
     cdef void* fresh_or_reserved(self, size_t size) noexcept
     cpdef size_t held(self) noexcept
+    cdef void trim_idle(self) noexcept
     cdef void give(self, uint8_t* data, size_t size) noexcept
 
 cdef class Segment:

@@ -486,6 +486,7 @@ cdef class Engine:
             compact(self)
         except MemoryError:
             self.short = True
+        self.pool.trim_idle()
         self.expiring = self.expiries.waits(self.now)
         if self.turn_wanted or self.touched_queues or self.short or self.expiring:
             self.end_turn()

@@ -143,3 +143,18 @@ def test_dead_letters_leave_in_slices_and_others_have_their_turn_between() -> No
         engine.end_turn()
     assert max(after - before for before, after in pairwise(turns)) == 64
     assert grave.ready == 1000 and dying.ready == dying.unacked == 0
+
+
+def test_memory_of_drained_queues_goes_back() -> None:
+    """Octets that segments have, or that are kept for them; those of 2 MiB and more are mapped."""
+    engine = Engine()
+    queue = engine.create_queue(1, "a", False)
+    client = MemoryClient(engine, a=queue)
+    for _ in range(5):
+        client.connection.feed(publish_octets(b"x" * 1_000_000, "a") * 40)
+        client.turn()
+        assert engine.pool.held() > 40_000_000
+        engine.purge(queue)
+        for _ in range(30):
+            engine.tick()
+        assert engine.pool.held() <= 4 * engine.pool.segment_size
