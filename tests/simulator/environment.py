@@ -210,6 +210,7 @@ class Ports:
         self._asks: bool = simulation.scenario.option("asker", False)
         """Do questions go over connections, through the real `Asker`?"""
         self._askers: dict[str, Asker] = {}
+        self._loop: SimLoop | None = None
 
     @property
     def process(self: Ports) -> BrokerProcess:
@@ -220,7 +221,13 @@ class Ports:
         self._wires = Wires()
         self.transports = []
         self._askers = {}
+        self._loop = SimLoop(self.process)
         self.process.broker.management = AmqpDoor(AdminDoor(self.process))
+
+    def died(self) -> None:
+        """The life ends."""
+        if self._loop is not None:
+            self._loop.die()
 
     # ---- time -----------------------------------------------------------------------------------------------------
 
@@ -320,7 +327,7 @@ class Ports:
 
     def _asker(self, address: str) -> Asker:
         if address not in self._askers:
-            self._askers[address] = Asker(SimLoop(self.process), address, Dial(Login()))  # type: ignore[arg-type]
+            self._askers[address] = Asker(self._loop, address, Dial(Login()))  # type: ignore[arg-type]
         return self._askers[address]
 
     def granted(self, claim: Json) -> None:

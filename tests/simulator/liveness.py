@@ -12,12 +12,15 @@ The core is what the promise of a mode needs:
     registry            the same core; it reaches the registry, and no other broker does. With Pacemaker that takes a
                         majority of the nodes: the host of a removed broker is still one
     manager             the same core, and in it the leader of the newest set and each broker that has claimed an epoch:
-                        a broker that was out of touch is not promoted while these are silent; if all whole ones stood
-                        still, every member of the newest set
-    availability        a majority, and a whole member
+                        a broker that was out of touch is not promoted while these are silent; if the whole one stood
+                        still or was restarted, every member of the newest set
+    availability        a majority, a whole member, and if that was restarted a broker that knows the newest set, which
+                        need not list it: the manager promotes it only then (`rules.py`)
 
 In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary or cannot store
-a vote, and promotes none of them, as is its duty (`rules.py`). A broker that was started from the copy of another
+a vote, and promotes none of them, as is its duty (`rules.py`); without a registry one that answers no claims, too.
+Without a registry and without quorum nothing is promised if the broker that knows whether another one has gone on has
+lost its disk: an administrator decides. A broker that was started from the copy of another
 one's data directory is never in the core: it is refused until an administrator gives it an identity. Without a
 registry and without quorum a fresh cluster needs all of its members. Without a whole member of the newest set (a
 total failure) nothing is promised, and nothing is checked.
@@ -147,10 +150,11 @@ class Liveness:
         members = [each for each in members if each.original is None]
         survivors = [each for each in members if each in simulation.history.survivors()]
         trusting = simulation.scenario.mode == "manager"
-        if not survivors or (trusting and not simulation.history.newest.version):
+        witnesses = self._witnesses(members, survivors[0]) if survivors else None
+        if witnesses is None or (trusting and not simulation.history.newest.version):
             simulation.history.counts["no core"] += 1
             return False
-        needed = [survivors[0], *(self._witnesses(members, survivors) if trusting else ())]
+        needed = [survivors[0], *witnesses]
         size = max(len(simulation.members) // 2 + 1 + bool(self._option["more"]), len(set(needed)), self._nodes)
         core = list(dict.fromkeys([*needed, *members]))[:size]
         if len(core) < self._nodes:
@@ -165,13 +169,20 @@ class Liveness:
         pacemaker = self.simulation.registry.pacemaker
         return len(pacemaker.nodes) // 2 + 1 if pacemaker is not None else 0
 
-    def _witnesses(self, members: list[BrokerProcess], survivors: list[BrokerProcess]) -> list[BrokerProcess]:
-        """Without a registry they alone know that no broker has gone on without us (`promotion.py`, doubt)."""
-        newest = self.simulation.history.newest
-        ids = {newest.leader, *(each.state.leader for each in members)}
-        if all(each.node.role.stood for each in survivors):
+    def _witnesses(self, members: list[BrokerProcess], whole: BrokerProcess) -> list[BrokerProcess] | None:
+        """Without a registry and without quorum they alone know that no broker has gone on without us.  None: one of
+        them has lost its disk, so it is not known."""
+        newest, mode = self.simulation.history.newest, self.simulation.scenario.mode
+        restarted = bool(whole.node.local.before)
+        if mode == "availability" and restarted:
+            return [each for each in members if each.state.in_sync.key >= newest.key][:1] or None
+        if mode != "manager":
+            return []
+        ids = {newest.leader, *(each.state.leader for each in members)}  # `promotion.py`, R4's doubt
+        if whole.node.role.stood or restarted:
             ids |= newest.ids
-        return [each for each in members if each.state.id in ids]
+        found = [each for each in members if each.state.id in ids]
+        return found if ids - {""} <= {each.state.id for each in found} else None
 
     def _outside(self) -> list[BrokerProcess]:
         return [process for process in self.simulation.brokers if process not in self.core and process.life]
@@ -270,7 +281,10 @@ class Liveness:
 
     def _mute(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
         """These requests are not answered; others are."""
-        process.mute = frozenset(fields["methods"])
+        if "ha.claim" in fields["methods"] and self.simulation.scenario.mode in ("manager", "availability"):
+            self._dead(process, fields)  # each claim that it does not answer refuses a promotion (`fell_silent`)
+        else:
+            process.mute = frozenset(fields["methods"])
 
     def _dead(self, process: BrokerProcess, fields: Mapping[str, Any]) -> None:
         process.buried = True

@@ -22,12 +22,20 @@ class SimLoop:
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
+        self._tasks: set[Task] = set()
+
+    def die(self) -> None:
+        """The process has ended, and with it what was under way or had not begun."""
+        for task in self._tasks:
+            task.drop()
+        self._tasks.clear()
 
     def call_later(self, delay: float, call: Callable[..., None], *arguments: object) -> None:
         self._process.after(delay, partial(call, *arguments))
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> Task:
-        task = Task(self, work)
+        task = Task(self, work, self._tasks.discard)
+        self._tasks.add(task)
         self.call_later(0.0, task.step)
         return task
 
@@ -38,8 +46,8 @@ class SimLoop:
 class Task:
     """Runs until it waits for a connection, and goes on when there is one or none can be had."""
 
-    def __init__(self, loop: SimLoop, work: Coroutine[Any, Any, None]) -> None:
-        self._loop, self._work = loop, work
+    def __init__(self, loop: SimLoop, work: Coroutine[Any, Any, None], ended: Callable[[Task], None]) -> None:
+        self._loop, self._work, self._ended = loop, work, ended
         self._waits_for: Connecting | None = None
         self._over = False
 
@@ -50,13 +58,19 @@ class Task:
             self._waits_for = self._work.throw(error) if error is not None else self._work.send(None)
         except StopIteration:
             self._over = True
+            self._ended(self)
             return
         self._waits_for.done = lambda failed: self._loop.call_later(0.0, self.step, failed)
         self._waits_for.begin()
 
-    def cancel(self) -> None:
+    def drop(self) -> None:
         self._over = True
-        self._work.close()
+        if not self._work.cr_running:  # type: ignore[attr-defined]
+            self._work.close()
+
+    def cancel(self) -> None:
+        self._ended(self)
+        self.drop()
         if self._waits_for is not None:
             self._waits_for.give_up()
 

@@ -231,6 +231,7 @@ class BrokerProcess(Ports):
     def forget(self) -> None:
         """The simulation is over."""
         self.alive = False
+        self.died()
         self._waiting.clear()
 
     def _schedule(self) -> None:
@@ -257,6 +258,7 @@ class BrokerProcess(Ports):
             return
         self.scheduler.log(self.name, "loses power" if power else "is killed")
         self.alive, self.powered = False, not power
+        self.died()
         self.disk.settle(self.rng, power)
         if self.journal is not None:
             self.journal.die(self.rng, power)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.simulator import knobs
 from tests.simulator import mistakes_liveness as mistakes
 from tests.simulator.coverage import Coverage
+from tests.simulator.loop import SimLoop
 from tests.simulator.network import CALM, End, Network
 from tests.simulator.plan import plan
 from tests.simulator.scenario import Scenario
@@ -191,3 +196,23 @@ def test_a_knob_that_no_scenario_turns_is_seen() -> None:
     plain = Scenario("1", "quorum", 3, 1.0, {}, (), ())
     assert not knobs.turned(plain)
     assert "turn              0  Engine.schedule" in knobs.text(knobs.turned(plain))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_a_process_had_under_way_ends_with_it(begun: bool) -> None:
+    """A question that was asked, or that waited for a connection, when it was killed."""
+    calls: list[Callable[[], None]] = []
+    process = SimpleNamespace(after=lambda delay, call: calls.append(call), simulation=SimpleNamespace(by_address={}))
+    loop = SimLoop(cast(Any, process))
+
+    async def ask() -> None:
+        await loop.create_connection(asyncio.Protocol, "a", 5672)
+
+    work = ask()
+    loop.create_task(work)
+    if begun:
+        calls.pop()()
+    loop.die()
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+    for call in calls:
+        call()
