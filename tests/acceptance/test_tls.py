@@ -240,6 +240,7 @@ def test_a_cluster_moves_from_plain_addresses_to_tls(tmp_path: Path, authority: 
         for member in (*cluster.backups, cluster.primary):
             if member is cluster.primary:
                 cluster.primary.ask("ha.relocate", timeout=20.0)
+                cluster.settle()
             cluster.primary.ask("ha.member", action="remove", address=f"127.0.0.1:{member.port}")
             member.kill()
             changed(member, ha_brokers_url=cluster.url)
