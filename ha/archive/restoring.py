@@ -184,8 +184,7 @@ class RestoreDoor:
             doubt = "this broker has been deposed meanwhile"
             reply({"ok": True, "result": result} if safe else {"ok": False, "error": doubt})
 
-        engine = self._broker.engine
-        engine.when_safe(engine.flush(), answer)
+        self._broker.engine.when_safe(self._broker.vhost.sealed(), answer)
 
     def _begin(self, arguments: Json) -> Json:
         again = bool(self.closed)

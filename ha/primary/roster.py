@@ -161,7 +161,16 @@ class Roster:
     def enlist(self, peer: Peer) -> None:
         """Make a peer that holds everything we hold a member of the set."""
         peer.target, peer.whole = 0, True
-        self.record.want(Enlist(peer))
+        if self._kept_meanwhile(peer):
+            self.in_force(Enlist(peer), self._local.persisted.in_sync)
+        else:
+            self.record.want(Enlist(peer))
+
+    def _kept_meanwhile(self, peer: Peer) -> bool:
+        """It has its place in the set in force, and in the one under way, which may wait for a full disk for ever."""
+        in_force, under_way = self._local.persisted.in_sync, self.record.under_way
+        kept = self._begun and under_way is not None and under_way.shows(peer.member) and self.find(peer.id) is peer
+        return kept and self._larger(peer, in_force) is in_force
 
     def _larger(self, peer: Peer, in_sync: InSync) -> InSync | None:
         gone = peer.link is None or peer.phase is not Phase.COMPLETE

@@ -125,6 +125,11 @@ class Recorder(Generic[C]):
         return next((change.what for change in [*waiting, *self._queue] if change.stalls), "")
 
     @property
+    def under_way(self) -> InSync | None:
+        """The set that is not in force yet."""
+        return self._in_sync if self._change is not None else None
+
+    @property
     def idle(self) -> bool:
         return not self._busy
 

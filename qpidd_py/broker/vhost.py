@@ -1,7 +1,7 @@
 """The virtual host "/": the rules of AMQP for exchanges, queues and bindings.
 
 Every method that changes something returns the log position that its reply has to wait for; 0 = none.  A repeated
-declaration also waits for the position of the first one: the object may not be safe yet.
+declaration waits, too, for an operation of its own turn (`_unchanged`).
 
 `Engine.passive` is True while this broker is a backup: clients (a backup admits only administrative ones) may use
 objects that are not replicated; replicated objects follow the log, and nothing is appended to it here.
@@ -67,6 +67,17 @@ class VHost:
             raise InvariantError(f"a backup decides {operation['op']}")
         payload = encode_table(operation)
         return self.engine.log_config(payload), payload
+
+    def _unchanged(self, position: int) -> int:
+        """What an answer waits for that changes nothing: `position` is that of the object, 0 if it is not replicated.
+        A deposed primary does not know what the new one has changed meanwhile, so the answer is no safer than a confirm
+        of the present turn."""
+        return self.engine.witness() if position else 0
+
+    def sealed(self) -> int:
+        """What an answer waits for that may have changed nothing: the log's end, with an operation of this turn."""
+        self.engine.witness()
+        return self.engine.flush()
 
     # ------------------------------------------------------------ queues
 
@@ -139,13 +150,13 @@ class VHost:
         first_difference(what, wanted, queue.properties())
         first_difference(what, {REPLICATE: level}, {REPLICATE: queue.level})
         self.used(queue)
-        return queue, queue.position
+        return queue, self._unchanged(queue.position)
 
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
         error, so that a client may repeat a deletion whose answer it lost."""
         if name not in self.queues:
-            return 0, self.engine.changed
+            return 0, self._unchanged(self.engine.changed)
         queue = self.find_queue(name, connection)
         check_free(queue)
         if if_unused and queue.core.consumer_count:
@@ -176,7 +187,7 @@ class VHost:
         queue = self.find_queue(name, connection)
         check_free(queue)
         count: int = self.engine.purge(queue.core)
-        return count, self.engine.flush() if queue.core.replicated else 0
+        return count, self.sealed() if queue.core.replicated else 0
 
     def move_messages(self, connection: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
@@ -298,7 +309,7 @@ class VHost:
             first_difference(what, wanted, existing.properties())
             if REPLICATE in arguments:
                 first_difference(what, {REPLICATE: level}, {REPLICATE: existing.level})
-            return existing.position
+            return self._unchanged(existing.position)
         self._check_name(name)
         operation = exchange_operation(name, kind, durable, auto_delete, internal, {**arguments, REPLICATE: level})
         if level == "none":
@@ -319,7 +330,7 @@ class VHost:
         if name == "" or name in self.routing.internal_exchanges or (exchange is not None and exchange.predeclared):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
         if exchange is None:
-            return self.engine.changed
+            return self._unchanged(self.engine.changed)
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
         if if_unused and (exchange.bindings or self._is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
@@ -355,7 +366,7 @@ class VHost:
         binding = Binding(exchange, destination, routing_key, dict(arguments))
         existing = exchange.bindings.get(binding.key)
         if existing is not None:
-            return existing.position
+            return self._unchanged(existing.position)
         if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
             self.configuration.create_binding(binding, *self._log(binding_operation("bind", binding.key, arguments)))
         else:
@@ -371,7 +382,7 @@ class VHost:
         exchange = self._bindable(source, destination)
         binding = exchange.bindings.get(Binding(exchange, destination, routing_key, arguments).key)
         if binding is None:
-            return self.engine.changed
+            return self._unchanged(self.engine.changed)
         if binding.position:
             self._log(binding_operation("unbind", binding.key, arguments))
         self.configuration.drop_binding(binding)

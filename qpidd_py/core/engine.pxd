@@ -68,7 +68,7 @@ cdef class Engine:
     cdef uint64_t log_payload(self, int operation, bytes payload) except 0
     cdef uint8_t* record(self, int operation, size_t size, uint32_t queues) except NULL
     cdef void touch(self, Queue queue, bint soon) noexcept
-    cdef uint64_t witness(self) except? 0
+    cpdef uint64_t witness(self) except? 0
     cdef int hold_outputs(self, list queues) except -1
     cdef int commit_outputs(self, uint64_t position, list queues) except -1
     cdef int release_committed(self) except -1

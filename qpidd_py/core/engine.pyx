@@ -12,8 +12,9 @@ is alone and `safe` follows `position`; with it, `advance_safe` is called by the
 Confirms.  A publish is confirmed when the operation that made it safe is safe, or when a client has acknowledged the
 message. Nothing that this broker decides by itself confirms anything: what it drops, expires, purges or moves to the
 dead letters waits for its own enqueue operation like any other message; a message for no queue waits for an operation
-of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message; what it
-puts into local queues only waits for the last change of the configuration (`changed`).  `confirms` keeps what waits.
+of the open batch (`witness`), so that a primary which was deposed without knowing it confirms no such message (nor
+answers a declaration of what is there already); what it puts into local queues only waits for the last change of the
+configuration (`changed`).  `confirms` keeps what waits.
 
 Memory.  An operation asks for the memory that it needs before it changes anything; what a MemoryError ends in the
 middle is closed: a connection (`starve`, `shed`), or on a backup the link (`torn`).  A turn that lacks memory confirms
@@ -149,7 +150,7 @@ cdef class Engine:
         memcpy(p + RECORD_HEADER, PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload))
         return self.position
 
-    cdef uint64_t witness(self) except? 0:
+    cpdef uint64_t witness(self) except? 0:
         """The position of an operation that no backup has seen yet; one that changes nothing if there is none.
 
         It becomes safe only if this broker is still the primary; then everything logged before it is safe, too."""

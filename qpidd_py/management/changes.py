@@ -49,7 +49,7 @@ class Changes:
                 raise
             moved, left = moved + some, left - some
             if some < SLICE or not left:
-                return {"moved": moved}, self._broker.engine.flush()
+                return {"moved": moved}, vhost.sealed()
             yield
 
     def _purge(self, arguments: Json) -> tuple[Json, int]:

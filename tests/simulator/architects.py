@@ -34,7 +34,7 @@ class Architect(Client):
         self._next_order()
 
     def greeting(self) -> Greeting:
-        return [(amqp.channel_open(), amqp.CHANNEL_OK), *self.simulation.topology]
+        return [(amqp.channel_open(), amqp.CHANNEL_OK), *self.declarations(self.simulation.topology)]
 
     def ready(self) -> None:
         self._ready = True
@@ -108,7 +108,7 @@ class Vandal(Client):
         self._next_order()
 
     def greeting(self) -> Greeting:
-        return [(amqp.channel_open(), amqp.CHANNEL_OK), *self.simulation.topology]
+        return [(amqp.channel_open(), amqp.CHANNEL_OK), *self.declarations(self.simulation.topology)]
 
     def ready(self) -> None:
         self._ready = True

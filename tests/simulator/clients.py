@@ -62,6 +62,8 @@ class Client:
         self._missing = 0
         self._body = b""
         self._life = 0
+        self._declared = -1
+        """How many total failures there had been when it declared what it needs."""
         self._next = self.rng.randrange(8)
         self.after(self.rng.uniform(0.0, 0.1), self._connect)
 
@@ -185,6 +187,8 @@ class Client:
         if self._to_send and method == self._to_send[0][1]:
             self._to_send.popleft()
             self.answered(method)
+            if not self._to_send:
+                self._declared = self.history.counts["total failures"]
             if self._pipelined:
                 return
             if self._to_send:
@@ -230,6 +234,12 @@ class Client:
         """Frames to begin with, each with the answer to wait for."""
         raise NotImplementedError
 
+    def declarations(self, wanted: Greeting) -> Greeting:
+        """Of these, what it declares now: nothing if it is a program that declares when it starts, and after a failure
+        goes straight on.  What was answered must be there."""
+        once = self.simulation.scenario.option("once", False) and not self.history.gambles
+        return [] if once and self._declared == self.history.counts["total failures"] else wanted
+
     def ready(self) -> None:
         """The greeting is over."""
 
@@ -240,7 +250,9 @@ class Client:
         raise Violation(f"{self.name}: unexpected method {method:#x}")
 
     def refused(self, text: str) -> None:
-        """The channel was closed."""
+        """The channel was closed; a queue that is not there was declared, and that was answered."""
+        if text.startswith("NOT_FOUND"):
+            raise Violation(f"I7: {self.name}: {self.broker.name} closes the channel: {text!r}")
         raise Violation(f"{self.name}: {self.broker.name} closes the channel: {text!r}")
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:

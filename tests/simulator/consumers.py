@@ -46,9 +46,14 @@ class Consumer(Client):
         return [
             (amqp.channel_open(), amqp.CHANNEL_OK),
             (amqp.qos(self._prefetch), amqp.QOS_OK),
-            topology.declare(self._queue),
+            *self.queue(),
             (amqp.consume(self._queue, "c"), amqp.CONSUME_OK),
         ]
+
+    def queue(self) -> Greeting:
+        """A queue that expires is declared each time."""
+        wanted = [topology.declare(self._queue)]
+        return wanted if "x-expires" in topology.QUEUES[self._queue].arguments else self.declarations(wanted)
 
     def disconnected(self) -> None:
         self._unacked.clear()
@@ -111,7 +116,7 @@ class Reader(Client):
     def greeting(self) -> Greeting:
         return [
             (amqp.channel_open(), amqp.CHANNEL_OK),
-            topology.declare(self._queue),
+            *self.declarations([topology.declare(self._queue)]),
             (amqp.consume(self._queue, "r", True), amqp.CONSUME_OK),
         ]
 
@@ -146,7 +151,7 @@ class Getter(Consumer):
     """Asks for one message at a time, with basic.get."""
 
     def greeting(self) -> Greeting:
-        return [(amqp.channel_open(), amqp.CHANNEL_OK), topology.declare(self._queue)]
+        return [(amqp.channel_open(), amqp.CHANNEL_OK), *self.queue()]
 
     def ready(self) -> None:
         self.send(amqp.get(self._queue))
@@ -174,7 +179,7 @@ class Worker(Client):
     def greeting(self) -> Greeting:
         return [
             (amqp.channel_open(), amqp.CHANNEL_OK),
-            *self.simulation.topology,
+            *self.declarations(self.simulation.topology),
             (amqp.tx_select(), amqp.TX_OK),
             (amqp.qos(1), amqp.QOS_OK),
             (amqp.consume("work", "w"), amqp.CONSUME_OK),
@@ -231,7 +236,7 @@ class Hermit(Client):
         self.history.moved_in(self.name, self._queue)
         return [
             (amqp.channel_open(), amqp.CHANNEL_OK),
-            *self.simulation.topology,
+            *self.declarations(self.simulation.topology),
             (amqp.declare(self._queue, **options), amqp.DECLARE_OK),
             (amqp.consume(self._queue, "h"), amqp.CONSUME_OK),
             (amqp.bind(self._queue, "fan", ""), amqp.BIND_OK),

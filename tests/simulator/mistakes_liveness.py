@@ -12,6 +12,7 @@ from ha.model.refusals import Refusals
 from ha.model.view import View
 from ha.primary.failing import FailingLinks
 from ha.primary.losses import Losses
+from ha.primary.roster import Roster
 from ha.promotion import promotion
 from ha.promotion.claims import fell_silent
 from ha.promotion.promoter import Promoter
@@ -67,3 +68,18 @@ def see_only_links() -> AbstractContextManager[None]:
 def refused_is_dead() -> AbstractContextManager[None]:
     """A refused connection counts at once, also a moment after a sign of life."""
     return patched(Refusals, judge=lambda self, address, answer: answer)
+
+
+def write_for_a_kept_place() -> AbstractContextManager[None]:
+    """A backup that comes back to its place is written into the set as if it were new."""
+
+    def larger(self: Roster, peer: Any, in_sync: Any) -> Any:
+        return in_sync.grow(peer.member) if old(self, peer, in_sync) else None
+
+    old = Roster._larger
+    return patched(Roster, _larger=larger)
+
+
+def wait_behind_another_set() -> AbstractContextManager[None]:
+    """A backup that comes back to its place waits until the set under way is stored."""
+    return patched(Roster, _kept_meanwhile=lambda self, peer: False)

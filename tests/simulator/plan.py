@@ -21,6 +21,7 @@ Options of a scenario:
     reactor     what a turn reads of the connections, and what their sockets take (`reactor.py`)
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     journal     brokers have journals: octets of a segment, seconds of a commit (`journal.py`)
+    once        clients declare what they need when they start, and not again when they connect again
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
 
@@ -58,6 +59,8 @@ ROUTE = {"turned": "turn"}
 DURATION = 4.0
 FOLLOWED = 0.2
 """Share of the scenarios with all kinds of faults in which a broker outside follows a queue."""
+ONCE = 0.5
+"""Share of the scenarios whose clients declare nothing when they connect again."""
 PAGED = 0.3
 """Share of the scenarios in which messages leave the brokers' memory."""
 SLICED = 0.4
@@ -140,6 +143,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     actions += _narrow(seed, mode, names, options, faults)
     actions += _clones(seed, mode, names, options, faults)
     actions += _listener(seed, mode, names, faults)
+    if Random(f"once {seed} {mode}").random() < ONCE:
+        options["once"] = True
     followed = Random(f"follower {seed} {mode}")
     if not faults and followed.random() < FOLLOWED:
         clients.append({"name": "f1", "kind": "follower", "follows": followed.choice(("main", "work", "fan1", "out1"))})

@@ -70,7 +70,7 @@ class Producer(Client):
 
     def greeting(self) -> Greeting:
         opening = [(amqp.channel_open(), amqp.CHANNEL_OK)]
-        return [*opening, *self.simulation.topology, (amqp.confirm_select(), amqp.CONFIRM_OK)]
+        return [*opening, *self.declarations(self.simulation.topology), (amqp.confirm_select(), amqp.CONFIRM_OK)]
 
     def ready(self) -> None:
         self._attempt += 1

@@ -37,6 +37,8 @@ FOUND = Path(__file__).parent / "found"
         ("links-that-break-before-they-are-complete", mistakes.forgive_broken_links, "liveness"),
         ("back-before-it-is-missed", mistakes.forgive_broken_links, "liveness"),
         ("a-crash-loop-hides-a-silent-backup", mistakes.begin_surveys_anew, "liveness"),
+        ("back-without-a-write", mistakes.write_for_a_kept_place, "liveness"),
+        ("back-while-a-set-waits", mistakes.wait_behind_another_set, "liveness"),
         ("a-majority-that-it-does-not-see", mistakes.see_only_links, "liveness"),
         ("refused-is-not-dead", mistakes.bury_the_refusing, "I1"),
     ],

@@ -59,6 +59,18 @@ def test_move_keeps_the_order_on_both_sides(asker):
     assert asker.ask("queue.move", source="a", target="b") == {"moved": 2}
 
 
+@pytest.mark.parametrize(
+    ("method", "fields"), [("queue.move", {"source": "a", "target": "b"}), ("queue.purge", {"queue": "a"})]
+)
+def test_that_a_queue_is_empty_is_said_when_this_broker_is_still_the_primary(asker, method, fields):
+    asker.declare("a")
+    asker.declare("b")
+    replies = asker.begin(method, **fields)
+    assert replies == []
+    asker.broker.advance()
+    assert [answer["ok"] for answer in replies] == [True]
+
+
 def test_only_what_is_ready_moves(asker):
     asker.declare("a", b"0", b"1")
     asker.declare("b")

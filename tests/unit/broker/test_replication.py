@@ -49,6 +49,68 @@ def test_replies_wait_until_they_are_safe():
 
 @pytest.mark.parametrize(
     "again",
+    [
+        Queue.Declare(queue="q"),
+        Queue.Delete(queue="gone"),
+        Queue.Bind(queue="q", exchange="x", routing_key="k"),
+        Queue.Unbind(queue="q", exchange="x", routing_key="other"),
+        Queue.Purge(queue="q"),
+        Exchange.Declare(exchange="x"),
+        Exchange.Delete(exchange="gone"),
+        Exchange.Bind(destination="y", source="x", routing_key="k"),
+        Exchange.Unbind(destination="y", source="x", routing_key="other"),
+    ],
+)
+def test_an_answer_that_changes_nothing_is_no_safer_than_a_confirm(again):
+    """A primary that is cut off does not know what the new one has changed, or what it was to undo."""
+    broker = Replicated()
+    peer = declared(broker, "q")
+    peer.send(1, Exchange.Declare(exchange="x"), Queue.Bind(queue="q", exchange="x", routing_key="k"))
+    broker.advance()
+    peer.send(1, Exchange.Declare(exchange="y"), Exchange.Bind(destination="y", source="x", routing_key="k"))
+    for _ in range(4):
+        broker.advance()
+    assert peer.frames()[-1].name == "Exchange.BindOk"
+    before = broker.engine.position
+    peer.send(1, again)
+    assert peer.frames() == [] and broker.engine.position == before + 1
+    broker.advance()
+    assert len(peer.frames()) == 1
+
+
+def test_the_answers_of_one_turn_share_an_operation():
+    broker = Replicated()
+    peer = declared(broker, "q", "p")
+    peer.frames()
+    other = declared(broker, "q")
+    other.frames()
+    before = broker.engine.position
+    peer.send(1, Queue.Declare(queue="q"))
+    other.send(1, Queue.Declare(queue="p"))
+    assert broker.engine.position == before + 1
+    broker.advance()
+    assert len(peer.frames()) == len(other.frames()) == 1
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        *[Exchange.Declare(exchange="amq.direct"), Exchange.Declare(exchange="amq.direct", passive=True)],
+        *[Queue.Declare(queue="here"), Queue.Purge(queue="here"), Queue.Declare(queue="q", passive=True)],
+        *[Basic.Get(queue="q"), Basic.Cancel("none")],
+    ],
+)
+def test_an_answer_about_what_is_not_replicated_and_a_question_wait_for_nothing(again):
+    broker = Replicated()
+    peer = declared(broker, "q")
+    peer.send(1, Queue.Declare(queue="here", arguments={"qpid.replicate": "none"}))
+    peer.frames()
+    peer.send(1, again)
+    assert len(peer.frames()) == 1
+
+
+@pytest.mark.parametrize(
+    "again",
     [Queue.Declare(queue="q"), Queue.Declare(queue="q", passive=True)],
 )
 def test_a_repeated_declaration_waits_for_the_first(again):
@@ -106,7 +168,9 @@ def test_a_redeclaration_must_not_ask_for_another_level():
     broker = Replicated()
     peer = declared(broker, "q")
     peer.frames()
-    assert peer.call(1, Queue.Declare(queue="q", arguments={"qpid.replicate": "all"})).queue == "q"
+    peer.send(1, Queue.Declare(queue="q", arguments={"qpid.replicate": "all"}))
+    broker.advance()
+    assert [frame.queue for frame in peer.frames()] == ["q"]
     assert peer.call(1, Queue.Declare(queue="q", arguments={"qpid.replicate": "none"})).reply_code == 406
 
 

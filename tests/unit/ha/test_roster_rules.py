@@ -50,6 +50,7 @@ class Record:
         self._node = node
         self._roster = roster
         self.wanted: list[Change] = []
+        self.under_way: InSync | None = None
         self.stopped = False
 
     def want(self, change: Change) -> None:
@@ -263,6 +264,35 @@ def test_an_expected_backup_that_is_listed_keeps_its_place_and_is_expected_no_mo
     world.roster.enlist(peer)
     world.record.run()
     assert world.counting == ["b", "c"] and [*world.roster.expected] == ["id-c"]
+
+
+def test_an_expected_backup_that_kept_its_place_waits_for_no_set_that_cannot_be_stored() -> None:
+    """The disk is full, and a set with another one waits for it, for ever."""
+    world = World(B, members=(A, B)).begun()
+    (old,) = world.roster.counting
+    peer = world.peer(B)
+    world.roster.keep_place(peer, old)
+    world.record.under_way = world.in_sync.grow(C)
+    world.roster.enlist(peer)
+    assert world.record.wanted == [] and world.roster.recovered and world.in_sync.members == (A, B)
+    assert world.node.engine.log[-1] == Membership(world.in_sync, "id-b")
+
+
+@pytest.mark.parametrize("case", ["removed by the set under way", "lost its place", "the first set", "nothing"])
+def test_another_one_is_listed_in_its_turn(case: str) -> None:
+    world = World(B, C, members=(A, B, C))
+    if case == "the first set":
+        world.roster.begin(Claim(2, InSync(), ()), make(2, 10))
+    else:
+        world.begun()
+    peer = world.peer(B)
+    if case != "lost its place":
+        world.roster.keep_place(peer, world.roster.counting[0])
+    under_way = world.in_sync.shrink({"id-b" if case.startswith("removed") else "id-c"})
+    world.record.under_way = None if case == "nothing" else under_way
+    before = len(world.record.wanted)
+    world.roster.enlist(peer)
+    assert len(world.record.wanted) == before + 1 and "id-b" in world.roster.expected
 
 
 def test_one_that_takes_the_place_of_its_former_life_counts_once() -> None:
