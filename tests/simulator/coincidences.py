@@ -10,6 +10,8 @@ and a rule that only they need would go untested.
                         the difference when the primary dies, and is promoted
     race                two are promoted, and the vote of the first goes to the second before its own claim has been
                         answered by everybody
+    unwritten           no commit ends on the disk of the primary, or on those of its backups, while clients publish;
+                        then all lose power, and those on whose disks it is come back late
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ def planned(rng: Random, names: str) -> dict[str, Callable[[float], Action]]:
             **{"for": seconds(1.0, 2.0), "cut": seconds(0.0, 0.015)},
         ),
         "race": action("race", **{"for": seconds(1.0, 2.5), "second": seconds(0.0, 0.04)}),
+        "unwritten": action(
+            "unwritten",
+            **{"for": seconds(1.0, 2.5), "then": seconds(0.02, 0.3)},
+            whose=lambda: rng.choice(("primary", "backups")),
+        ),
     }
 
 
@@ -61,6 +68,7 @@ class Coincidences:
             "forgotten-set": self._forgotten_set,
             "half-a-difference": self._half_a_difference,
             "race": self._race,
+            "unwritten": self._unwritten,
         }
 
     def _cast(self, fields: Fields) -> tuple[BrokerProcess, BrokerProcess, list[BrokerProcess]] | None:
@@ -132,3 +140,14 @@ class Coincidences:
         self._trap("granted", second, {"do": "slow", **ways, "delay": 0.0, "for": 0.0})
         self._trap("claim", second, {"do": "promote", "who": second.name}, fields["second"])
         self._trap("promoted", first, {"do": "isolate", "who": second.name, "for": fields["for"]})
+
+    def _unwritten(self, fields: Fields) -> None:
+        if (cast := self._cast(fields)) is None:
+            return
+        primary, backup, others = cast
+        sides = [primary], [backup, *others]
+        hanging, written = sides if fields["whose"] == "primary" else reversed(sides)
+        for each in hanging:
+            self._do("disk-hangs", who=each.name, **{"for": 1.0})
+        back = {each.name: 0.05 for each in hanging} | {each.name: fields["for"] for each in written}
+        self._do("blackout", power=True, ends={name: (fields["then"], seconds) for name, seconds in back.items()})

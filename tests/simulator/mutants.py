@@ -78,7 +78,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "torn-state": Mutant(log.torn_state, "", ("trap",), 600, seed=223),
     "both-slots": Mutant(log.both_slots, "", ("trap",), 600, seed=223),
     "oldest-slot": Mutant(log.oldest_slot, "", (), 600),
-    "other-slot": Mutant(log.other_slot, "", ("disk error", "crash", "promote"), 600, seed=330, run=23),
+    "other-slot": Mutant(log.other_slot, "", ("disk error", "crash", "promote"), 600, seed=356),
     "failed-write-for-done": Mutant(log.failed_write_for_done, "", ("disk error", "crash"), 600),
     "claim-without-write": Mutant(
         log.claim_without_write, "quorum", ("disk error", "crash", "promote", "split"), 600, seed=22
@@ -118,8 +118,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum", seed=6),
     "grant-unwritten": Mutant(votes.grant_unwritten, "quorum", ("forgotten-grant",)),
     "set-unwritten": Mutant(votes.set_unwritten, "quorum", ("forgotten-set",)),
-    "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("blackout",), seed=71),
-    "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("blackout",), seed=73),
+    "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("unwritten",)),
+    "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("unwritten",), seed=28),
     "removals-unwritten": Mutant(journal.removals_unwritten, "registry", ("blackout", "crash")),
     "removed-too-early": Mutant(journal.removed_before_the_difference_counts, "registry", ("blackout", "crash")),
     "restart-without-doubt": Mutant(
