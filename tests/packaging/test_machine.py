@@ -33,7 +33,7 @@ def test_programs_run_in_their_final_place(machine: Machine) -> None:
     assert said.startswith("qpidd-py 0.")
     assert "usage: qpid-ha <command>" in said
     assert "usage: qpid-send [-b URL]" in said and "usage: qpid-receive [-b URL]" in said
-    assert "usage: failover-report [-h] VERB" in said
+    assert "usage: failover-report [-h] [--version] VERB" in said
 
 
 def test_report_without_its_engines_says_what_is_missing(machine: Machine) -> None:
