@@ -10,8 +10,8 @@
   will be stopped before that ends.
 
 What is not: promoting on a side without any reachable member of the in-sync set while such members live elsewhere
-unfenced; promoting a broker that is to be fenced because another one was promoted; leaving an isolated primary (a node
-without quorum) running for longer than `ha-isolation-wait`.  A manager with quorum and fencing does none of these.
+unfenced; leaving an isolated primary (a node without quorum) running for longer than `ha-isolation-wait`.  A manager
+with quorum and fencing does neither.
 
 `availability`: one promotion at a time, of a whole member of the last primary's in-sync set, which knows or hears of
 that set if it was restarted, after every primary was stopped, and everybody that the candidate does not reach.
@@ -61,8 +61,6 @@ class Rules:
             return True
         if self.simulation.scenario.mode == "availability":
             return self._may_replace(process)
-        if self._doomed.get(process.name) == process.life:
-            return False  # another one was promoted since this one will be fenced
         brokers, newest = self.simulation.brokers, self.history.newest
         if not newest.version and any(other.alive and other.node.promoter for other in brokers):
             return False  # a fresh cluster has no set that could tell two claimants apart: one at a time

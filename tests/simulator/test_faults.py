@@ -194,17 +194,6 @@ def test_every_knob_is_turned_by_the_first_plans() -> None:
     assert set(found) == set(knobs.KNOBS), knobs.text(found)
 
 
-def test_a_broker_that_is_to_be_fenced_is_not_promoted() -> None:
-    """Another one was promoted over it: on two sides of a cut both would be primary (seed 10025, `manager`)."""
-    simulation = Simulation(plan(10025, "manager"))
-    process = next(iter(simulation.brokers))
-    process.boot()
-    assert simulation.rules.may_promote(process)
-    simulation.rules._doomed[process.name] = process.life
-    assert not simulation.rules.may_promote(process)
-    process.forget()
-
-
 def test_a_knob_that_no_scenario_turns_is_seen() -> None:
     plain = Scenario("1", "quorum", 3, 1.0, {}, (), ())
     assert not knobs.turned(plain)
