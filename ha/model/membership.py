@@ -187,7 +187,7 @@ class HaState:
     """Id of the broker whose claim of that epoch we granted or followed."""
     in_sync: InSync = field(default_factory=InSync)
     replaced: tuple[Member, ...] = ()
-    """In a registry only: brokers, other than the members of `in_sync` that may hold all that was confirmed.  They are
+    """In a registry only: brokers, other than the members of `in_sync`, that may hold all that was confirmed.  They are
     members of earlier sets; empty as soon as `in_sync` is known to be in force."""
 
     @property
