@@ -342,8 +342,9 @@ def test_the_helper_and_its_command_end_with_the_broker(cluster: Cluster) -> Non
         registry.exchange(state(A, 1), 60.0)
         os._exit(0)
     helper = int(os.read(reader, 100))
-    wait_for(lambda: (cluster.directory / "hung").exists(), TIME, "a command is under way")
-    command = int((cluster.directory / "hung").read_text())
+    hung = cluster.directory / "hung"
+    wait_for(lambda: hung.exists() and hung.read_text().endswith("\n"), TIME, "a command is under way")
+    command = int(hung.read_text())
     os.kill(broker, signal.SIGKILL)
     os.waitpid(broker, 0)
     wait_for(lambda: not alive(helper) and not alive(command), TIME, "both have ended")
