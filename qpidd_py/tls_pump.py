@@ -40,7 +40,7 @@ class TlsPump:
     def look(self) -> None:
         """Pauses or resumes reading as the core asks, and reports to it how much output has left."""
         self._core.left(self.waiting)
-        wanted = not (self._core.input_paused or self._core.unfinished)
+        wanted = self._core.reads()
         if wanted and not self._reading:
             self._transport.resume_reading()
         elif self._reading and not wanted:

@@ -418,10 +418,10 @@ class ClientConnection:
 
     def _heartbeat(self, clock: "_Clock", elapsed: float) -> None:
         interval, core = self.handshake.heartbeat, self.core
-        # waiting output serves as a heartbeat; while we pause input, the peer does not count as silent
+        # waiting output serves as a heartbeat; while we do not read, the peer does not count as silent
         if clock.quiet_out(core.sent, elapsed) >= interval / 2 and not core.backlog:
             core.write(HEARTBEAT_FRAME)
-        if clock.quiet_in(core.received, elapsed, core.input_paused) > 2 * interval:
+        if clock.quiet_in(core.received, elapsed, not core.reads()) > 2 * interval:
             log.warning("%r: nothing received for two heartbeats of %d s", self, interval)
             self._finish("missed heartbeats")
 

@@ -62,6 +62,7 @@ cdef class Connection:
     cdef void begin_slice(self) noexcept
     cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1
     cdef int pause_input(self, bint paused) except -1
+    cpdef bint reads(self) noexcept
     cdef int replay(self, Channel channel) except -1
     cdef int other_frame(self, Frame* f, Channel channel) except -1
     cdef size_t parse(self, const uint8_t* p, size_t n) except? 0

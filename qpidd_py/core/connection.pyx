@@ -426,6 +426,10 @@ cdef class Connection:
             self.pause_input(True)
         return 0
 
+    cpdef bint reads(self) noexcept:
+        """False while what the peer sends is left in its socket."""
+        return not (self.input_paused or self.unfinished)
+
     cdef int pause_input(self, bint paused) except -1:
         self.input_paused = paused
         if self.transport is not None:

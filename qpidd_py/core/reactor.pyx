@@ -199,7 +199,7 @@ cdef class Reactor(Transport):
                 c.input_grown()
             else:
                 c.input_data(self.scratch, got)
-            if got < READ_SIZE or c.fd < 0 or c.input_paused or c.unfinished:
+            if got < READ_SIZE or c.fd < 0 or not c.reads():
                 return 0
         return 0
 

@@ -51,14 +51,14 @@ class SimTransport:
         self._in_order(lambda: self.connection.closed(reason))
 
     def _in_order(self, call: Call) -> None:
-        if self._unread or self.connection.core.input_paused:
+        if self._unread or not self.connection.core.reads():
             self._unread.append(call)
         else:
             call()
 
     def look(self) -> None:
         """Does the broker read again?  The core does not say so by itself (as `TlsConnection.look`)."""
-        while self._unread and not self.connection.core.input_paused:
+        while self._unread and self.connection.core.reads():
             self._unread.pop(0)()
 
     @property

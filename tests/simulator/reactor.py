@@ -120,7 +120,7 @@ class Socket:
     def ready(self) -> bool:
         if not (self._unread or self._ended or self._waits):
             return False  # most of them, each time that somebody looks
-        readable = not (self._core.input_paused or self._core.unfinished) and bool(self._unread or self._ended)
+        readable = self._core.reads() and bool(self._unread or self._ended)
         return readable or self._ended == "reset" or (self._waits and self._room)
 
     def serve(self) -> None:
@@ -140,7 +140,7 @@ class Socket:
             octets = bytes(self._unread[: limits.octets])
             del self._unread[: limits.octets]
             self._core.feed(octets)
-            if len(octets) < limits.octets or self.gone or self._core.input_paused or self._core.unfinished:
+            if len(octets) < limits.octets or self.gone or not self._core.reads():
                 return
         self._reactor.counts["reads cut short"] += bool(self._unread)
 

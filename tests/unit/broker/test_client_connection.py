@@ -11,6 +11,7 @@ from qpidd_py.broker.hooks import Refusal
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
 from qpidd_py.logrules import NOTICE
 from tests.support.logins import password_check
+from tests.support.memory import publish_octets
 from tests.unit.broker.peer import Peer
 
 Basic, Connection, Queue = commands.Basic, commands.Connection, commands.Queue
@@ -119,6 +120,24 @@ def test_input_that_was_paused_is_no_silence_afterwards():
     assert peer.connection.core.input_paused
     now = ticks(peer.connection, 0, 10)
     broker.engine.throttle(False, "test")
+    now = ticks(peer.connection, now, 4)
+    assert peer.connection.opened
+    ticks(peer.connection, now, 1)
+    assert peer.connection.finished
+
+
+def test_input_that_waits_for_its_slice_is_no_silence():
+    """What a client sent behind a flood of new routing keys, its heartbeats among it, is not read before that was parsed."""
+    broker = Broker()
+    broker.engine.schedule = lambda: None
+    peer = Peer(broker, heartbeat=2)
+    peer.open_channel()
+    peer.feed(b"".join(publish_octets(b"", f"key{number}") for number in range(1000)))
+    assert peer.connection.core.unfinished
+    now = ticks(peer.connection, 0, 10)
+    assert peer.connection.opened
+    while peer.connection.core.unfinished:
+        broker.engine.end_turn()
     now = ticks(peer.connection, now, 4)
     assert peer.connection.opened
     ticks(peer.connection, now, 1)
