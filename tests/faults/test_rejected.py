@@ -6,8 +6,6 @@ A route of the type `unreachable` or `prohibit` refuses connections as a firewal
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,35 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults import namespaces
+from tests.faults.host_broker import PORT, HostBroker
 from tests.faults.namespaces import Ethernet, Host
-from tests.support.process import BrokerProcess
 from tests.support.slow import mostly_slow
 from tests.support.wait import wait_for
 
-PORT = 5672
 PRIMARY = ("active", "recovering")
-
-
-class Broker(BrokerProcess):
-    """A member of a cluster of three."""
-
-    def __init__(self, host: Host, directory: Path, peers: str, safety: str) -> None:
-        options = ["--ha-cluster", "yes", "--ha-brokers-url", peers, "--ha-replicate", "all", "--auth", "no"]
-        options += ["--ha-safety", safety, "--ha-address", f"{host.address}:{PORT}"]
-        super().__init__(directory, *options, name=host.namespace, port=PORT)
-        self.host = host
-
-    def command(self) -> list[str]:
-        return self.host.command(*[word if word != "127.0.0.1" else "0.0.0.0" for word in super().command()])
-
-    def ask(self, *words: str) -> str:
-        """qpid-ha, on this host; what it prints."""
-        program = [sys.executable, "-m", "ha.qpid_ha.main", *words, "-b", f"127.0.0.1:{PORT}"]
-        return subprocess.run(self.host.command(*program), capture_output=True, text=True, timeout=60).stdout
-
-    @property
-    def status(self) -> str:
-        return self.ask("status").strip()
 
 
 @pytest.fixture
@@ -61,10 +36,13 @@ def reject(first: Host, second: Host, how: str) -> None:
 
 
 @pytest.fixture
-def settled(ethernet: Ethernet, tmp_path: Path, safety: str) -> Iterator[list[Broker]]:
+def settled(ethernet: Ethernet, tmp_path: Path, safety: str) -> Iterator[list[HostBroker]]:
     """The first one is primary, and the others are ready."""
     peers = ",".join(f"{host.address}:{PORT}" for host in ethernet.hosts)
-    brokers = [Broker(host, tmp_path, peers, safety) for host in ethernet.hosts]
+    brokers = [
+        HostBroker(host, tmp_path, peers, "--ha-safety", safety, "--ha-address", f"{host.address}:{PORT}")
+        for host in ethernet.hosts
+    ]
     first, *others = brokers
     with ExitStack() as stack:
         for broker in brokers:
@@ -79,7 +57,7 @@ HOW = {"quorum": "prohibit", "manager": "unreachable"}
 
 
 @pytest.mark.parametrize("safety", mostly_slow(["manager", "quorum"], 1))
-def test_who_is_refused_by_all_is_not_promoted(settled: list[Broker], safety: str) -> None:
+def test_who_is_refused_by_all_is_not_promoted(settled: list[HostBroker], safety: str) -> None:
     """Hosts that refuse a backup are alive: the manager's order to promote it is refused."""
     first, second, third = settled
     for other in (first, third):
@@ -90,7 +68,7 @@ def test_who_is_refused_by_all_is_not_promoted(settled: list[Broker], safety: st
 
 
 @pytest.mark.parametrize("safety", mostly_slow(["quorum", "manager"], 1))
-def test_a_path_that_refuses_makes_no_second_primary(settled: list[Broker], safety: str) -> None:
+def test_a_path_that_refuses_makes_no_second_primary(settled: list[HostBroker], safety: str) -> None:
     """The third one hears both: when it grants the second one's claim, the first one is deposed."""
     first, second, _ = settled
     reject(second.host, first.host, HOW[safety])

@@ -4,8 +4,6 @@ The cable of the primary's host is pulled, so no host resets anything; the other
 over with a gratuitous ARP, as a cluster manager's resource does.
 """
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,36 +11,21 @@ from pathlib import Path
 import pytest
 
 from tests.faults import namespaces
+from tests.faults.host_broker import PORT, HostBroker
 from tests.faults.load import Group, Load
-from tests.faults.namespaces import Ethernet, Host
-from tests.support.process import BrokerProcess
+from tests.faults.namespaces import Ethernet
 from tests.support.wait import wait_for
 
-PORT = 5672
 VIRTUAL = f"{namespaces.SUBNET}100"
 GROUPS = (Group("single", drop_duplicates=True), Group("crowd", senders=2, receivers=2))
 
 
-class Broker(BrokerProcess):
-    """A member of a cluster of two, on a host of its own."""
-
-    def __init__(self, host: Host, directory: Path, peers: str) -> None:
-        options = ("--ha-cluster", "yes", "--ha-brokers-url", peers, "--ha-replicate", "all", "--auth", "no")
-        super().__init__(directory, *options, name=host.namespace, port=PORT)
-        self.host = host
-
-    def command(self) -> list[str]:
-        return self.host.command(*[word if word != "127.0.0.1" else "0.0.0.0" for word in super().command()])
-
-    def ask(self, *words: str) -> str:
-        """qpid-ha, on this host; what it prints."""
-        program = [sys.executable, "-m", "ha.qpid_ha.main", *words, "-b", f"127.0.0.1:{PORT}"]
-        done = subprocess.run(self.host.command(*program), capture_output=True, text=True, timeout=30)
-        return done.stdout + done.stderr
+class Broker(HostBroker):
+    """One that takes the address over when it is promoted."""
 
     def promote(self) -> None:
         self.ask("promote", "--cluster-manager")
-        wait_for(lambda: "active" in self.ask("status"), 20, lambda: f"active: {self.ask('status')}")
+        wait_for(lambda: self.status == "active", 20, lambda: f"active: {self.status}")
         self.host.take(VIRTUAL)
 
 

@@ -1,7 +1,6 @@
 """`amq.failover`: who binds a queue to it gets the addresses of the cluster, at once and when they change."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pika
@@ -17,16 +16,6 @@ from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
 EXCHANGE = "amq.failover"
-
-
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    found = Members(tmp_path)
-    try:
-        found.up()
-        yield found
-    finally:
-        found.close()
 
 
 def urls(members: Members) -> list[str]:

@@ -3,25 +3,11 @@
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from client_lib import Connection
 from tests.support.members import TIME, Members
 from tests.support.wait import wait_for
-
-
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    found = Members(tmp_path)
-    try:
-        found.up()
-        yield found
-    finally:
-        found.close()
 
 
 class Load:

@@ -127,7 +127,7 @@ def test_input_that_was_paused_is_no_silence_afterwards():
 
 
 def test_input_that_waits_for_its_slice_is_no_silence():
-    """What a client sent behind a flood of new routing keys, its heartbeats among it, is not read before that was parsed."""
+    """The heartbeats of a client stay in the socket while a flood of new routing keys that it has sent is parsed."""
     broker = Broker()
     broker.engine.schedule = lambda: None
     peer = Peer(broker, heartbeat=2)
