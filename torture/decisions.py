@@ -10,16 +10,14 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pika.adapters.blocking_connection import BlockingChannel
 
 from testkit.pace import Pace
 from testkit.record import body_of
+from torture.context import Context
 from torture.plain import PlainClient, Producer
-
-if TYPE_CHECKING:
-    from torture.load import Context
 
 NOWHERE: Final = "torture.nowhere"
 """No queue has this name."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from client_lib import Connection, Empty, InDoubt, Message, MessagingError, Session, Timeout
 from testkit.pace import Pace
 from testkit.record import body_of
-
-if TYPE_CHECKING:
-    from torture.load import Context
+from torture.context import Context
 
 CAPACITY: Final = 200
 SETTLE: Final = 30.0

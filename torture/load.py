@@ -15,7 +15,6 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -23,31 +22,11 @@ from demo.progress import Slot
 from testkit import queues
 from testkit.record import Recorder
 from torture import decisions, library, plain
+from torture.context import Context
 
 
 class Client(Protocol):
     def run(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Context:
-    """The arguments of every client."""
-
-    addresses: tuple[tuple[str, int], ...]
-    record: Recorder
-    slot: Slot
-    stopping: threading.Event
-    draining: threading.Event
-    rate: float
-    """Messages a second."""
-    group: str = ""
-    """Several groups of clients may be at work at one time; each has queues of its own."""
-    connect_timeout: float = 1.0
-    """Seconds for an attempt to connect."""
-    login: tuple[str, str] = ("guest", "guest")
-
-    def queue(self, kind: str) -> str:
-        return f"{self.group or 'torture'}.{kind}"
 
 
 LIBRARY, PLAIN, TRANSACTED, KEPT = "library", "plain", "transacted", "kept"

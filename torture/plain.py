@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
@@ -16,9 +16,7 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, Unrouta
 from testkit.pace import Pace
 from testkit.queues import declare, rule_of
 from testkit.record import body_of
-
-if TYPE_CHECKING:
-    from torture.load import Context
+from torture.context import Context
 
 RETRY: Final = 0.05
 """Seconds between two attempts at the next address."""

@@ -17,7 +17,8 @@ from testkit.judge import History, Verdict, longest_pause
 from testkit.record import Recorder, read
 from tests.support.wait import wait_for
 from torture import library, plain
-from torture.load import Client, Context
+from torture.context import Context
+from torture.load import Client
 
 PRODUCERS: Final = ("library1", "plain1")
 CLIENTS: Final = (*PRODUCERS, "library2", "plain2")
