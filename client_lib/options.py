@@ -39,7 +39,8 @@ class Options:
     username, password, virtual_host  for addresses that do not say
     sasl_mechanisms names with spaces between, the first that the broker offers is taken; see MECHANISMS.
                     None = PLAIN AMQPLAIN
-    transport       tcp or ssl, for addresses that do not say
+    transport       tcp or ssl, for addresses that do not say; with ssl amqp:// does not, and an `Endpoint` without TLS
+                    is refused
     tcp_nodelay     False lets the system gather small packets, which costs latency
     ssl_trustfile   PEM file of the authorities that may sign brokers' certificates; None = the system's
     ssl_certfile, ssl_keyfile, ssl_key_password  our certificate (PEM), its key if that is in another file

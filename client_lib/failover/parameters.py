@@ -1,7 +1,9 @@
 """From pika's connection parameters to our addresses and options (pure).
 
-Host, port, virtual host, user and TLS of each parameters object become an `Endpoint`.  Settings of the connection
-(heartbeat, timeouts ...) come from the first object that differs from pika's default; keyword arguments override them.
+Host, port, virtual host, user and TLS of each parameters object become an `Endpoint`; without ssl_options it is one
+without TLS.  Texts are left to `client_lib.options.connection_settings`, as in the other APIs.  Settings of the
+connection (heartbeat, timeouts ...) come from the first object that differs from pika's default; keyword
+arguments override them.
 
 Ignored, because the fail-over replaces them: connection_attempts, retry_delay, stack_timeout; also locale, tcp_options.
 `blocked_connection_timeout` is the time basic_publish may wait for its confirm.
@@ -16,31 +18,27 @@ import pika
 import pika.credentials
 from pika.connection import Parameters
 
-from client_lib.urls.url import Endpoint, parse_urls
+from client_lib.urls.url import Endpoint
 
 Where = str | Endpoint | Any  # pika's Parameters
 PUBLISH_TIMEOUT = "publish_timeout"
 
 
-def read_parameters(where: Where | Iterable[Where] | None) -> tuple[list[Endpoint], dict[str, Any]]:
-    """The addresses, and the options that pika's parameters ask for.
+def read_parameters(where: Where | Iterable[Where] | None) -> tuple[list[str | Endpoint], dict[str, Any]]:
+    """The addresses, those in texts not read yet, and the options that pika's parameters ask for.
 
-    Raises UrlError, TypeError for anything else than text, addresses and parameters, NotImplementedError for
-    credentials and callables that cannot be carried over."""
-    items: list[Any] = [pika.ConnectionParameters()] if where is None else _listed(where)
-    addresses: list[Endpoint] = []
+    Raises TypeError for anything else than text, addresses and parameters, NotImplementedError for credentials and
+    callables that cannot be carried over."""
+    addresses: list[str | Endpoint] = []
     options: dict[str, Any] = {}
-    for item in items:
+    for item in ["localhost"] if where is None else _listed(where):
         if isinstance(item, Parameters):
-            found = [_address(item)]
+            addresses.append(_address(item))
             options = {**_options(item), **options}
         elif isinstance(item, (str, Endpoint)):
-            found = parse_urls(item)
+            addresses.append(item)
         else:
             raise TypeError(f"expected a URL or pika's connection parameters, not {item!r}")
-        addresses += [address for address in found if address not in addresses]
-    if not addresses:
-        raise ValueError(f"expected at least one address, got {where!r}")
     return addresses, options
 
 

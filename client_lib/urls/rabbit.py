@@ -29,9 +29,10 @@ _MECHANISMS = {name.lower(): name for name in MECHANISMS}
 _VERIFY = {"verify_peer": True, "verify_none": False}
 
 
-def parse_uri(scan: Scanner) -> Endpoint:
-    """Reads one URI from the rest of the text.  Raises UrlError."""
-    transport = scan.word(scan.find(":"), SCHEMES, "scheme")
+def parse_uri(scan: Scanner, transport: str = "tcp") -> Endpoint:
+    """Reads one URI from the rest of the text; with the transport ssl amqp:// means amqps://, as in qpid.messaging.
+    Raises UrlError."""
+    transport = "ssl" if scan.word(scan.find(":"), SCHEMES, "scheme") == "ssl" else transport
     scan.expect("://")
     end, query = scan.end, scan.find("?")
     scan.end = query

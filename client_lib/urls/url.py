@@ -64,12 +64,15 @@ def parse_urls(urls: Given, transport: str = "tcp") -> list[Endpoint]:
 
 
 def read_urls(urls: Given, transport: str = "tcp") -> Urls:
-    """As `parse_urls`, with the options in the URLs.  Raises UrlError."""
+    """As `parse_urls`, with the options in the URLs.  Raises UrlError; ValueError for an `Endpoint` without
+    TLS where the connection asks for it, since the password would be readable."""
     items = [urls] if isinstance(urls, (str, Endpoint)) else list(urls)
     found: list[Endpoint] = []
     options: dict[str, Any] = {}
     for item in items:
         if isinstance(item, Endpoint):
+            if transport == "ssl" and not item.tls:
+                raise ValueError(f"{item}: the address has no TLS, the option transport is ssl")
             found.append(item)
         elif is_jms(item):
             url = parse_jms(item, transport)
@@ -100,7 +103,7 @@ def _parse_list(text: str, transport: str) -> list[Endpoint]:
             login = _Login()
             if scheme.group().lower().removesuffix("://") not in SCHEMES:
                 raise scan.error("expected amqp:// or amqps://")
-            found.append(parse_uri(scan))
+            found.append(parse_uri(scan, transport))
         else:
             login = _book_login(scan, login)
             found.append(_book_place(scan, transport, login))

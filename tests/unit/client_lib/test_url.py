@@ -113,9 +113,11 @@ def test_transport_of_places_that_name_none() -> None:
     assert [(address.port, address.transport) for address in found] == [
         (5671, "ssl"),
         (5672, "tcp"),
-        (5672, "tcp"),
+        (5671, "ssl"),
         (1, "ssl"),
     ]
+    with pytest.raises(ValueError, match="c:5672: the address has no TLS, the option transport is ssl"):
+        parse_urls([Endpoint("c")], "ssl")
     with pytest.raises(ValueError, match="transport must be tcp or ssl, not 'udp'"):
         Endpoint("a", transport="udp")
 
