@@ -13,7 +13,6 @@ Exit codes
 
 import asyncio
 import dataclasses
-import gc
 import logging
 import os
 import sys
@@ -91,6 +90,7 @@ def _run(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, re
 
 def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, read: Callable[[], Settings]) -> int:
     # imported late: not needed for --help, --check or a wrong option
+    from qpidd_py.server import collector
     from qpidd_py.service import Service
 
     os.umask(0o077)  # messages, events and what is put aside: files 0600, folders 0700; the log is open already
@@ -106,8 +106,7 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, 
         pid_dir = settings[DaemonSettings].pid_dir
         if pid_dir is not None:
             files.append(PidFile(pid_path(pid_dir, service.port)))
-        gc.collect()
-        gc.freeze()  # objects that exist now live as long as the process; the collector need not scan them again
+        collector.set_up()
         service.on_refused = partial(_tell, files)
         service.read_settings = read
         return asyncio.run(service.run(lambda: _ready(settings, service.port, readiness)))

@@ -38,6 +38,7 @@ from qpidd_py.plugins import Plugin, PluginHost
 from qpidd_py.reload import Check, reload
 from qpidd_py.security.users import read_users
 from qpidd_py.security.verifier import Verifier
+from qpidd_py.server.collector import Collector
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
 from qpidd_py.server.memory import available, resident
@@ -120,6 +121,7 @@ class Service:
         self._verifier = Verifier(self._users, loop, self._guard)
         if self._settings[SecuritySettings].auth:
             self._broker.authenticate = self._verifier
+        self._collector = Collector(loop.time)
         self._notifier = Notifier(loop, take_environment(os.environ))
         if self._pages is not None:
             self._pages.start(loop, self._guard)
@@ -224,6 +226,7 @@ class Service:
         if self._memory is not None:
             self._memory.tick(now)
         self._reserve.tick(now)
+        self._collector.tick(now, self._broker.engine.published + self._broker.engine.delivered)
         if now >= self._core_tick_due:
             self._core_tick_due = now + CORE_TICK
             self._broker.engine.now = time.time_ns() // 1_000_000

@@ -55,6 +55,7 @@ class Configuration:
         self.queues_of: Counter[str] = Counter()  # user -> queues that this user has declared
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
+        self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = make_exchange(kind, name, True, False, name == FAILOVER, {})
@@ -107,28 +108,36 @@ class Configuration:
         exchange.position, exchange.payload = position, payload
         self.exchanges[exchange.name] = exchange
         self.links += 1
-        self._engine.forget_routes()  # it may be the alternate of another
+        self._alternates[exchange.alternate or ""] += 1
+        if self._alternates[exchange.name]:
+            self._engine.forget_routes()
         return exchange
 
     def drop_exchange(self, exchange: Exchange) -> None:
         """Deletes the exchange with all bindings from it and to it."""
+        linked = exchange.onward or exchange.incoming
         for binding in (*exchange.bindings.values(), *exchange.incoming.values()):
             if binding.key in binding.source.bindings:
                 binding.source.remove(binding)
         del self.exchanges[exchange.name]
+        self._alternates[exchange.alternate or ""] -= 1
+        if not self._alternates[exchange.alternate or ""]:
+            del self._alternates[exchange.alternate or ""]
         self.links += 1
-        self._engine.forget_routes()
+        self._engine.forget_routes(None if linked else exchange.mark)  # linked: others may ask for headers no longer
 
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position, binding.payload = position, payload
         binding.source.add(binding)
         self.links += isinstance(binding.destination, Exchange)
-        self._engine.forget_routes()
+        to_queue = isinstance(binding.destination, DeclaredQueue)
+        self._engine.forget_routes(binding.source.gains(binding) if to_queue else None)
 
     def drop_binding(self, binding: Binding) -> None:
         binding.source.remove(binding)
         self.links += isinstance(binding.destination, Exchange)
-        self._engine.forget_routes()
+        left = binding.destination
+        self._engine.forget_routes(left.core if isinstance(left, DeclaredQueue) else None)
 
     def bindings(self) -> Iterable[Binding]:
         return (binding for exchange in self.exchanges.values() for binding in exchange.bindings.values())

@@ -7,7 +7,8 @@ from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.arguments import ALTERNATE, REPLICATE
 from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.topic import TopicTrie
+from qpidd_py.broker.topic import TopicTrie, has_wildcard
+from qpidd_py.core.routes import Mark
 
 FAILOVER: Final = "amq.failover"
 """Gives the addresses of a cluster to queues that are bound to it; internal, and not replicated."""
@@ -72,6 +73,7 @@ class Exchange:
         self.bindings: dict[BindingKey, Binding] = {}  # from this exchange
         self.incoming: dict[BindingKey, Binding] = {}  # to this exchange
         self.onward: dict[Exchange, int] = {}  # the exchanges that bindings lead to, and how many to each
+        self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
         self.payload = b""
 
@@ -123,6 +125,10 @@ class Exchange:
         """The bindings that a message takes; `headers` is only looked at by headers exchanges."""
         raise NotImplementedError
 
+    def gains(self, binding: Binding) -> bytes | Mark:
+        """What a new binding to a queue changes: the routes of one routing key, or all."""
+        return self.mark
+
     def _added(self, binding: Binding) -> None:
         raise NotImplementedError
 
@@ -146,6 +152,9 @@ class DirectExchange(Exchange):
 
     def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
         return self._by_key.get(routing_key, {}).values()
+
+    def gains(self, binding: Binding) -> bytes | Mark:
+        return binding.routing_key
 
     def _added(self, binding: Binding) -> None:
         self._by_key.setdefault(binding.routing_key, {})[binding.key] = binding
@@ -183,6 +192,9 @@ class TopicExchange(Exchange):
 
     def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
         return [self.bindings[key] for key in self._trie.match(routing_key)]
+
+    def gains(self, binding: Binding) -> bytes | Mark:
+        return self.mark if has_wildcard(binding.routing_key) else binding.routing_key
 
     def _added(self, binding: Binding) -> None:
         self._trie.add(binding.routing_key, binding.key)

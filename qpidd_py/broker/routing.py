@@ -1,12 +1,13 @@
 """Routing: by exchange and routing key, by headers, and for messages that leave a queue unconsumed.
 
-Everything here is a query and changes nothing.  The core caches the answers for publishers (`Route`) until
-`forget_routes`.  For dead letters it asks each time (`Queue.dead_letter`), on the primary only: the outcome is logged.
+Everything here is a query and changes nothing.  The core keeps the answers for publishers (`Route`) until what they
+depend on changes (`forget_routes`).  For dead letters it asks each time (`Queue.dead_letter`), on the primary only: the
+outcome is logged.
 
 `Engine.passive` is True while this broker is a backup: see `vhost.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import ReplyCode
 
+_REPLACED: Final = "\ufffd"
+"""Stands for octets that are no UTF-8: several routing keys have the same name."""
 MANAGEMENT: Final = "qpid.management"
 """The pseudo exchange and pseudo queue of management requests."""
 
@@ -43,20 +46,20 @@ class RoutingTable:
         self._queues = configuration.queues
         self._needing: dict[Exchange, bool] = {}  # answers of `_needs_headers`
         self._links = configuration.links  # when they were given
-        self._missed = False  # a route without destination is cached: a new queue has to forget it
+        self._missed = False  # a message was for a queue that is not there: a new one changes the route of its name
+        self._by_headers: dict[Exchange, Route] = {}
 
     def queue_created(self, queue: DeclaredQueue) -> None:
         """Forgets routes that lacked it; messages that leave it unconsumed are routed from here."""
         if self._missed:
-            self._missed = False
-            self._engine.forget_routes()
+            self._engine.forget_routes(None if _REPLACED in queue.name else queue.name.encode())
         if queue.dead_letter_exchange is not None or queue.alternate is not None:
             queue.core.dead_letter = partial(self._dead_letter, queue)
 
     # ------------------------------------------------------------ routing
 
     def route(self, exchange_name: bytes, routing_key: bytes) -> Route:
-        """Where a message goes; the core caches the answer until `forget_routes`.  Raises 404, 403."""
+        """Where a message goes.  Raises 404, 403."""
         if exchange_name == b"":
             return self._default_route(routing_key)
         name = exchange_name.decode("utf-8", "replace")
@@ -67,8 +70,15 @@ class RoutingTable:
         if exchange.internal:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '/'")
         if self._needs_headers(exchange):
-            return Route([], by_header=lambda header: self._by_header(exchange, routing_key, header))
-        return Route(self._permitted(self.destinations(exchange, routing_key, {})))
+            return self._route_by_header(exchange)
+        queues, asked = self._walk(exchange, routing_key, {})
+        return Route(self._permitted(queues), via=tuple(each.mark for each in asked))
+
+    def _route_by_header(self, exchange: Exchange) -> Route:
+        """One for all routing keys."""
+        if exchange not in self._by_headers:
+            self._by_headers[exchange] = Route([], by_header=partial(self._by_header, exchange), via=(exchange.mark,))
+        return self._by_headers[exchange]
 
     def _default_route(self, routing_key: bytes) -> Route:
         """The default exchange: the queue of that name."""
@@ -95,6 +105,7 @@ class RoutingTable:
         if self._links != self._configuration.links:
             self._links = self._configuration.links
             self._needing.clear()
+            self._by_headers.clear()
         if start not in self._needing:
             self._needing[start] = any(exchange.by_header for exchange in self._reachable(start))
         return self._needing[start]
@@ -112,17 +123,23 @@ class RoutingTable:
 
     def destinations(self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]) -> list[Queue]:
         """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
+        return self._walk(start, routing_key, headers)[0]
+
+    def _walk(
+        self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]
+    ) -> tuple[list[Queue], Iterable[Exchange]]:
+        """The destinations, and the exchanges that were asked for them."""
         queues: dict[Queue, None] = {}
-        seen, waiting = {start.name}, [start]
+        seen, waiting = {start: None}, [start]
         while waiting:
             exchange = waiting.pop()
             for item in self._next(exchange, routing_key, headers):
                 if isinstance(item, DeclaredQueue):
                     queues[item.core] = None
-                elif item.name not in seen:
-                    seen.add(item.name)
+                elif item not in seen:
+                    seen[item] = None
                     waiting.append(item)
-        return list(queues)
+        return list(queues), seen
 
     def _next(
         self, exchange: Exchange, routing_key: bytes, headers: Mapping[str, Any]

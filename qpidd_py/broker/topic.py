@@ -10,6 +10,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
+def has_wildcard(key: bytes) -> bool:
+    """Whether a binding key takes more than one routing key."""
+    return any(word in (b"*", b"#") for word in key.split(b"."))
+
+
 class _Node(Generic[T]):
     __slots__ = ("children", "swallows", "values")
 

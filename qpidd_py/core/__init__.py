@@ -14,7 +14,7 @@ from qpidd_py.core.paging import Paging
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.ranges import decode_ids, encode_ids
 from qpidd_py.core.reactor import Reactor
-from qpidd_py.core.routes import Route
+from qpidd_py.core.routes import Mark, Route
 from qpidd_py.core.runs import IdRuns
 from qpidd_py.core.wire import scan
 
@@ -26,6 +26,7 @@ __all__ = [
     "Consumer",
     "Engine",
     "IdRuns",
+    "Mark",
     "Page",
     "Paging",
     "Queue",

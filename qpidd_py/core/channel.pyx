@@ -262,7 +262,7 @@ cdef class Channel:
             self.publish_tag += 1
             tag = self.publish_tag
         if route.by_header is not None:
-            route = self.route_by_header(route, PyBytes_FromStringAndSize(<const char*>header, header_size))
+            route = self.route_by_header(p, PyBytes_FromStringAndSize(<const char*>header, header_size))
             if route is None:
                 return 0
         if not route.queues:
@@ -333,10 +333,12 @@ cdef class Channel:
             write_frames(self, to + size + FRAME_OVERHEAD, header, header_size, body, body_size)
         return 0
 
-    cdef Route route_by_header(self, Route route, bytes header):
+    cdef Route route_by_header(self, Publication p, bytes header):
+        cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start
+        key += 1 + key[0]
         self.connection.steps -= 1
         try:
-            return Route(route.by_header(header))
+            return Route(p.route.by_header(key[1:1 + key[0]], header))
         except AmqpError as error:
             self.refuse(error)
             return None

@@ -1,7 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from qpidd_py.core.engine cimport Engine
-from qpidd_py.core.routes cimport Publication
+from qpidd_py.core.routes cimport Publication, Route
 from qpidd_py.core.wire cimport Frame
 
 cdef class Connection           # it and Channel know each other

@@ -528,13 +528,15 @@ cdef class Connection:
         """The (cached) meaning of a basic.publish method; None when it failed the channel or the connection.
 
         The owner is asked for the first one in any case: it may have to say that publishers are to wait."""
-        cdef bytes method = PyBytes_FromStringAndSize(<const char*>p, size)
-        cdef Publication found = None
+        cdef bytes method
+        cdef Publication found
+        cdef Route route
         cdef uint32_t exchange, key
         if self.publisher:
-            found = self.engine.publications.find(method, self.engine.generation)
+            found = self.engine.publications.find(p, size, self.engine.generation)
             if found is not None:
                 return found
+        method = PyBytes_FromStringAndSize(<const char*>p, size)
         exchange = p[6] if size > 6 else 255
         key = p[7 + exchange] if size > 7 + exchange else 255
         if size != 9 + exchange + key:
@@ -543,22 +545,15 @@ cdef class Connection:
         if p[8 + exchange + key] & 2:
             self.fail(0, 540, "NOT_IMPLEMENTED - basic.publish with immediate", 60, 40)
             return None
-        found = Publication.__new__(Publication)
         self.steps -= 1
         try:
-            found.route = self.owner.route(channel.number, method[7:7 + exchange],
-                                           method[8 + exchange:8 + exchange + key])
+            route = self.owner.route(channel.number, method[7:7 + exchange], method[8 + exchange:8 + exchange + key])
         except AmqpError as error:
             self.fail(0 if isinstance(error, ConnectionException) else channel.number, error.reply_code,
                       error.reply_text, 60, 40)
             return None
-        found.method = method
-        found.mandatory = p[8 + exchange + key] & 1
-        found.start = 6
-        found.length = 2 + exchange + key
-        found.generation = self.engine.generation
-        self.engine.publications.keep(found)
-        if not self.publisher and found.route.handler is None:      # requests to the broker itself are always read
+        found = self.engine.publications.keep(method, route, self.engine.generation)
+        if not self.publisher and route.handler is None:    # requests to the broker itself are always read
             self.publisher = True
             self.engine.publishers.add(self)
             if self.engine.throttled:

@@ -121,9 +121,11 @@ cdef class Engine:
             self.note_all(queue, "deleted", True)
         queue.clear()
         queue.deleted = True
+        queue.owner = queue.dead_letter = None      # they know it: it is freed with its last reference
         for level in queue.levels or ():
             (<Queue>level).deleted = True
-        self.forget_routes()
+            (<Queue>level).parent = None
+        self.forget_routes(queue)
         return cancelled
 
     def purge(self, Queue queue):
@@ -173,9 +175,11 @@ cdef class Engine:
         self.want_turn()
         return p
 
-    def forget_routes(self):
-        """Exchanges or bindings changed: every cached route is asked for again."""
+    def forget_routes(self, changed=None):
+        """Exchanges or bindings changed: routes that depend on what has `changed` are asked for again: those of a routing
+        key (bytes), to a queue, by way of an exchange (its Mark), or all."""
         self.generation += 1
+        self.publications.changed(changed, self.generation)
 
     # ---------------------------------------------------------------- messages in
 

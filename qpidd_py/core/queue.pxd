@@ -39,6 +39,7 @@ cdef class Queue:
     cdef Heap returned                      # indexes of requeued entries below next
     cdef Ranges gone                        # ids dequeued in this turn, not yet in the log
     cdef uint64_t gone_index
+    cdef uint64_t rerouted                  # generation of routes since which its bindings are others
     cdef uint64_t barrier                   # messages from this id on are not handed out; UNLIMITED = all are
     cdef list barriers                      # one for each transaction whose outputs wait, oldest first
     cdef uint64_t last_whole                # id of the newest message with FLAG_WHOLE

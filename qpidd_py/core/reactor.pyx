@@ -109,6 +109,7 @@ cdef class Reactor(Transport):
             return
         self.send_rest(connection)
         self.forget(connection)
+        release(connection)
 
     cdef int send_rest(self, Connection c) except -1:
         if c.output_end > c.output_start:
@@ -206,6 +207,7 @@ cdef class Reactor(Transport):
     cdef int lost(self, Connection c, str reason) except -1:
         self.forget(c)
         c.owner.closed(reason)
+        release(c)
         return 0
 
     cdef int flush(self, Connection c) except -1:
@@ -270,3 +272,9 @@ cdef class Reactor(Transport):
         c.want_write = True
         self.interest(c)
         return c.drained()
+
+
+cdef void release(Connection c) noexcept:
+    """It and its owner know each other: so it is freed at once, and not when the collector comes, which may be late."""
+    if c.state == DEAD:
+        c.owner = None

@@ -1,15 +1,22 @@
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+
+cdef class Mark:                # of an exchange: the generation since which any of its routes may be another
+    cdef uint64_t changed
 
 cdef class Route:
     cdef readonly list queues
     cdef readonly object by_header
     cdef readonly object handler
+    cdef readonly tuple via     # marks of the exchanges that were asked
     cdef uint32_t replicated    # how many of the queues are
     cdef bint limited           # some queue has a limit
     cdef bint timed             # some queue has a time to live
     cdef bint refusing          # a full queue was left out
+    cdef object equal           # equal for equal routes, while it is kept
+    cdef uint32_t uses          # how many methods have it
+    cdef int32_t place          # in Publications.routes
 
-cdef class Publication:         # what a basic.publish method frame asks for, kept by its octets
+cdef class Publication:         # what a basic.publish method frame asks for
     cdef Route route
     cdef bytes method           # payload of the frame
     cdef bint mandatory
@@ -17,11 +24,37 @@ cdef class Publication:         # what a basic.publish method frame asks for, ke
     cdef uint32_t length
     cdef uint64_t generation
 
+cdef struct Kept:
+    uint64_t hash
+    uint64_t generation         # at which the route was right
+    uint32_t at                 # octets of the method
+    uint32_t size               # 0: nothing
+    int32_t route               # in Publications.routes; -1: it was given up
+
+cdef class Table:
+    cdef Kept* slots
+    cdef size_t mask, taken     # those given up are taken, too
+    cdef uint8_t* octets
+    cdef size_t used, room
+    cdef Kept* find(self, uint64_t hash, const uint8_t* p, uint32_t size) noexcept
+    cdef Kept* free_slot(self, uint64_t hash) noexcept
+    cdef Kept* add(self, uint64_t hash, const uint8_t* p, uint32_t size) except? NULL
+    cdef int grow(self) except -1
+
 cdef class Publications:
-    cdef dict young, old
-    cdef list stale             # of dictionaries
-    cdef uint64_t generation
-    cdef Publication find(self, bytes method, uint64_t generation)
-    cdef int keep(self, Publication publication) except -1
-    cdef int forget(self, uint64_t generation) except -1
-    cdef int free_some(self) except -1
+    cdef Table young, old
+    cdef list routes            # by place; None: free
+    cdef list vacant            # places
+    cdef dict known             # Route.equal -> Route
+    cdef dict keys              # routing key -> generation since which its routes may be others
+    cdef uint64_t floor         # routes of earlier generations are forgotten
+    cdef size_t looked          # where the next change looks for what is forgotten
+    cdef Publication find(self, const uint8_t* p, uint32_t size, uint64_t generation)
+    cdef Publication keep(self, bytes method, Route route, uint64_t generation)
+    cdef int changed(self, what, uint64_t generation) except -1
+    cdef bint holds(self, const Kept* kept, const uint8_t* method) except -1
+    cdef int end_table(self) except -1
+    cdef Route one_of(self, Route route)
+    cdef int release(self, Kept* kept) except -1
+    cdef int release_all(self, Table table) except -1
+    cdef int look_for_forgotten(self) except -1

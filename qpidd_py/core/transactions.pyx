@@ -114,7 +114,7 @@ cdef dict admitted(Channel channel, list publishes):
     for p, header, body in publishes:
         route = p.route
         if route.by_header is not None:
-            route = channel.route_by_header(route, header)
+            route = channel.route_by_header(p, header)
             if route is None:
                 return None
         for queue in route.queues:
