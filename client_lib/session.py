@@ -177,7 +177,8 @@ class Session:
         Raises NontransactionalSession; TransactionAborted: nothing has happened, call rollback();
         TransactionUnknown: all of it or nothing has happened, a new transaction has begun; Timeout: its text says
         whether nothing has happened and the transaction is still open, or the outcome is not known yet: commit() again
-        waits for it; Returned: committed, but no queue was bound for a mandatory message."""
+        waits for it; Returned: committed, but no queue was bound for a mandatory message; ServerError 406: a full queue
+        refused, nothing has happened (with RabbitMQ, a part may have), and the session has ended."""
         self._waiting.run(self._core.transactions.committing(), timeout)
 
     def rollback(self, timeout: float | None = None) -> None:

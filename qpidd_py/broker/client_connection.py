@@ -97,6 +97,8 @@ class ClientConnection:
         self.scarce = False  # its descriptor is one of the reserve
         self.started = 0  # when start-ok came, µs of `broker.clocks`
         self.end_reason = ""
+        self._leaving = False
+        """The peer goes, and some of what it had sent waits for an answer; see `Connection.leave`."""
         self._told_blocked = False
         self._late: list[int] | None = None
         self._clock = _Clock()
@@ -196,7 +198,12 @@ class ClientConnection:
         self.transport.output_ready()
 
     def closed(self, reason: str) -> None:
-        self._finish(reason)
+        """The peer is gone.  What it had sent before is carried out first."""
+        if not self.core.waits(answers=False):
+            self._finish(reason)
+        elif not self._leaving:
+            self._leaving = True
+            self.core.leave(lambda: self._finish(reason), deaf=False)
 
     # ------------------------------------------------------------ the connection class
 
@@ -206,8 +213,12 @@ class ClientConnection:
             return
         command = decode_method(payload)
         if isinstance(command, commands.Connection.Close):
-            self._send(0, commands.Connection.CloseOk())
-            self._finish(f"closed by the client: {command.reply_code} {command.reply_text}")
+            reason = f"closed by the client: {command.reply_code} {command.reply_text}"
+            if self.core.waits(answers=True):
+                self._leaving = True
+                self.core.leave(lambda: self._closed_by_client(reason), deaf=True)
+            else:
+                self._closed_by_client(reason)
         elif self.state is State.HANDSHAKE:
             self._handshake(command)
         elif isinstance(command, commands.Connection.UpdateSecret):
@@ -216,6 +227,10 @@ class ClientConnection:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} after open", *ids(command))
         else:
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
+
+    def _closed_by_client(self, reason: str) -> None:
+        self._send(0, commands.Connection.CloseOk())
+        self._finish(reason)
 
     def _while_closing(self, payload: bytes) -> None:
         """Only the closing handshake is handled; both sides may have begun it at the same time."""
@@ -392,7 +407,9 @@ class ClientConnection:
 
     def close(self, code: int, text: str) -> None:
         """Closes the connection from our side, with the closing handshake if it was open."""
-        if self.state is State.OPENED:
+        if self._leaving:
+            self._finish(text)
+        elif self.state is State.OPENED:
             self.core.stop()
             self._send_close(code, text, 0, 0)
         elif self.state in (State.HANDSHAKE, State.LINK):

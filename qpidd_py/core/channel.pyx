@@ -30,6 +30,8 @@ cdef class Consumer:
         cdef Connection connection = channel.connection
         if not self.active or not channel._active or channel.closing or connection.state != EXPECT_FRAMES:
             return False
+        if connection.leaving is not None:
+            return False
         if connection.output_end - connection.output_start >= MAX_OUTPUT:
             connection.choked = True
             return False

@@ -35,6 +35,8 @@ cdef class Connection:
     cdef bint choked                        # its consumers wait for output to drain
     cdef readonly bint input_paused
     cdef readonly bint unfinished           # frames that have come wait for the next slice; nothing more is read
+    cdef object leaving                     # called when no frame waits: the peer goes
+    cdef bint deaf                          # what still comes is not parsed
     cdef int steps                          # left of the slice; what the data path does itself takes none
     cdef size_t stashed
     cdef list auto_channels                 # channels with deliveries that settle themselves
@@ -59,6 +61,8 @@ cdef class Connection:
     cdef int header_received(self, bytes header) except -1
     cdef size_t put_off(self, size_t at, size_t n) except? 0
     cdef int resume(self) except -1
+    cpdef bint waits(self, bint answers) noexcept
+    cdef int depart(self) except -1
     cdef void begin_slice(self) noexcept
     cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1
     cdef int pause_input(self, bint paused) except -1

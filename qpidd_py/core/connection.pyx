@@ -90,6 +90,7 @@ cdef class Connection:
         for number in range(1, len(self.channels)):
             queues += self.close_channel(number)
         self.state = DEAD
+        self.leaving = None
         self.engine.publishers.discard(self)
         return queues
 
@@ -113,6 +114,29 @@ cdef class Connection:
             self.pause_input(False)
             if self.input_used:
                 self.input_grown()
+
+    cpdef bint waits(self, bint answers) noexcept:
+        """Whether frames that have come wait for a held answer or for the next slice; with `answers`, whether any
+        answer is held."""
+        cdef Channel channel
+        if self.state != EXPECT_FRAMES:
+            return False
+        for channel in self.channels:
+            if channel is not None and channel.held and (answers or len(channel.stash)):
+                return True
+        return self.unfinished and not answers
+
+    def leave(self, call, bint deaf):
+        """The peer goes: nothing is delivered to it any more.  `call()` as soon as none of its frames wait; if it is to
+        be `deaf`, nothing more is parsed, and what is held is answered first."""
+        self.leaving = call
+        self.deaf = deaf
+
+    cdef int depart(self) except -1:
+        if self.leaving is not None and not self.waits(self.deaf):
+            call, self.leaving = self.leaving, None
+            call()
+        return 0
 
     # ---------------------------------------------------------------- output
 
@@ -329,6 +353,8 @@ cdef class Connection:
         cdef int state
         while at < n:
             state = self.state
+            if self.deaf:
+                return n
             if state == EXPECT_HEADER:
                 if n - at < 8:
                     break
@@ -390,6 +416,8 @@ cdef class Connection:
                         at += self.publish_frames(channel, p + at, f.payload, f.size, p + n)
                         continue
                     self.method_frame(f.payload, f.channel, channel, f.size)
+                    if self.deaf and f.channel == 0:
+                        return n
                 at += f.total
         except MemoryError:
             self.starve()               # what failed is looked at again, by a connection that closes
@@ -413,6 +441,7 @@ cdef class Connection:
                 self.input_grown()
         except MemoryError:
             self.starve()
+        self.depart()
         return self.served(before)
 
     cdef void begin_slice(self) noexcept:
@@ -447,7 +476,7 @@ cdef class Connection:
         if frames and self.state in (EXPECT_FRAMES, STOPPED):
             self.steps = ALL_STEPS
             self.parse_frames(<const uint8_t*>PyBytes_AS_STRING(frames), PyBytes_GET_SIZE(frames))
-        return 0
+        return self.depart()
 
     cdef int other_frame(self, Frame* f, Channel channel) except -1:
         """Content headers, bodies and heartbeats."""

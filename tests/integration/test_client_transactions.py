@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from client_lib import Connection, Session, TransactionAborted, TransactionUnknown
+from client_lib import Connection, ServerError, Session, TransactionAborted, TransactionUnknown
 from demo.cluster import Cluster
 from tests.integration.test_client_lib import cluster, promoted, whole
 from tests.support.fault_proxy import FaultProxy, Way
@@ -77,6 +77,24 @@ def lose(connection: Connection, proxy: FaultProxy) -> None:
     before = connection.failovers
     proxy.cut()
     wait_for(lambda: connection.failovers > before)
+
+
+def test_a_queue_that_is_full_refuses_the_commit(proxy: FaultProxy, request: pytest.FixtureRequest) -> None:
+    with connect(proxy) as connection:
+        arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        session = connection.session()
+        session.delete_queue("full")
+        session.declare_queue("full", arguments=arguments)
+        transacted = connection.session(transactional=True)
+        sender, other = transacted.sender("full"), transacted.sender("out")
+        other.send("0")
+        for content in "12":
+            sender.send(content)
+        with pytest.raises(ServerError) as refused:
+            transacted.commit(30)
+        assert refused.value.reply_code == 406
+        if "qpidd" in request.node.name:  # RabbitMQ keeps a part
+            assert (found(proxy.address, "full"), found(proxy.address, "out")) == ([], [])
 
 
 @dataclass
