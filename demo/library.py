@@ -86,7 +86,7 @@ class Consumer(Client):
 
     def _drained(self, session: Session, began: float) -> bool:
         session.sync(timeout=5.0)
-        left = waiting(self._addresses, self.queue)
+        left = waiting(self._addresses, self.queue, self.name)
         if left != 0 and time.monotonic() - began < DRAIN_LIMIT:
             return False
         session.events.fact("drain_end", queue=self.queue, result="ok" if left == 0 else f"{left} left")

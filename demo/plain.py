@@ -56,7 +56,7 @@ class Client:
             host, port = self._addresses[self._next % len(self._addresses)]
             self._next += 1
             try:
-                return *self._open(_parameters(host, port)), f"{host}:{port}"
+                return *self._open(_parameters(host, port, self.name)), f"{host}:{port}"
             except TROUBLE as error:
                 self.log.fact("connect_refused", peer=f"{host}:{port}", reason=_named(error))
                 time.sleep(RETRY)
@@ -91,17 +91,19 @@ def _close(connection: pika.BlockingConnection) -> None:
         connection.close()
 
 
-def waiting(addresses: Addresses, queue: str) -> int | None:
+def waiting(addresses: Addresses, queue: str, name: str) -> int | None:
     """Messages ready in a queue, None when no broker answers."""
     for host, port in addresses:
-        with suppress(*TROUBLE), pika.BlockingConnection(_parameters(host, port)) as connection:
+        with suppress(*TROUBLE), pika.BlockingConnection(_parameters(host, port, name)) as connection:
             return int(connection.channel().queue_declare(queue, passive=True).method.message_count)
     return None
 
 
-def _parameters(host: str, port: int) -> pika.ConnectionParameters:
+def _parameters(host: str, port: int, name: str) -> pika.ConnectionParameters:
+    """The brokers write the name into their logs; by it a report knows which clients' logs there must be."""
     return pika.ConnectionParameters(
-        host, port, heartbeat=1, socket_timeout=1.0, stack_timeout=2.0, connection_attempts=1
+        host, port, heartbeat=1, socket_timeout=1.0, stack_timeout=2.0, connection_attempts=1,
+        client_properties={"qpid.client_id": name},
     )  # fmt: skip
 
 

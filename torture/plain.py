@@ -95,6 +95,7 @@ class PlainClient:
         return pika.ConnectionParameters(
             host, port, credentials=pika.PlainCredentials(*self._context.login), heartbeat=self.heartbeat,
             socket_timeout=timeout, stack_timeout=max(0.5, 2 * timeout), connection_attempts=1, tcp_options=PATIENCE,
+            client_properties={"qpid.client_id": self._context.record.client},
         )  # fmt: skip
 
     def _properties(self, id: str, again: bool = False) -> pika.BasicProperties:

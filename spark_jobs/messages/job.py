@@ -7,7 +7,7 @@ how complete the logs are as evidence.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.messages import fans, reduced
@@ -16,9 +16,10 @@ from spark_jobs.messages.evidence import Brokers, Evidence, Process
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 
-_EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint, since bigint"
+_EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint"
 _INCOMPLETE = "cluster string, proc string"
-_SHAKY = "cluster string, producer string"
+_GAPS = "cluster string, gap string"
+_SHAKY = "cluster string, producer string, cause string"
 
 
 def run(engine: Engine, workspace: Workspace, options: Options) -> None:
@@ -29,8 +30,12 @@ def run(engine: Engine, workspace: Workspace, options: Options) -> None:
     reduced.spans(engine, workspace)
     processes = _processes(engine.rows("select * from takings"))
     _by_queue(engine, options)
-    _evidence(engine, processes, options)
-    _shaky(engine, processes)
+    brokers = _brokers(engine, options)
+    judges = {
+        cluster: Evidence(of, options.drained, brokers.get(cluster, Brokers())) for cluster, of in processes.items()
+    }
+    _evidence(engine, judges, options)
+    _shaky(engine, processes, judges)
     engine.view("judged", messages.judged(engine.dialect))
     workspace.save(engine, "message_verdicts", messages.verdicts())
     workspace.save(engine, "message_summary", messages.summary(engine.dialect))
@@ -46,9 +51,9 @@ def _by_queue(engine: Engine, options: Options) -> None:
 
 
 def _brokers(engine: Engine, options: Options) -> dict[str, Brokers]:
-    """By cluster: what the brokers' logs lack."""
+    """By cluster: what the brokers' logs say about which logs there must be."""
     logs: dict[str, list[Row]] = defaultdict(list)
-    for row in engine.rows(messages.brokers(options.events, options.clock)):
+    for row in engine.rows(messages.brokers(options.events)):
         logs[row["cluster"]].append(row)
     return {cluster: Brokers.of(rows) for cluster, rows in logs.items()}
 
@@ -60,6 +65,7 @@ def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
     for row in rows:
         process = found[row["cluster"]][row["proc"]]
         process.ended |= bool(row["ended"])
+        process.client = row["client_id"] or process.client
         process.sends |= bool(row["sends"])
         process.takes |= {row["queue"]} if row["takes"] else set()
         if row["drained"] is not None:
@@ -73,33 +79,32 @@ def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
     return found
 
 
-def _evidence(engine: Engine, processes: dict[str, dict[str, Process]], options: Options) -> None:
+def _evidence(engine: Engine, judges: Mapping[str, Evidence], options: Options) -> None:
     """The view `evidence`: for each queue that a log names, whether missing messages may be lost."""
     named = engine.rows("select distinct cluster, queue from takings")
     undone = reduced.undone(engine, options)
     doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts("events_raw", undone))}
-    brokers = _brokers(engine, options) if options.drained is None else {}
-    judges = {cluster: Evidence(of, options.drained, brokers.get(cluster)) for cluster, of in processes.items()}
     rows = []
     for row in named:
         cluster, queue = row["cluster"], row["queue"]
         why, drained_at = judges[cluster].of_queue(queue)
-        known = {"why": why, "drained_at": drained_at, "since": judges[cluster].brokers.since}
-        rows.append({**row, "doubt": doubts.get((cluster, queue)), **known})
+        rows.append({**row, "doubt": doubts.get((cluster, queue)), "why": why, "drained_at": drained_at})
     engine.table("evidence_rows", _EVIDENCE, rows)
     engine.view("evidence", messages.places(engine.dialect, "evidence_rows"))
     engine.view("queue_names", "select cluster as cluster_of, place, queue from evidence")
 
 
-def _shaky(engine: Engine, processes: dict[str, dict[str, Process]]) -> None:
+def _shaky(engine: Engine, processes: dict[str, dict[str, Process]], judges: Mapping[str, Evidence]) -> None:
     """The view `shaky_producers`; a pass over all rows only when something unexpected came."""
     engine.view("unexpected", messages.unexpected(engine.dialect))
+    if not engine.rows("select 1 as n from unexpected limit 1"):
+        engine.table("shaky_producers", _SHAKY, [])
+        return
     broken = [
         {"cluster": cluster, "proc": name}
         for cluster, of in processes.items() for name, process in of.items() if not process.whole
     ]  # fmt: skip
-    if broken and engine.rows("select 1 as n from unexpected limit 1"):
-        engine.table("incomplete", _INCOMPLETE, broken)
-        engine.view("shaky_producers", messages.shaky())
-    else:
-        engine.table("shaky_producers", _SHAKY, [])
+    gaps = [{"cluster": cluster, "gap": judge.gap} for cluster, judge in judges.items() if judge.gap]
+    engine.table("incomplete", _INCOMPLETE, broken)
+    engine.table("log_gaps", _GAPS, gaps)
+    engine.view("shaky_producers", messages.shaky())

@@ -28,10 +28,11 @@ Jepsen has one complete history; logs are not.  What is missing (e > d) is
 
 The logs of a queue are complete when each process that took from it has written `drain_end` with result `ok` for it,
 `log_end`, and all numbers (`seq`) from 1 on.  A client that wrote nothing about messages counts as one that may have
-taken from any queue.  Brokers' logs say what was removed: of those that are there no number may be missing, and what
-was confirmed before one of them begins is unaccounted.  So a row that is missing turns nothing into `lost`, unless all
-of a broker's log, or its end, is missing.  In the same way a delivery without an attempt is a finding only when the log
-of its producer is complete (a killed client's last 100 ms are missing).
+taken from any queue.  Brokers' logs say which clients were connected and what was removed: each process has all numbers
+from 1 on, each epoch that another one goes on from has a primary's log, and each client that connected has a log here
+(`client_id`; plain AMQP clients name themselves by the property `qpid.client_id`).  So neither a row nor a file that is
+missing turns anything into `lost`, unless it is the end of a broker's log.  In the same way a delivery without an
+attempt is a finding only when the log of its producer is here and complete (a killed client's last 100 ms are missing).
 
 A duplicate is *redelivered* when some delivery of it said so, else *resend* when its producer sent it again, as its own
 log or a delivery says (both are allowed by at-least-once), else *unmarked*: a finding.
@@ -48,7 +49,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.messages.evidence import EARLY
 from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import FLAGS, NONE, REDELIVERED, RESENT, SENDS, coded, messages
 
@@ -121,13 +121,21 @@ where source <> 'client' and kind in ({kinds}) and producer is null and queue <>
 group by coalesce(cluster, ''), queue"""
 
 
-def brokers(events: str = "events_raw", clock: str = "ts_wall") -> str:
-    """What each broker's process wrote: of a log without holes seqs = seq_max - seq_min + 1, and their sum fits."""
+def brokers(events: str = "events_raw") -> str:
+    """What each broker's process wrote: of a log without holes `seqs` = seq_max - seq_min + 1, and their sum fits.
+
+    `client`: that connected, '' without a name.  `begun`: an epoch that this broker began, with `base`; `followed`: one
+    whose primary has brought it up to date."""
     return f"""
-select coalesce(cluster, '') as cluster, coalesce(proc, '') as proc, count(*) as seqs,
-  cast(sum(seq) as bigint) as seq_sum, min(seq) as seq_min, max(seq) as seq_max, min({clock}) as first_ts
-from {events} where source = 'broker' and kind <> 'torn' and seq is not null
-group by coalesce(cluster, ''), coalesce(proc, '')"""
+select cluster, proc, client, begun, base, followed,
+  count(*) as seqs, cast(sum(seq) as bigint) as seq_sum, min(seq) as seq_min, max(seq) as seq_max
+from (
+  select coalesce(cluster, '') as cluster, coalesce(proc, '') as proc, seq,
+    case when kind = 'client_open' then coalesce(client_id, '') end as client,
+    case when kind = 'promoted' then term end as begun, case when kind = 'promoted' then attrs['base'] end as base,
+    case when kind = 'state' and new = 'ready' then term end as followed
+  from {events} where source = 'broker' and kind <> 'torn' and seq is not null
+) group by cluster, proc, client, begun, base, followed"""
 
 
 def places(dialect: Dialect, relation: str) -> str:
@@ -136,14 +144,20 @@ def places(dialect: Dialect, relation: str) -> str:
 
 
 def shaky(events: str = "events_raw", incomplete: str = "incomplete", found: str = "unexpected") -> str:
-    """Producers of unexpected messages for which a process sent whose log is incomplete: cluster, producer."""
+    """Producers of unexpected messages that have no log, or an incomplete one, though they may have sent: cluster,
+    producer, cause.  View `log_gaps`: cluster, gap (why a client may have no log)."""
+    shaky = SHAKY.replace("'", "''")
     return f"""
-select distinct u.cluster, u.producer
-from {events} as v
-join (select distinct cluster, producer from {found}) as u
-  on u.cluster = coalesce(v.cluster, '') and u.producer = v.producer
-join {incomplete} as i on i.cluster = u.cluster and i.proc = coalesce(nullif(v.proc, ''), v.client_id, '')
-where v.source = 'client' and v.kind in {SENDS}"""
+select u.cluster, u.producer, max(case when v.proc is null then g.gap else '{shaky}' end) as cause
+from (select distinct cluster, producer from {found}) as u
+left join (
+  select distinct coalesce(cluster, '') as cluster, producer, coalesce(nullif(proc, ''), client_id, '') as proc
+  from {events} where source = 'client' and kind in {SENDS}
+) as v on v.cluster = u.cluster and v.producer = u.producer
+left join log_gaps as g on g.cluster = u.cluster
+left join {incomplete} as i on i.cluster = u.cluster and i.proc = v.proc
+where i.proc is not null or v.proc is null and g.gap is not null
+group by u.cluster, u.producer"""
 
 
 def counted(dialect: Dialect, relation: str = "message_counts") -> str:
@@ -169,7 +183,7 @@ def unexpected(dialect: Dialect, relation: str = "message_counts") -> str:
 def judged(dialect: Dialect, relation: str = "message_counts") -> str:
     """All messages that are not simply ok (attempted, confirmed, dequeued, and nothing more), with verdict and cause.
 
-    Views: `evidence` (cluster, place, doubt, why, drained_at, since), `shaky_producers`."""
+    Views: `evidence` (cluster, place, doubt, why, drained_at), `shaky_producers`."""
     return f"""
 select l.*, coalesce(sent, confirmed, delivered, refused) as moment,
   case
@@ -183,7 +197,7 @@ select l.*, coalesce(sent, confirmed, delivered, refused) as moment,
       when explained then case {_causes()} end
       when why is not null then why
       when delivers > 0 then '{_HELD}' else '' end
-    when a = 0 and got > 0 then case when p.producer is null then '' else '{SHAKY.replace("'", "''")}' end
+    when a = 0 and got > 0 then coalesce(p.cause, '')
     when d > a and a > 0 then case
       when l.flags & {REDELIVERED} > 0 then 'redelivered'
       when resends > 0 or l.flags & {RESENT} > 0 then 'resend' else 'unmarked' end
@@ -212,8 +226,7 @@ def _causes() -> str:
 
 
 def _why(side: str) -> str:
-    late, early = f"when l.confirmed_by > {side}.drained_at then '{_LATE}'", f"when l.confirmed_by < {side}.since"
-    return f"case when {side}.why <> '' then {side}.why {late} {early} then '{EARLY}' end"
+    return f"case when {side}.why <> '' then {side}.why when l.confirmed_by > {side}.drained_at then '{_LATE}' end"
 
 
 def _emptied(side: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs.messages.evidence import EARLY, Brokers, Evidence, Process
+from spark_jobs.messages.evidence import Brokers, Evidence, Process
 from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import EXPLAINED_BY, Event
 from spark_jobs.solve.runs import expand, span
@@ -124,15 +124,8 @@ class MessageEvidence(Evidence):
             why, drained_at = self.of_queue(queue)
             if not why and counts.confirmed_at is not None and counts.confirmed_at > drained_at:
                 why = "confirmed after its queue was drained"
-            if not why and self._is_early(counts):
-                why = EARLY
             whys += [why] if why else []
         return min(whys, default="")
-
-    def _is_early(self, counts: Counts) -> bool:
-        if self.drained is not None or self.brokers.since is None or counts.confirmed_at is None:
-            return False
-        return counts.confirmed_at < self.brokers.since
 
     def emptied(self, counts: Counts) -> bool:
         """True if one of its queues was drained after it was last seen there."""
@@ -142,10 +135,11 @@ class MessageEvidence(Evidence):
 
 class Judge:
     """Takes rows in any order, each once: all rows of the clients (those about messages alone have holes), and of the
-    brokers those of the kinds in EXPLAINED_BY.
+    brokers those of the kinds in EXPLAINED_BY, and all that have a number.
 
     `drained`: everything that was in the queues at the end was taken, or was not; None: as the logs say.  `brokers`:
-    what their logs lack.  `undone`: removals that did not survive a fail-over and explain nothing (`survivors`)."""
+    what their logs say of other logs; None: as the rows are.  `undone`: removals that did not survive a fail-over
+    and explain nothing (`survivors`)."""
 
     def __init__(
         self, drained: bool | None = None, clock: Clock = wall, brokers: Brokers | None = None,
@@ -156,6 +150,7 @@ class Judge:
         self.anonymous = 0
         self._drained = drained
         self._brokers = brokers
+        self._seen: dict[tuple[Any, ...], list[int]] = defaultdict(list)  # what brokers' lines say → their numbers
         self._clock = clock
         self._processes: dict[str, Process] = defaultdict(Process)
         self._senders: dict[str, set[str]] = defaultdict(set)  # producer → processes
@@ -165,9 +160,21 @@ class Judge:
         for row in rows:
             if row.get("source") == "client":
                 self._client(row)
-            elif row["kind"] in EXPLAINED_BY and not any(one.has(row) for one in self._undone):
+                continue
+            if row.get("source") == "broker" and row.get("seq") is not None and row["kind"] != "torn":
+                self._seen[_seen(row)].append(row["seq"])
+            if row["kind"] in EXPLAINED_BY and not any(one.has(row) for one in self._undone):
                 self._broker(row)
         return self
+
+    def brokers(self) -> Brokers:
+        if self._brokers is not None:
+            return self._brokers
+        return Brokers.of(
+            dict(zip(_SEEN, key, strict=True))
+            | {"seqs": len(seqs), "seq_sum": sum(seqs), "seq_min": min(seqs), "seq_max": max(seqs)}
+            for key, seqs in self._seen.items()
+        )
 
     # ---- rows -------------------------------------------------------------------------------------------------------
 
@@ -175,6 +182,7 @@ class Judge:
         kind, queue = row["kind"], row.get("queue") or ""
         name = row.get("proc") or row.get("client_id") or ""
         process = self._processes[name]
+        process.client = row.get("client_id") or process.client
         if row.get("seq") is not None:
             process.seqs.add(row["seq"])
         if kind == "log_end":
@@ -231,7 +239,7 @@ class Judge:
 
     def verdicts(self) -> Iterator[Verdict]:
         """Of all messages, in the order of producers and numbers."""
-        whole = MessageEvidence(self._processes, self._drained, self._brokers)
+        whole = MessageEvidence(self._processes, self._drained, self.brokers())
         for key in sorted(self.messages):
             counts = self.messages[key]
             if counts.attempts or counts.confirms or counts.delivers or counts.acks or counts.refusals:
@@ -255,6 +263,8 @@ class Judge:
 
     def _origin(self, producer: str) -> str:
         senders = self._senders.get(producer, ())
+        if not senders:
+            return Evidence(self._processes, self._drained, self.brokers()).gap
         return "" if all(self._processes[name].whole for name in senders) else "its producer's log is incomplete"
 
     def _missing(self, counts: Counts, evidence: MessageEvidence) -> tuple[str, str]:
@@ -291,9 +301,25 @@ class Judge:
         return Summary(**sums, causes=dict(sorted(causes.items())))
 
 
-def judge(rows: Iterable[Event], drained: bool | None = None, clock: Clock = wall) -> Summary:
+_SEEN: Final = ("proc", "client", "begun", "base", "followed")
+
+
+def _seen(row: Event) -> tuple[Any, ...]:
+    kind, term = row["kind"], row.get("term")
+    client = row.get("client_id") or "" if kind == "client_open" else None
+    begun, base = (term, (row.get("attrs") or {}).get("base")) if kind == "promoted" else (None, None)
+    return row.get("proc") or "", client, begun, base, term if kind == "state" and row.get("new") == "ready" else None
+
+
+KNOWN: Final = Brokers(gap="")
+"""All clients have logs."""
+
+
+def judge(
+    rows: Iterable[Event], drained: bool | None = None, clock: Clock = wall, brokers: Brokers | None = KNOWN
+) -> Summary:
     """The sums over all rows; `Judge` has the messages, too."""
-    return Judge(drained, clock).add(rows).summary()
+    return Judge(drained, clock, brokers).add(rows).summary()
 
 
 _COUNTER: Final = {

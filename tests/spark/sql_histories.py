@@ -49,7 +49,7 @@ class Maker:
             for number, row in enumerate(log, 1):
                 row["seq"] = number
             found += [row for row in log if whole or self.chance.random() > 0.04]
-        return found + self.brokers
+        return (witnessed(found) if self.chance.random() < 0.7 else found) + self.brokers
 
 
 def history(cluster: str, chance: random.Random) -> list[Row]:
@@ -177,6 +177,16 @@ def _end(maker: Maker, consumers: list[str], gone: set[str]) -> None:
 
 def histories(number: int, seed: int) -> list[Row]:
     return [row for index in range(number) for row in history(f"k{index:03d}", random.Random(seed * 10_000 + index))]
+
+
+def witnessed(rows: list[Row]) -> list[Row]:
+    """With the log of a broker that names all clients."""
+    names = sorted({(row.get("cluster"), row["client_id"]) for row in rows if row["source"] == "client"}, key=str)
+    common = {"source": "broker", "kind": "client_open", "node": "w", "proc": "w", "ts_wall": T0, "ts_mono": 0}
+    return rows + [
+        {**common, "cluster": cluster, "client_id": name, "seq": number}
+        for number, (cluster, name) in enumerate(names, 1)
+    ]
 
 
 def as_runs(rows: list[Row]) -> list[Row]:

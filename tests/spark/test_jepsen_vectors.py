@@ -16,8 +16,8 @@ from spark_jobs.messages import job as messages
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.jepsen import VECTORS, Op, rows, total_queue
-from tests.spark.messages_judge import Judge
-from tests.spark.sql_histories import write
+from tests.spark.messages_judge import KNOWN, Judge
+from tests.spark.sql_histories import witnessed, write
 
 Said = dict[str, Any]
 SUMS = ("attempts", "confirmed", "ok")
@@ -45,7 +45,7 @@ OPS = st.lists(
 
 
 def by_reference(history: list[Op]) -> Said:
-    judge = Judge().add(rows(history))
+    judge = Judge(brokers=KNOWN).add(rows(history))
     summary = judge.summary()
     parts: Said = {"valid": summary.valid, **{name: getattr(summary, name) for name in SUMS}}
     for name in PARTS:
@@ -60,7 +60,7 @@ def by_reference(history: list[Op]) -> Said:
 def by_sql(engine: Engine, place: Path, histories: dict[str, list[Op]]) -> dict[str, Said]:
     """All of them at once, each a cluster of its own."""
     workspace = Workspace(str(place / "ws"))
-    every = [row for name, history in histories.items() for row in rows(history, name)]
+    every = [row for name, history in histories.items() for row in witnessed(rows(history, name))]
     write(every, Path(workspace.path("events_raw")))
     messages.run(engine, workspace, Options())
     found: dict[str, Said] = {name: {"valid": True} for name in histories}

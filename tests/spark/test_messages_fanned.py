@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.messages import job as messages
-from spark_jobs.messages.evidence import Brokers
+from spark_jobs.messages.evidence import NAMELESS, NO_BROKER
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.messages_judge import Judge
@@ -36,6 +36,8 @@ class Log:
         row |= {"client_id": name} if source == "client" else {}
         if number is not None:
             row |= {"producer": "m", "pub_first": number, "pub_last": number, "msg_id": f"m:{number}"}
+        if source == "client" and name not in self.logs:
+            self.broker(0, "client_open", client_id=name)
         log = self.logs.setdefault(name, [])
         log.append({**row, "ts_wall": at, "ts_mono": at, "seq": len(log) + 1, **more})
 
@@ -63,17 +65,8 @@ class Log:
 
 
 def by_reference(rows: list[Row]) -> Said:
-    verdicts = Judge(brokers=brokers_of(rows)).add(rows).verdicts()
+    verdicts = Judge().add(rows).verdicts()
     return {v.number: (v.verdict, v.cause, v.missing, v.duplicates, v.recovered) for v in verdicts if v.verdict != "ok"}
-
-
-def brokers_of(rows: list[Row]) -> Brokers:
-    seqs = sorted(row["seq"] for row in rows if row["source"] == "broker")
-    if not seqs:
-        return Brokers()
-    first = min(row["ts_wall"] for row in rows if row["source"] == "broker")
-    numbers = {"seqs": len(seqs), "seq_sum": sum(seqs), "seq_min": seqs[0], "seq_max": seqs[-1]}
-    return Brokers.of([{"proc": "b1", "first_ts": first, **numbers}])
 
 
 def by_sql(engine: Engine, place: Path, rows: list[Row]) -> dict[str, Said]:
@@ -132,15 +125,13 @@ def removed(cluster: str, without: int | None = None, since: int = 1) -> Log:
 
 
 HOLE = "the log of b1 is incomplete"
-EARLY = "confirmed before the log of a broker begins"
+BEGINNING = "the log of b1 lacks its beginning"
 BROKERS: dict[str, tuple[Row, Said]] = {
     "whole": ({}, {2: ("explained", "expire", 1, 0, 0), 3: ("lost", "", 1, 0, 0)}),
-    "hole": ({"without": 3}, {2: ("unaccounted", HOLE, 1, 0, 0), 3: ("unaccounted", HOLE, 1, 0, 0)}),
-    "other": ({"without": 2}, {2: ("explained", "expire", 1, 0, 0), 3: ("unaccounted", HOLE, 1, 0, 0)}),
-    # its first row is that of 60
-    "late": ({"since": 4}, {2: ("unaccounted", EARLY, 1, 0, 0), 3: ("unaccounted", EARLY, 1, 0, 0)}),
-    # that of 25: before 3 was sent
-    "gone": ({"since": 3}, {2: ("explained", "expire", 1, 0, 0), 3: ("lost", "", 1, 0, 0)}),
+    "hole": ({"without": 5}, {2: ("unaccounted", HOLE, 1, 0, 0), 3: ("unaccounted", HOLE, 1, 0, 0)}),
+    "other": ({"without": 4}, {2: ("explained", "expire", 1, 0, 0), 3: ("unaccounted", HOLE, 1, 0, 0)}),
+    "late": ({"since": 3}, {2: ("explained", "expire", 1, 0, 0), 3: ("unaccounted", BEGINNING, 1, 0, 0)}),
+    "none": ({"since": 99}, {2: ("unaccounted", NO_BROKER, 1, 0, 0), 3: ("unaccounted", NO_BROKER, 1, 0, 0)}),
 }
 """name -> (what of the broker's log is there, what must be said)"""
 
@@ -198,8 +189,43 @@ def test_random_histories_of_exchanges(duck: DuckEngine, tmp_path: Path) -> None
     assert verdicts(duck, tmp_path, rows) == wanted
 
 
+def without_a_file(kind: str) -> list[Row]:
+    """1 was taken from q1 and 2 from q2; 3 was never seen.  A log is not here, or another one may not be."""
+    log = Log(kind)
+    log.publish(1, 2, 3)
+    log.take(1, "q1")
+    log.take(2, "q2")
+    if kind == "nameless":
+        log.broker(70, "client_open")
+    elif kind == "followed":
+        log.broker(70, "state", old="catching-up", new="ready", term=3)
+    elif kind == "base":
+        log.broker(70, "promoted", term=5, attrs={"base": str((4 << 48) + 7)})
+    return [row for row in log.rows() if row["proc"] != {"consumer": "c-q2", "producer": "p", "broker": "b1"}.get(kind)]
+
+
+ABSENT = {
+    "consumer": "there is no log of the client c-q2",
+    "broker": NO_BROKER,
+    "nameless": NAMELESS,
+    "followed": "the log of the primary of epoch 3 is missing",
+    "base": "the log of the primary of epoch 4 is missing",
+}
+
+
+def test_a_file_that_is_not_here_loses_nothing_and_makes_nothing_up(duck: DuckEngine, tmp_path: Path) -> None:
+    found: dict[str, Said] = {kind: {3: ("unaccounted", why, 1, 0, 0)} for kind, why in ABSENT.items()}
+    found["consumer"][2] = found["consumer"][3]
+    unsent = "there is no log of the client p"
+    found["producer"] = dict.fromkeys((1, 2), ("unexpected", unsent, 0, 1, 0))
+    rows = {kind: without_a_file(kind) for kind in found}
+    assert {kind: by_reference(of) for kind, of in rows.items()} == found
+    assert by_sql(duck, tmp_path, [row for of in rows.values() for row in of]) == found
+    assert by_reference(without_a_file("all")) == {3: ("lost", "", 1, 0, 0)}
+
+
 def test_a_user_who_says_that_all_was_drained_is_believed(duck: DuckEngine, tmp_path: Path) -> None:
-    rows = removed("hole", without=3).rows()
+    rows = removed("hole", without=5).rows()
     workspace = Workspace(str(tmp_path))
     write(rows, Path(workspace.path("events_raw")))
     messages.run(duck, workspace, Options(drained=True))

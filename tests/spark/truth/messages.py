@@ -21,6 +21,8 @@ class Ledger:
 def _world() -> World:
     world = World()
     processes.kill(world)
+    for name in ("p1", "c1"):
+        world.broker("node1", -5.5, "client_open", client_id=name)
     return world
 
 
