@@ -40,8 +40,7 @@ class Refusals:
 
     def alive(self, address: str, at: float | None = None) -> None:
         """A sign of life of the broker at `address`, now or at that time."""
-        if self._settle and address:
-            self._alive[address] = max(self._alive.get(address, 0.0), self._clock.now() if at is None else at)
+        self._alive[address] = max(self._alive.get(address, 0.0), self._clock.now() if at is None else at)
 
     def judge(self, address: str, answer: Answer) -> Answer:
         """The answer as it counts: a refusal that does not count yet is SILENT."""
@@ -49,8 +48,6 @@ class Refusals:
             return answer
         if answer.outcome is not Outcome.REFUSED:
             self._since.pop(address, None)
-            if answer.outcome is Outcome.ANSWERED:
-                self.alive(address)
             return answer
         self._since.setdefault(address, self._clock.now())
         return replace(answer, outcome=Outcome.SILENT) if self._left(address) > 0 else answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.model.environment import Answer, Outcome
-from ha.model.hearing import Hearing
+from ha.model.hearing import HEARD_MAX, Hearing, ages
 from ha.model.view import View
 from qpidd_py.errors import LinkError
 from tests.unit.ha.world import World
@@ -22,8 +22,8 @@ def hearing() -> tuple[World, Hearing]:
 def test_a_broker_that_has_answered_was_heard() -> None:
     world, found = hearing()
     found.answered("b:1")
-    world.clock += 6.0
-    assert found.ages() == {"b:1": 6.0}
+    world.clock += 6.2504
+    assert found.ages() == {"b:1": 6.25}
 
 
 def test_one_that_asks_was_heard_when_our_answers_reach_it() -> None:
@@ -62,12 +62,23 @@ def test_it_is_in_questions_and_answers() -> None:
     assert world["b"].node.local.apart(died) == 1, "only c is not b, and lives"
 
 
-@pytest.mark.parametrize("heard", ["c:1", 5, ["c:1"], {"c:1": "now"}])
+MANY = {f"{number}:1": 0 for number in range(HEARD_MAX + 1)}
+
+
+@pytest.mark.parametrize(
+    "heard", ["c:1", 5, ["c:1"], {"c:1": "now"}, {"c:1": -0.001}, {"c:1": 1e12}, {"b:1": 1, "c:1": None}, MANY]
+)
 def test_something_else_is_an_invalid_answer(heard: object) -> None:
     view = World("a")["a"].node.view().to_json()
     assert View.from_json({**view, "heard": {"c:1": 1}}).heard == (("c:1", 1.0),)
     with pytest.raises(LinkError, match="not who was heard"):
         View.from_json({**view, "heard": heard})
+
+
+def test_as_many_as_a_broker_may_have_heard_at_any_time() -> None:
+    found = {address: age for age, address in enumerate(list(MANY)[1:])}
+    assert ages({"heard": {**found, "1:1": 999_999_999_999}}) == {**found, "1:1": 999_999_999_999.0}
+    assert ages({}) == ages({"heard": None}) == {}
 
 
 def test_a_stranger_is_not_remembered() -> None:

@@ -44,14 +44,13 @@ def test_a_sign_of_life_begins_again_also_when_it_is_heard_of_late() -> None:
     assert asked.at(10.0, REFUSED) is SILENT
     asked.refusals.alive("a:1", 10.4)
     asked.refusals.alive("a:1", 10.2)
-    asked.refusals.alive("", 99.0)
     assert [asked.at(time, REFUSED) for time in (11.3, 11.4)] == [SILENT, REFUSED]
 
 
 def test_what_is_left_to_wait_and_what_it_would_be_then() -> None:
     asked = Asked()
     answers = {"a:1": Answer(SILENT), "b:1": Answer(SILENT)}
-    assert asked.refusals.settling(answers) == 0.0
+    assert asked.refusals.settling(answers) == asked.refusals.settling([]) == 0.0
     asked.at(10.0, REFUSED)
     asked.clock.time = 10.25
     assert asked.refusals.settling(answers) == pytest.approx(0.75)
