@@ -150,6 +150,7 @@ fuzz-sanitized: $(BUILT)
 	@cp -r qpidd_py build/sanitized/ && find build/sanitized -name '*.so' -delete
 	QPIDD_SANITIZE=address,undefined $(PY) setup.py -q build_ext --build-temp build/sanitized-temp --build-lib build/sanitized
 	$(SANITIZED) -m tests.property.fuzz_feed --seconds $(FUZZ_SECONDS)
+	$(SANITIZED) -m tests.property.fuzz_parser --seconds $(FUZZ_SECONDS)
 	$(SANITIZED) -m tests.fuzz --only frames --seconds $(FUZZ_SECONDS)
 
 $(INSTALLED): setup.cfg pyproject.toml setup.py

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.property import fuzz_feed
+from tests.property import fuzz_feed, fuzz_parser
 
 
 def test_garbage_costs_only_who_sends_it() -> None:
@@ -23,3 +23,23 @@ def test_the_check_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounds_repeat_exactly() -> None:
     rounds = [b"".join(fuzz_feed.conversation(random.Random("1:7"))) for _ in range(2)]
     assert rounds[0] == rounds[1]
+
+
+def test_garbage_for_the_parser_alone() -> None:
+    assert fuzz_parser.run(seconds=60.0, seed=20, blocks=9) == 9 * fuzz_parser.BLOCK
+
+
+def test_the_judge_of_the_parser_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception of ours."""
+    monkeypatch.setattr(fuzz_parser.Owner, "failed", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fuzz_parser.run(seconds=60.0, seed=1, blocks=1)
+
+
+def test_inputs_to_the_parser_repeat_exactly_and_get_far() -> None:
+    one, two = random.Random(7), random.Random(7)
+    for _ in range(99):
+        assert fuzz_parser.an_input(one, fuzz_parser.CLIENT) == fuzz_parser.an_input(two, fuzz_parser.CLIENT)
+    block = fuzz_parser.Block(1, 0)
+    block.run()
+    assert sum(queue.enqueued for queue in block.queues.values()) > 500
