@@ -214,11 +214,13 @@ class OptionSpec:
     help: str
     short: str = ""
     repeatable: bool = False
+    secret: bool = False
 
 
-def option(parse: Callable[[str], T], default: T, help: str, short: str = "") -> T:
-    """Declare a field that is an option; `short` is one letter for the command line."""
-    return field(default=default, metadata={_SPEC: OptionSpec(parse, help, short)})
+def option(parse: Callable[[str], T], default: T, help: str, short: str = "", secret: bool = False) -> T:
+    """Declare a field that is an option; `short` is one letter for the command line.  A `secret` one is warned of
+    there, since every user of the machine can read command lines."""
+    return field(default=default, metadata={_SPEC: OptionSpec(parse, help, short, secret=secret)})
 
 
 def repeatable(parse: Callable[[str], T], default: tuple[T, ...], help: str) -> tuple[T, ...]:
@@ -264,8 +266,13 @@ def load(
     explicit = given.pop("config", None) or environ.pop("config", None)
     file = read_file(explicit[-1]) if explicit else _read_default_file(default_file)
     _refuse_unknown(options, file, explicit[-1] if explicit else default_file)
+    warnings += [_readable(name) for name in given if options[name].spec.secret]
     sources = [("command line", given), ("environment", environ), ("configuration file", file)]
     return Settings(_build(options, sources), warnings)
+
+
+def _readable(name: str) -> str:
+    return f"option {name} is on the command line, which every user of this machine can read: use {name}-file"
 
 
 def read_file(name: str | Path) -> dict[str, list[str]]:

@@ -154,6 +154,7 @@ def make_parser(program: str, description: str, examples: str) -> argparse.Argum
     parser.add_argument("--version", action=ShowVersion)
     add = parser.add_argument_group("connection").add_argument
     add("-b", "--broker", default="127.0.0.1", metavar="URL", help="brokers, any of them: node1,node2:5673 or amqp://")
+    add("--password-file", metavar="FILE", help="the password of the user in --broker: first line of this file")
     add("-a", "--address", required=True, metavar="ADDRESS", help="NAME[/SUBJECT][;{OPTIONS}], as in Qpid's book")
     add(
         "--connection-options",
@@ -307,9 +308,20 @@ def connection_options(program: str, options: argparse.Namespace) -> dict[str, A
     given = {name.replace("-", "_"): value for name, value in options.connection_options.items()}
     if not given.keys() & {"client_id", "container_id"}:
         given["client_id"] = f"{program}-{os.getpid()}"
+    if options.password_file is not None:
+        given["password"] = _password_in(options.password_file)
     if options.event_log is not None:
         given["event_log"] = options.event_log
     return given
+
+
+def _password_in(path: str) -> str:
+    """Raises OSError, and ValueError for a file without a password."""
+    with open(path, encoding="utf-8") as lines:
+        password = lines.readline().rstrip("\r\n")
+    if not password:
+        raise ValueError(f"--password-file: {path} is empty, wanted a password")
+    return password
 
 
 def check_writable(path: str | None) -> None:

@@ -39,7 +39,7 @@ class HaSettings:
         one_of(*LEVELS), "none", "level of objects that do not say qpid.replicate; equal on all members"
     )
     ha_username: str = option(text, "", "name for links between brokers")
-    ha_password: str = option(text, "", "password for links between brokers; better in a file")
+    ha_password: str = option(text, "", "password for links between brokers; better in a file", secret=True)
     ha_password_file: Path | None = option(
         path, None, "file with that password; a relative path is one of a systemd credential, if there are any"
     )

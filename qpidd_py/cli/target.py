@@ -30,13 +30,14 @@ class Parser(argparse.ArgumentParser):
 
 def add_address_options(add: Callable[..., Any]) -> None:
     """`add` is `add_argument` of a parser or a group."""
-    add("-b", "--broker", metavar="ADDRESS", help="[user/password@][ssl:]host[:port] (default: the local broker)")
+    add("-b", "--broker", metavar="ADDRESS", help="[user[/password]@][ssl:]host[:port] (default: the local broker)")
     add("--timeout", metavar="SECONDS", help=f"limit for the whole command, 0 = none (default {DEFAULT_TIMEOUT:g})")
     add("--config", metavar="FILE", help="take credentials, port, TLS and timeout from this qpidd.conf")
 
 
 def add_login_options(add: Callable[..., Any]) -> None:
     """As `add_address_options`."""
+    add("--password-file", metavar="FILE", help="the password of the user in --broker: first line of this file")
     add("--sasl-mechanism", metavar="NAME", help="PLAIN, AMQPLAIN or EXTERNAL")
     add("--sasl-service-name", metavar="NAME", help="accepted for compatibility, not used")
     add("--ssl", action="store_true", help="use TLS")
@@ -57,12 +58,14 @@ def target_of(options: Options, config: "ToolConfig | None") -> Target:
         encrypted = uses_tls(address)
     mechanism = options.sasl_mechanism or ""
     if config is not None:
-        if not user:
+        if not password and user in ("", config.user):
             user, password = config.user, config.password
         mechanism = mechanism or config.mechanism
         encrypted = encrypted or (config.tls and port is None)
         port = port or (config.tls_port if encrypted else config.port)
         host = host or config.host
+    if options.password_file:
+        password = _password_of(options, user)
     trust = trust_of(options, config)
     encrypted = encrypted or bool(options.ssl or options.ssl_certificate or options.ssl_ca)
     tls = trust.context() if encrypted else None
@@ -70,6 +73,16 @@ def target_of(options: Options, config: "ToolConfig | None") -> Target:
         tls.check_hostname = False  # our own broker, whose certificate has the name for others
     login = Login(user or "guest", password if user else "guest", mechanism)
     return Target(host or DEFAULT_HOST, port or (TLS_PORT if tls else DEFAULT_PORT), login, tls, trust)
+
+
+def _password_of(options: Options, user: str) -> str:
+    if not user:
+        raise UsageError("argument --password-file: needs a user, as in --broker USER@HOST:PORT")
+    if "/" in (options.broker or "").rpartition("@")[0]:
+        raise UsageError("argument --password-file: there is a password in --broker")
+    from qpidd_py.cli.tool_config import password_in
+
+    return password_in(options.password_file, "argument --password-file")
 
 
 def timeout_of(options: Options, config: "ToolConfig | None", patience: float = 0.0) -> float:

@@ -52,7 +52,7 @@ def interpret(values: Mapping[str, str]) -> ToolConfig:
     host = values.get("interface", "").split(" ")[0]
     return ToolConfig(
         values.get("ha-username", ""),
-        values.get("ha-password", "") or _password(values.get("ha-password-file", "")),
+        values.get("ha-password", "") or password_in(values.get("ha-password-file", ""), "option ha-password-file"),
         values.get("ha-mechanism", ""),
         "" if host in WILDCARDS else host.strip("[]"),
         _port(values.get("port", "")),
@@ -63,14 +63,18 @@ def interpret(values: Mapping[str, str]) -> ToolConfig:
     )
 
 
-def _password(file: str) -> str:
+def password_in(file: str, what: str) -> str:
+    """The first line; `what` names the option in the ConfigError of a file that cannot be read."""
     if not file:
         return ""
     try:
         with open(file, encoding="utf-8") as lines:
-            return lines.readline().rstrip("\n")
+            password = lines.readline().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"option ha-password-file: cannot read {file}: {error}") from None
+        raise ConfigError(f"{what}: cannot read {file}: {error}") from None
+    if not password:
+        raise ConfigError(f"{what}: {file} is empty, expected a password")
+    return password
 
 
 def _trust(values: Mapping[str, str]) -> Trust:

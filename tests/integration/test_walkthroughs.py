@@ -121,8 +121,8 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def test_cluster_of_the_first_page(reader: Reader) -> None:
-    lines = walk("README.md", "A cluster in five lines")
-    assert len(lines) == 5
+    lines = walk("README.md", "A cluster in six lines")
+    assert len(lines) == 6
     for command in lines:
         reader.types(command)
     status = Command(lines[-1].block, "qpid-ha status -b 127.0.0.1:5801", ["active"])
@@ -131,11 +131,11 @@ def test_cluster_of_the_first_page(reader: Reader) -> None:
 
 def test_how_tos_log_in_as_printed(reader: Reader) -> None:
     """On the first page's cluster; `qpidd.conf` has the login of its links."""
-    for command in walk("README.md", "A cluster in five lines"):
+    for command in walk("README.md", "A cluster in six lines"):
         reader.types(command)
     for port in ("5802", "5803"):
         reader.types(Command(command.block, f"qpid-ha status -b 127.0.0.1:{port}", ["ready"]))
-    (reader.folder / "qpidd.conf").write_text("ha-username=ha\nha-password=secret\n")
+    (reader.folder / "qpidd.conf").write_text(f"ha-username=ha\nha-password-file={reader.folder}/node-password\n")
     for page, section, lines in STEPS:
         ours = [c for c in walk(page, section, language="sh") if c.line.startswith(("qpid-ha", "export QPID_CONFIG"))]
         assert len(ours) == lines, page

@@ -178,6 +178,16 @@ def test_unknown_environment_variables_are_reported() -> None:
     assert settings.warnings == ["environment variable QPID_PROT names no option and is ignored"]
 
 
+def test_a_secret_on_the_command_line_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+    file.write_text("ha-password=secret\nha-username=ha\n")
+    words = ("--ha-username", "ha", "--ha-password", "secret")
+    [warning] = config.load([HaSettings], words, {}, "/none").warnings
+    assert warning.startswith("option ha-password is on the command line") and "secret" not in warning
+    assert not config.load([HaSettings], [], {"QPID_HA_USERNAME": "ha", "QPID_HA_PASSWORD": "x"}, "/none").warnings
+    assert not config.load([HaSettings], ["--config", str(file)], {}, "/none").warnings
+
+
 def test_a_plug_in_brings_options() -> None:
     @dataclass(frozen=True)
     class Extra:

@@ -91,6 +91,21 @@ def test_commands_for_another_machine_have_a_login(page: Path) -> None:
             assert LOGIN.search(text[: found.end()]), found[0]
 
 
+PASSWORD = re.compile(r"-b\s+[^\s@/]+/[^\s@]+@|--ha-password[ =]|password:")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=name_of(page)) for page in PAGES])
+def test_no_command_line_has_a_password(page: Path) -> None:
+    """Every user of a machine can read command lines."""
+    for block in blocks(page):
+        assert block.language not in ("console", "sh") or not PASSWORD.search(block.text), PASSWORD.search(block.text)
+
+
+def test_a_password_would_be_noticed() -> None:
+    assert PASSWORD.search("qpid-ha promote -b ha/secret@node1:5672") and PASSWORD.search("qpidd --ha-password secret")
+    assert not PASSWORD.search("qpid-ha promote -b ha@node1:5672 --password-file ha-password")
+
+
 def test_each_command_of_qpid_ha_that_a_person_types_is_shown() -> None:
     shown = {cli_parser.find_command(words[1:])[0] for _, words in OURS if words[0] == "qpid-ha"}
     pages = (ROOT / "docs/reference/qpid-ha.md").read_text()

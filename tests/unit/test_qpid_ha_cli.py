@@ -298,6 +298,22 @@ class TestErrors:
             assert run("ping", "-b", f"me/secret@{server.address}") == (0, "")
             assert run("ping", "--sasl-mechanism", "AMQPLAIN", "-b", f"me/secret@{server.address}") == (0, "")
 
+    def test_password_in_a_file(self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file, empty = tmp_path / "password", tmp_path / "empty"
+        file.write_text("secret\nnot this line\n")
+        empty.touch()
+        with SocketBroker(authenticate=password_check({"me": "secret"})) as server:
+            there = ("ping", "-b", f"me@{server.address}")
+            assert run(*there, "--password-file", str(file)) == (0, "")
+            assert run(*there)[0] == 1
+            for wrong, text in ((empty, "is empty"), (tmp_path / "none", "cannot read")):
+                code, out = run(*there, "--password-file", str(wrong))
+                assert code == 1 and "argument --password-file: " in out and text in out
+            monkeypatch.setenv("QPID_HA_USERNAME", "me")
+            monkeypatch.setenv("QPID_HA_PASSWORD_FILE", str(file))
+            assert run(*there) == (0, ""), "the configuration has the password of that user"
+            assert run("ping", "-b", f"you@{server.address}")[0] == 1, "and of no other"
+
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
@@ -312,6 +328,8 @@ class TestErrors:
             (("ping", "--timeout", "-1"), "wanted seconds"),
             (("ping", "--timeout", "nan"), "wanted seconds"),
             (("ping", "--ssl-key", "x"), "needs --ssl-certificate"),
+            (("ping", "--password-file", "x"), "needs a user"),
+            (("ping", "--password-file", "x", "-b", "me/secret@host"), "there is a password in --broker"),
         ],
     )
     def test_usage(self, run: Run, arguments: tuple[str, ...], text: str) -> None:

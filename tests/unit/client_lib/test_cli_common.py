@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,6 +133,17 @@ def test_done(capsys) -> None:
     assert Connection.made == {
         "broker": "127.0.0.1", "client_id": f"qpid-x-{os.getpid()}", "timeout": common.FIRST_CONNECT,
     }  # fmt: skip
+
+
+def test_password_in_a_file(capsys, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("secret\nnot this line\n")
+    assert run(Work(lambda: None), "-b", "me@host", "--password-file", str(file)) == 0
+    assert Connection.made["broker"] == "me@host" and Connection.made["password"] == "secret"
+    file.write_text("\n")
+    assert run(Work(lambda: None), "--password-file", str(file)) == common.USAGE
+    assert run(Work(lambda: None), "--password-file", str(tmp_path / "none")) == common.USAGE
+    assert "is empty, wanted a password" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
