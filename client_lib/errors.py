@@ -3,10 +3,10 @@
     MessagingError
       ConnectionError          ConnectError (AuthenticationFailure), UrlError, ConnectionClosed, HeartbeatTimeout
       SessionError             SessionClosed, ServerError (UnauthorizedAccess), NontransactionalSession,
-                               TransactionError (TransactionAborted, TransactionUnknown)
+                               TransactionError (TransactionAborted, TransactionUnknown), Unsendable
       LinkError                LinkClosed, InsufficientCapacity
         AddressError           MalformedAddress, InvalidOption, ResolutionError (NotFound, AssertionFailed)
-        SenderError            SendError (Rejected, Returned)
+        SenderError            SendError (Rejected, Returned, Unsendable)
         ReceiverError          ReceiverCancelled, FetchError (Empty)
       Timeout                  InDoubt; InsufficientCapacity and Empty are timeouts, too
 
@@ -54,6 +54,7 @@ __all__ = [
     "TransactionError",
     "TransactionUnknown",
     "UnauthorizedAccess",
+    "Unsendable",
     "UrlError",
 ]
 
@@ -206,6 +207,14 @@ class Returned(SendError):
     def __init__(self, reply_code: int, reply_text: str, message: Message) -> None:
         super().__init__(f"{reply_code} {reply_text}", message)
         self.reply_code, self.reply_text = reply_code, reply_text
+
+
+class Unsendable(ServerError, SendError):
+    """The broker closed the connection each time it got this message; its session has ended."""
+
+    def __init__(self, reply_code: int, reply_text: str, message: Message) -> None:
+        MessagingError.__init__(self, f"{reply_code} {reply_text}")
+        self.reply_code, self.reply_text, self.message = reply_code, reply_text, message
 
 
 class ReceiverError(LinkError):

@@ -131,7 +131,7 @@ class Message:
         flags, pieces = _DELIVERY_MODE | _MESSAGE_ID, [b""]
         if content_type is not None:
             flags |= _CONTENT_TYPE
-            pieces.append(_short(content_type, "content_type"))
+            pieces.append(short_string(content_type, "content_type"))
         if headers:
             flags |= _HEADERS
             pieces.append(contents.encode_table(headers, "properties"))
@@ -141,17 +141,17 @@ class Message:
             pieces.append(_octet(self.priority, "priority"))
         if self.correlation_id is not None:
             flags |= _CORRELATION_ID
-            pieces.append(_short(self.correlation_id, "correlation_id"))
+            pieces.append(short_string(self.correlation_id, "correlation_id"))
         if self.reply_to is not None:
             flags |= _REPLY_TO
-            pieces.append(_short(self.reply_to, "reply_to"))
+            pieces.append(short_string(self.reply_to, "reply_to"))
         if self.ttl is not None:
             flags |= _EXPIRATION
-            pieces.append(_short(_milliseconds(self.ttl), "ttl"))
-        pieces.append(_short(message_id, "id"))
+            pieces.append(short_string(_milliseconds(self.ttl), "ttl"))
+        pieces.append(short_string(message_id, "id"))
         if self.user_id is not None:
             flags |= _USER_ID
-            pieces.append(_short(self.user_id, "user_id"))
+            pieces.append(short_string(self.user_id, "user_id"))
         pieces[0] = _HEAD.pack(flags)
         return b"".join(pieces)
 
@@ -182,7 +182,7 @@ def received(exchange: str, routing_key: str, redelivered: bool, properties: Any
         properties.correlation_id,
         properties.delivery_mode == 2,
         properties.priority,
-        int(expiration) / 1000 if expiration and expiration.isdigit() else None,
+        int(expiration) / 1000 if expiration and expiration.isascii() and expiration.isdigit() else None,
         headers,
     )
     message._body = body
@@ -221,7 +221,8 @@ def decode_properties(data: bytes, found: Any = None) -> Any:
     return found
 
 
-def _short(text: str, name: str) -> bytes:
+def short_string(text: str, name: str) -> bytes:
+    """Its length in an octet, then UTF-8.  Raises TypeError, ValueError."""
     if not isinstance(text, str):
         raise TypeError(f"{name} is {text!r}, expected str")
     octets = contents.utf8(text, name)

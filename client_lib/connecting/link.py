@@ -26,12 +26,13 @@ from client_lib.connecting import tls
 from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
 from client_lib.connecting.dialer import Dialer, DialerOwner
 from client_lib.connecting.retry import Attempt
+from client_lib.connecting.suspects import Suspect, Suspects
 from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
 from client_lib.connecting.watchdog import Watchdog
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry
 from client_lib.core.recovery import Recovery
-from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError
+from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError, Unsendable
 from client_lib.events import RUN_SECONDS, EventLog
 from client_lib.message import Message
 from client_lib.options import Options, effective
@@ -48,7 +49,7 @@ class LinkState(Enum):
     CLOSED = "closed"
 
 
-class LinkUser(Hashable, Protocol):
+class LinkUser(Suspect, Hashable, Protocol):
     """The part of a session that the link uses; all is called in the I/O thread."""
 
     @property
@@ -65,8 +66,8 @@ class LinkUser(Hashable, Protocol):
 
     def close_channel(self) -> None: ...
 
-    def flush(self) -> bool:
-        """Writes what waits.  True if there is more to do at once."""
+    def flush(self, limit: int | None = None) -> bool:
+        """Writes what waits.  True if there is more to do at once.  `limit` is that of unconfirmed messages."""
 
 
 class Link:
@@ -85,6 +86,7 @@ class Link:
         self.failovers = 0
         self.workers: list[LinkUser] = []
         self.recovery = Recovery()
+        self.suspects = Suspects()
         self._loop = loop
         owner = DialerOwner(self._opened, self._give_up, self._lost, self._blocked)
         self._dialer = Dialer(addresses, options, loop, self.events, self.client_id, owner)
@@ -209,7 +211,7 @@ class Link:
             self._jobs.popleft()()
         more = bool(self._jobs)
         for worker in list(self.workers):
-            more = worker.flush() or more
+            more = worker.flush(self.suspects.limit(worker)) or more
         if more:
             self.wake()
 
@@ -299,7 +301,11 @@ class Link:
         self._lost_at = now
         self.failovers += 1
         self._set_state(LinkState.CONNECTING)
+        blamed = None if refusal is None else self.suspects.closed(refusal[0], self.workers)
+        culprit = next((worker for worker in self.workers if worker.oldest_sent is blamed), None)
         in_doubt = sum(worker.connection_lost(refusal) for worker in list(self.workers))
+        if refusal is not None and blamed is not None and culprit is not None:
+            culprit.fail(Unsendable(*refusal, blamed.message))
         self.recovery.lost(now, [worker for worker in self.workers if not worker.ended], in_doubt)
         LOGGER.warning("%s: lost %s (%s); %d messages unconfirmed", self.client_id, self.address, reason, in_doubt)
         where = {"peer": str(self.address), "conn_id": self.conn_id}

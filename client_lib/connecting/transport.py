@@ -16,6 +16,9 @@
   connection, so the message would be delivered again for ever;
 * the publish encoder: pika's own builds three objects and marshals three times per message.
 
+* a method that cannot be encoded is refused at once: pika would keep it while another one waits for its answer, and the
+  error would end the connection.
+
 Otherwise only public names of pika are used.  Written for pika 1.3 and 1.4.
 """
 
@@ -46,7 +49,7 @@ from client_lib.message import decode_properties
 
 Properties = pika.BasicProperties
 ChannelClosed = pika.exceptions.ChannelClosedByBroker
-GET_EMPTY = pika.spec.Basic.GetEmpty
+GET, GET_EMPTY = pika.spec.Basic.Get, pika.spec.Basic.GetEmpty
 decode_frame: Callable[[bytes], tuple[int, Any]] = pika.frame.decode_frame
 
 LOGGER = logging.getLogger("client_lib")
@@ -199,6 +202,9 @@ class Transport(BaseConnection):  # type: ignore[misc]
         """connection.open was written; the broker's answer is next."""
         return bool(self.connection_state == self.CONNECTION_TUNE)
 
+    def _create_channel(self, channel_number: int, on_open_callback: Any) -> Any:
+        return _Channel(self, channel_number, on_open_callback)
+
     def _read_frame(self) -> tuple[int, Any]:
         data = self._frame_buffer
         return _read_header(data) if data[0] == HEADER_FRAME else decode_frame(data)
@@ -263,6 +269,21 @@ class AsyncioTransport(Transport, asyncio_connection.AsyncioConnection):  # type
 
     def _get_write_buffer_size(self) -> int:
         return int(self._transport.get_write_buffer_size())
+
+
+class _Channel(pika.channel.Channel):  # type: ignore[misc]
+    """Encodes methods before pika keeps them, or notes what it expects."""
+
+    def _rpc(self, method: Any, *arguments: Any, **named: Any) -> None:
+        check_method(self, method)
+        super()._rpc(method, *arguments, **named)
+
+    def basic_consume(self, queue: str, *arguments: Any, **named: Any) -> Any:
+        said: dict[str, Any] = {
+            name: named.get(name) or default for name, default in (("consumer_tag", ""), ("arguments", {}))
+        }
+        check_method(self, pika.spec.Basic.Consume(queue=queue, **said))
+        return super().basic_consume(queue, *arguments, **named)
 
 
 class _Connector(workflow.AMQPConnector):  # type: ignore[misc]
@@ -387,6 +408,13 @@ def describe(error: BaseException) -> str:
     """The root cause in words."""
     error = root(error)
     return str(error) or type(error).__name__
+
+
+def check_method(channel: Any, method: Any) -> None:
+    """Raises what pika's encoder raises, and ValueError for a method that does not fit into a frame."""
+    size, most = sum(map(len, method.encode())) + 4, channel.connection.params.frame_max - FRAME_OVERHEAD
+    if size > most:
+        raise ValueError(f"{method.NAME} has {size} octets, {most} fit into a frame")
 
 
 def cancel_consumer(channel: Any, consumer_tag: str, done: Callable[[Any], None]) -> None:

@@ -57,7 +57,7 @@ class ChannelWorker:
         self.monitor = monitor
         self.events = link.events
         self.transaction = Transaction() if transactional else None
-        self.publishing = Publishing(name, monitor, link.events, self.transaction)
+        self.publishing = Publishing(name, monitor, link.events, self.transaction, link.options.frame_max)
         self.deliveries = Deliveries(self.wake, self.transaction)
         self.subscribing = Subscribing(monitor, self.deliveries)
         self.state = State.LOST
@@ -93,6 +93,16 @@ class ChannelWorker:
 
     def _wake_later(self) -> None:
         self._link.call_later(0.005, self.wake)
+
+    @property
+    def oldest_sent(self) -> Entry | None:
+        """The oldest message that waits for its confirm; None in a transaction."""
+        return self.publishing.outbox.oldest_in_flight
+
+    @property
+    def resends(self) -> bool:
+        """Messages that were sent on a lost connection are not confirmed yet."""
+        return self.publishing.resent > 0 and not self.ended
 
     @property
     def ended(self) -> bool:
@@ -155,7 +165,7 @@ class ChannelWorker:
             channel.add_on_cancel_callback(self._cancelled)
             channel.add_on_flow_callback(lambda frame: self._flow(generation, frame.method.active))
             self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
-            self.publishing.new_channel(self.where)
+            self.publishing.new_channel(self.where, channel.connection.params.frame_max)
             self.getting.new_channel(channel)
             self._select(channel, generation)
 
@@ -196,7 +206,7 @@ class ChannelWorker:
             self.monitor.notify_all()
         self.watcher.ready()
         self._recovered()
-        self.flush()
+        self.flush(self._link.suspects.limit(self))
 
     def _recovered(self) -> None:
         """Reports the end of the outage if this was the last session to recover."""
@@ -297,12 +307,12 @@ class ChannelWorker:
 
     # -- work on a ready channel
 
-    def flush(self) -> bool:
-        """Writes what waits.  True if there is more to do at once."""
+    def flush(self, limit: int | None = None) -> bool:
+        """Writes what waits.  True if there is more to do at once.  `limit` is that of unconfirmed messages."""
         channel, transport = self._channel, self._transport
         if not self._is_ready() or transport is None or channel is None or not channel.is_open:
             return False
-        return self._writing.flush(channel, transport, self._is_ready)
+        return self._writing.flush(channel, transport, self._is_ready, limit)
 
     def _is_ready(self) -> bool:
         return self.state is State.READY
@@ -320,6 +330,8 @@ class ChannelWorker:
                 return
             entries = self.publishing.confirmed(method.delivery_tag, method.multiple, taken)
         self.publishing.report(entries)
+        if self._link.suspects:
+            self.wake()
         if self._link.recovery.active:
             self._recovered()
 

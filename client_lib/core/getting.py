@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from client_lib.connecting.transport import GET_EMPTY
+from client_lib.connecting.transport import GET, GET_EMPTY, check_method
 
 Got = Callable[[Any, Any, bytes], None]
 """method, properties, body; the method is None if the queue was empty."""
@@ -29,6 +29,8 @@ class Getting:
         self._asked = self._channel = None
 
     def ask(self, queue: str, no_ack: bool, got: Got) -> None:
+        """Raises what cannot be encoded."""
+        check_method(self._channel, GET(queue=queue))
         self._waiting.append((queue, no_ack, got))
         if self._asked is None:
             self._next()

@@ -64,6 +64,14 @@ class Outbox:
         return len(self._waiting)
 
     @property
+    def oldest_in_flight(self) -> Entry | None:
+        return next(iter(self._in_flight.values()), None)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
     def resent(self) -> int:
         """The number of unsettled entries that had been on the wire before."""
         return sum(entry.resent for entry in self.entries())
@@ -118,6 +126,11 @@ class Outbox:
         self._in_flight.clear()
         self._next_tag = 1
         return count
+
+    def remove(self, entries: Iterable[Entry]) -> None:
+        """Gives up some of the waiting entries."""
+        gone = set(entries)
+        self._waiting = deque(entry for entry in self._waiting if entry not in gone)
 
     def discard(self) -> list[Entry]:
         """Gives up all entries (the session failed or is closed); returns them, oldest first."""

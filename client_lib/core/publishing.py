@@ -18,21 +18,25 @@ from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, Outbox, Outcome, mark_returned
 from client_lib.core.resent import mark_resent
 from client_lib.core.transaction import Transaction
-from client_lib.errors import MessagingError, Rejected, Returned
+from client_lib.errors import MessagingError, Rejected, Returned, SendError
 from client_lib.event_runs import NOWHERE, Where
 from client_lib.events import EventLog
+from client_lib.message import Message, short_string
 
 LOGGER = logging.getLogger("client_lib")
 PUBLISH_CHUNK = 256  # messages written in one piece
 PUBLISH_TURN = 2048  # messages written before the loop looks for input
 BACKLOG_MAX = 4 << 20  # octets
 METHOD_CACHE = 1024  # encoded basic.publish methods
+HEADER_FRAME = 20 + 16  # octets of it that are no properties, and those that the header x-resent may add
 
 
 class Publishing:
     """One per session; `monitor` guards the outbox and the transaction."""
 
-    def __init__(self, name: str, monitor: Monitor, events: EventLog, transaction: Transaction | None) -> None:
+    def __init__(
+        self, name: str, monitor: Monitor, events: EventLog, transaction: Transaction | None, frame_max: int = 131072
+    ) -> None:
         self.name = name
         self.outbox = Outbox()
         self.sync_waiters = 0
@@ -40,6 +44,7 @@ class Publishing:
         self.resent = 0
         """Unsettled entries that had been on the wire when a connection was lost."""
         self._monitor, self._events, self._transaction = monitor, events, transaction
+        self._frame_max = frame_max
         self._where = NOWHERE
         self._producer = f"{name}-{uuid.uuid4().hex[:12]}"
         self._numbers = itertools.count(1)
@@ -49,15 +54,55 @@ class Publishing:
         """May be called from any thread."""
         return f"{self._producer}:{next(self._numbers)}"
 
+    def entry(
+        self,
+        message: Message,
+        owner: Any,
+        exchange: str,
+        routing_key: str,
+        mandatory: bool,
+        payload: bytes,
+        body: bytes,
+        message_id: str,
+    ) -> Entry:
+        """One publish, which can be encoded: afterwards there is no caller to raise an error to.  May be called from
+        any thread.  Raises TypeError, ValueError."""
+        for text in (routing_key, exchange):
+            if type(text) is not str or len(text) > 255 or not text.isascii():
+                short_string(text, "routing key" if text is routing_key else "exchange")
+        if len(payload) > self._frame_max - HEADER_FRAME:
+            raise ValueError(self._too_tall(payload))
+        return Entry(message, owner, exchange, routing_key, mandatory, payload, body, message_id)
+
+    def _too_tall(self, payload: bytes) -> str:
+        return f"the properties have {len(payload)} octets, {self._frame_max - HEADER_FRAME} fit into a frame"
+
     # -- writing
 
-    def new_channel(self, where: Where) -> None:
+    def new_channel(self, where: Where, frame_max: int) -> None:
         self._where = where
         self._methods.clear()  # the templates contain the channel's number
+        smaller, self._frame_max = frame_max < self._frame_max, frame_max
+        if smaller and self._transaction is None:
+            self._refuse_tall()
 
-    def write(self, transport: Transport, channel: int, later: Callable[[], None]) -> bool:
+    def _refuse_tall(self) -> None:
+        """This broker takes smaller frames than we had assumed."""
+        with self._monitor:
+            entries = [e for e in self.outbox.entries() if len(e.payload) > self._frame_max - HEADER_FRAME]
+            self.outbox.remove(entries)
+            for entry in entries:
+                entry.outcome, entry.error = Outcome.REJECTED, SendError(self._too_tall(entry.payload), entry.message)
+            self.resent -= sum(entry.resent for entry in entries)
+            self.settle(entries)
+        self.report(entries)
+
+    def write(self, transport: Transport, channel: int, later: Callable[[], None], limit: int | None = None) -> bool:
         """Writes waiting messages; True if there is more to do at once.  If the socket is full it schedules itself with
-        `later`."""
+        `later`.  With a `limit` at most so many are unconfirmed; nothing is written in a transaction then."""
+        if limit is not None:
+            self._write_some(transport, channel, limit - self.outbox.in_flight)
+            return False
         for _ in range(PUBLISH_TURN // PUBLISH_CHUNK):
             if not self.outbox.waiting:
                 return False
@@ -71,6 +116,12 @@ class Publishing:
                     entries = self._send_in_transaction(self._transaction)
             self._write(transport, channel, entries)
         return self.outbox.waiting > 0
+
+    def _write_some(self, transport: Transport, channel: int, room: int) -> None:
+        if room > 0 and self._transaction is None:
+            with self._monitor:
+                entries = self.outbox.send_next(room)
+            self._write(transport, channel, entries)
 
     def _send_in_transaction(self, transaction: Transaction) -> list[Entry]:
         entries = self.outbox.take_next(PUBLISH_CHUNK)

@@ -90,7 +90,7 @@ class Window:
             message = Message(message)
         message_id = message.id or self._worker.publishing.next_message_id()
         routing_key = self.routing_key or (self.subject if message.subject is None else message.subject) or ""
-        return Entry(
+        return self._worker.publishing.entry(
             message,
             self,
             self.exchange,

@@ -41,15 +41,16 @@ class Writing:
         self._publishing, self._deliveries = publishing, deliveries
         self._wake, self._wake_later = wake, wake_later
 
-    def flush(self, channel: Any, transport: Transport, ready: Callable[[], bool]) -> bool:
-        """Writes acknowledgements, commands, messages, while `ready`.  True if there is more to do at once."""
+    def flush(self, channel: Any, transport: Transport, ready: Callable[[], bool], limit: int | None = None) -> bool:
+        """Writes acknowledgements, commands, messages, while `ready`.  True if there is more to do at once.  `limit` is
+        that of unconfirmed messages."""
         self.send_settlements(channel)
         while self._commands.waiting and ready():
             self.send_settlements(channel)
             self._commands.start(channel, self._answered)
         if not ready():
             return False
-        more = self._send_messages(channel, transport)
+        more = self._send_messages(channel, transport, limit)
         if self._transaction is not None and self._transaction.ending and ready():
             self._end_transaction(channel)
         return more
@@ -87,10 +88,10 @@ class Writing:
         if active:
             self._wake()
 
-    def _send_messages(self, channel: Any, transport: Transport) -> bool:
+    def _send_messages(self, channel: Any, transport: Transport, limit: int | None) -> bool:
         if transport.blocked or not self.flowing:
             return False
-        return self._publishing.write(transport, int(channel), self._wake_later)
+        return self._publishing.write(transport, int(channel), self._wake_later, limit)
 
 
 def _settle(channel: Any, settle: Settle) -> None:

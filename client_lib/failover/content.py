@@ -46,7 +46,7 @@ class Outgoing(Message):
 def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
     """One publish; the message has exchange and routing key.  Raises what pika's encoder raises."""
     message.id = message_id
-    return Entry(
+    return window._worker.publishing.entry(
         message=message,
         owner=window,
         exchange=message.exchange,

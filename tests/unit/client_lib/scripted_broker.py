@@ -29,6 +29,7 @@ class Store:
     queues: dict[str, deque[Stored]] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)  # broker, method
     lock: threading.RLock = field(default_factory=threading.RLock)
+    brokers: list[ScriptedBroker] = field(default_factory=list)
 
     def methods(self, broker: str) -> list[str]:
         with self.lock:
@@ -44,15 +45,19 @@ class ScriptedBroker:
 
     def __init__(self, store: Store | None = None, name: str = "b", mode: str = "normal") -> None:
         self.store = store or Store()
+        self.store.brokers.append(self)
         self.name, self.mode = name, mode
         self.refusal = f"CONNECTION_FORCED - {name} is a backup (ready); the primary is not known"
         self.properties: dict[str, Any] = {}
         """Added to the server-properties of connection.start."""
         self.heartbeat_offered = 60
+        self.frame_max = 131072
         self.beats = True
         self.confirm = "ack"
         self.commit = "ok"
         self.unroutable = False
+        self.close_at: Callable[[bytes], tuple[int, str] | None] = lambda body: None
+        """The connection is closed with this for a message with such a body."""
         self.refuse_declare: Callable[[str], tuple[int, str] | None] = lambda queue: None
         self.accepted = 0
         self.heartbeats = 0
@@ -192,6 +197,11 @@ class Peer:
         key = self._publish.routing_key
         self.publishes += 1
         broker = self.broker
+        refused = broker.close_at(self._body)
+        if refused is not None:
+            self.send(0, commands.Connection.Close(*refused, 60, 40))
+            self.deaf = True
+            return
         if broker.unroutable:
             self.send(
                 channel,
@@ -220,7 +230,7 @@ class Peer:
         if self.broker.mode == "deny":
             self.send(0, commands.Connection.Close(403, "ACCESS_REFUSED", 0, 0))
         else:
-            self.send(0, commands.Connection.Tune(0, 131072, self.broker.heartbeat_offered))
+            self.send(0, commands.Connection.Tune(0, self.broker.frame_max, self.broker.heartbeat_offered))
 
     def _on_connection_tuneok(self, channel: int, method: Any) -> None:
         if method.heartbeat and self.broker.beats:
@@ -370,7 +380,8 @@ CAPABILITIES: Any = {"publisher_confirms": True, "basic.nack": True, "consumer_c
 
 
 def pump_all(broker: ScriptedBroker) -> None:
+    """What a peer gives back goes to those of all brokers: a client may be at the next one already."""
     with broker.store.lock:
-        for peer in list(broker.peers):
+        for peer in [peer for other in broker.store.brokers for peer in other.peers]:
             if not peer.gone and not peer.deaf:
                 peer.pump()

@@ -1,8 +1,13 @@
 """Messages in pika's own form."""
 
+import threading
+from types import SimpleNamespace
+
 import pika
 
+from client_lib.core.publishing import Publishing
 from client_lib.errors import Returned
+from client_lib.events import EventLog
 from client_lib.failover.content import Incoming, Outgoing, publish_entry
 
 
@@ -37,7 +42,8 @@ def test_the_id_of_the_program_stays() -> None:
 
 def test_a_return_as_pika_shows_it() -> None:
     message = Outgoing("e", "k", b"body", pika.BasicProperties(type="t"), mandatory=True)
-    publish_entry(None, message, "id-1")  # type: ignore[arg-type]
+    worker = SimpleNamespace(publishing=Publishing("p", threading.Condition(), EventLog("c"), None))
+    publish_entry(SimpleNamespace(_worker=worker), message, "id-1")  # type: ignore[arg-type]
     back = message.returned(Returned(312, "NO_ROUTE", message))
     method = back.method
     assert (method.NAME, method.reply_code, method.reply_text) == ("Basic.Return", 312, "NO_ROUTE")
