@@ -10,6 +10,8 @@ and a rule that only they need would go untested.
                         the difference when the primary dies, and is promoted
     race                two are promoted, and the vote of the first goes to the second before its own claim has been
                         answered by everybody
+    last-witness        a backup that was away is promoted while it can ask the members that went on without it, and
+                        their processes end before they have answered
     unwritten           no commit ends on the disk of the primary, or on those of its backups, while clients publish;
                         then all lose power, and those on whose disks it is come back late
 """
@@ -49,6 +51,9 @@ def planned(rng: Random, names: str) -> dict[str, Callable[[float], Action]]:
             **{"for": seconds(1.0, 2.0), "cut": seconds(0.0, 0.015)},
         ),
         "race": action("race", **{"for": seconds(1.0, 2.5), "second": seconds(0.0, 0.04)}),
+        "last-witness": action(
+            "last-witness", **{"away": seconds(0.5, 1.2), "for": seconds(0.6, 1.5), "then": seconds(0.0, 0.001)}
+        ),
         "unwritten": action(
             "unwritten",
             **{"for": seconds(1.0, 2.5), "then": seconds(0.02, 0.3)},
@@ -68,6 +73,7 @@ class Coincidences:
             "forgotten-set": self._forgotten_set,
             "half-a-difference": self._half_a_difference,
             "race": self._race,
+            "last-witness": self._last_witness,
             "unwritten": self._unwritten,
         }
 
@@ -140,6 +146,15 @@ class Coincidences:
         self._trap("granted", second, {"do": "slow", **ways, "delay": 0.0, "for": 0.0})
         self._trap("claim", second, {"do": "promote", "who": second.name}, fields["second"])
         self._trap("promoted", first, {"do": "isolate", "who": second.name, "for": fields["for"]})
+
+    def _last_witness(self, fields: Fields) -> None:
+        if (cast := self._cast(fields)) is None:
+            return
+        primary, away, others = cast
+        ends = {each.name: (fields["then"], fields["for"]) for each in (primary, *others)}
+        self._do("crash", who=away.name, power=False, **{"for": fields["away"]})
+        self._trap("state", away, {"do": "promote", "who": away.name})
+        self._trap("promote_request", away, {"do": "blackout", "power": False, "ends": ends})
 
     def _unwritten(self, fields: Fields) -> None:
         if (cast := self._cast(fields)) is None:

@@ -122,9 +122,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("unwritten",), seed=28),
     "removals-unwritten": Mutant(journal.removals_unwritten, "registry", ("blackout", "crash")),
     "removed-too-early": Mutant(journal.removed_before_the_difference_counts, "registry", ("blackout", "crash")),
-    "restart-without-doubt": Mutant(
-        journal.restart_without_doubt, "manager", ("blackout", "isolate"), 1000, seed=484, run=39
-    ),
+    "restart-without-doubt": Mutant(journal.restart_without_doubt, "manager", ("last-witness",)),
     "dead-is-lost": Mutant(journal.dead_is_lost, "registry", ("blackout", "crash"), seed=64),
     "rot-is-cut-off": Mutant(journal.rot_is_cut_off, "quorum", ("blackout", "disks"), seed=43, run=4),
     "cache-is-believed": Mutant(journal.cache_is_believed, "quorum", ("blackout", "disks"), seed=7),

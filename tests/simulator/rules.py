@@ -10,8 +10,8 @@
   will be stopped before that ends.
 
 What is not: promoting on a side without any reachable member of the in-sync set while such members live elsewhere
-unfenced; leaving an isolated primary (a node without quorum) running for longer than `ha-isolation-wait`.  A manager
-with quorum and fencing does neither.
+unfenced; promoting a broker that is to be fenced because another one was promoted; leaving an isolated primary (a node
+without quorum) running for longer than `ha-isolation-wait`.  A manager with quorum and fencing does none of these.
 
 `availability`: one promotion at a time, of a whole member of the last primary's in-sync set, which knows or hears of
 that set if it was restarted, after every primary was stopped, and everybody that the candidate does not reach.
@@ -61,6 +61,8 @@ class Rules:
             return True
         if self.simulation.scenario.mode == "availability":
             return self._may_replace(process)
+        if self._is_doomed(process):
+            return False
         brokers, newest = self.simulation.brokers, self.history.newest
         if not newest.version and any(other.alive and other.node.promoter for other in brokers):
             return False  # a fresh cluster has no set that could tell two claimants apart: one at a time
@@ -122,6 +124,10 @@ class Rules:
         for process in processes:
             self.scheduler.log("rm", f"fences {process.name}")
             self.stop(process)
+
+    def _is_doomed(self, process: BrokerProcess) -> bool:
+        """Was another one promoted because this one will be fenced?"""
+        return self._doomed.get(process.name) == process.life
 
     def _waits_to_be_fenced(self, process: BrokerProcess) -> bool:
         """It confirms nothing meanwhile, because it waits before it shrinks the set."""

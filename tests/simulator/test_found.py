@@ -18,6 +18,7 @@ from qpidd_py.core import Engine
 from tests.simulator.mistakes_asker import hang_up_early
 from tests.simulator.mistakes_journal import copy_stands_for_member, old_copy_is_whole, removal_below_majority
 from tests.simulator.mistakes_log import half_a_difference, unchanged_is_safe
+from tests.simulator.mistakes_manager import promote_whom_it_fences
 from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
 from tests.simulator.mistakes_reactor import settled_with_the_write
@@ -117,6 +118,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("removed-below-a-majority", removal_below_majority, "I10: d says"),
         ("a-copy-of-an-older-journal", copy_stands_for_member, "I1: p1.1@1"),
         ("an-old-copy-of-the-data-directory", old_copy_is_whole, "I1: p1.1@1"),
+        ("promoted-on-both-sides", promote_whom_it_fences, "I9: a says that p1.2@2"),
     ],
 )
 def test_a_schedule_fails_with_the_mistake_that_it_is_about(
