@@ -1,11 +1,11 @@
-"""Backups whose links break again and again before they are complete.
+"""Backups whose links break again and again before they are *proved*: complete, and heard for PROVED intervals more.
 
 Some paths carry the first octets of each connection and then nothing (no route for large packets, a firewall that loses
-its state).  A backup on such a path says hello, keeps its place in the in-sync set, and vanishes; it reconnects before
-a survey has missed it.  Without this rule confirms would wait for it for ever, and the primary would count it as
-linked.
+its state).  A backup on such a path says hello, keeps its place in the in-sync set, may even be complete, and vanishes;
+it reconnects before a survey has missed it.  Without this rule confirms would wait for it for ever, or for its next
+hello each time, and the primary would count it as linked.
 
-    link breaks, not complete ──▶ failing ──complete──▶ forgotten
+    link breaks, not proved ──▶ failing ──proved──▶ forgotten
                                      │ for longer than ha-backup-timeout, and the smaller set is allowed
                                      ▼
     dropped by the shrink rule, even if it is back in time, and refused until the drop is done
@@ -20,6 +20,8 @@ from typing import Final
 from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer, Phase
 
+PROVED: Final = 2.0
+"""Heartbeat intervals for which a complete backup has to be heard; each says something at least once in one."""
 REFUSED: Final = 4.0
 """Heartbeat intervals for which a backup that is being dropped is refused; a survey takes one."""
 
@@ -34,11 +36,17 @@ class FailingLinks:
 
     def broke(self, peer: Peer, now: float) -> None:
         """Its link has ended; call this before the peer's data is cleared."""
-        if peer.phase in (Phase.HELD, Phase.COPYING, Phase.CLOSING):
+        if peer.phase not in (Phase.AWAY, Phase.HELLO) and not self._proved(peer):
             self._since.setdefault(peer.id, now)
 
-    def completed(self, id: str) -> None:
-        self._since.pop(id, None)
+    def look(self, peer: Peer) -> None:
+        """At each tick of its link."""
+        if peer.id in self._since and self._proved(peer):
+            del self._since[peer.id]
+
+    def _proved(self, peer: Peer) -> bool:
+        seconds = peer.pulse.heard - peer.completed_at
+        return peer.phase is Phase.COMPLETE and seconds >= PROVED * self._local.settings.heartbeat
 
     def fails(self, id: str) -> bool:
         return id in self._since
@@ -56,4 +64,4 @@ class FailingLinks:
     def refusal(self, id: str, now: float) -> str:
         """Why this backup may not connect yet; empty if it may connect."""
         refused = now < self._refused_until.get(id, 0.0)
-        return "its links break before it is complete, and it is being dropped" if refused else ""
+        return "its links break as soon as it is complete, and it is being dropped" if refused else ""

@@ -63,6 +63,8 @@ class Peer:
     """Time since which its backlog has been too large (`slow.py`)."""
     dropped: bool = False
     """It was too slow and must leave the set, even if it is whole when it reconnects."""
+    completed_at: float = 0.0
+    """Time when it became COMPLETE."""
     lost_at: float = 0.0
     started: float = 0.0
     removal: int = 0

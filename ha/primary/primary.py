@@ -193,7 +193,7 @@ class Primary(Role):
 
     def completed(self, peer: Peer) -> None:
         """It has taken over everything up to the cut."""
-        self._failing.completed(peer.id)
+        peer.completed_at = self.env.now()
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
         """A linked peer with the same id and another instance."""
@@ -337,6 +337,7 @@ class Primary(Role):
             self._losses.suspect(peer)
         if peer.pulse.must_speak(link, now, interval / 2) or peer.readings.due(now):
             self.heartbeat(link, peer)
+        self._failing.look(peer)
         self._arrivals.pump(peer)
 
     def heartbeat(self, link: Link, peer: Peer) -> None:

@@ -12,6 +12,7 @@ from ha.model.refusals import Refusals
 from ha.model.view import View
 from ha.primary.failing import FailingLinks
 from ha.primary.losses import Losses
+from ha.primary.peer import Phase
 from ha.primary.roster import Roster
 from ha.promotion import promotion
 from ha.promotion.claims import fell_silent
@@ -37,6 +38,11 @@ def wait_for_every_claim() -> AbstractContextManager[None]:
 def forgive_broken_links() -> AbstractContextManager[None]:
     """A link counts from its hello on, however often it breaks."""
     return patched(FailingLinks, broke=lambda self, peer, now: None)
+
+
+def believe_complete_links() -> AbstractContextManager[None]:
+    """A link that breaks again and again counts in between, from when its backup is complete.  (It was so once.)"""
+    return patched(FailingLinks, _proved=lambda self, peer: peer.phase is Phase.COMPLETE)
 
 
 def begin_surveys_anew() -> AbstractContextManager[None]:

@@ -35,6 +35,7 @@ FOUND = Path(__file__).parent / "found"
         ("a-primary-that-only-answers", mistakes.respect_an_isolated_primary, "liveness"),
         ("it-answers-questions-and-no-claim", mistakes.wait_for_every_claim, "liveness"),
         ("links-that-break-before-they-are-complete", mistakes.forgive_broken_links, "liveness"),
+        ("links-that-break-when-they-are-complete", mistakes.believe_complete_links, "liveness"),
         ("back-before-it-is-missed", mistakes.forgive_broken_links, "liveness"),
         ("a-crash-loop-hides-a-silent-backup", mistakes.begin_surveys_anew, "liveness"),
         ("back-without-a-write", mistakes.write_for_a_kept_place, "liveness"),
