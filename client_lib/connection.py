@@ -25,6 +25,7 @@ from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
 from client_lib.connecting.transport import thread_loop
 from client_lib.core.handle import Handle
 from client_lib.core.states import State
+from client_lib.core.unheard import Unheard, doubtful, raise_first
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
 from client_lib.options import connection_settings
@@ -33,6 +34,7 @@ from client_lib.urls.url import Given
 from client_lib.waiting import Waiting
 
 LOGGER = logging.getLogger("client_lib")
+CLOSE_TIME = 5.0  # seconds for what is unsettled
 EXIT_CLOSE = 2.0  # seconds for all connections together
 LOOK = 0.1  # seconds
 
@@ -95,9 +97,16 @@ class Connection(Handle[Session]):
         self.link.post(lambda: self.link.adopt(waiting.worker))
         return session
 
-    def close(self, timeout: float = 5.0) -> list[Message]:
-        """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that are in doubt; they are
-        also logged.  Never hangs, may be called twice and from many threads; in a callback it waits for nothing."""
+    def close(self, timeout: float = CLOSE_TIME) -> list[Message]:
+        """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that were refused or are in
+        doubt, unless a call has said so; they are also logged.  The end of `with` raises instead.  Never hangs, may be
+        called twice and from many threads; in a callback it waits for nothing."""
+        return [message for message, _ in self._end(timeout)]
+
+    detach = close
+
+    def _end(self, timeout: float = CLOSE_TIME) -> Unheard:
+        """As `close`, with the errors."""
         with self._changed:
             thread = self._thread
             if thread is None or self.link.state is LinkState.IDLE:
@@ -108,36 +117,38 @@ class Connection(Handle[Session]):
             return self._close_here()
         deadline = time.monotonic() + timeout
         self._drain(deadline)
-        left: list[Message] = []
+        left: Unheard = []
         patience = max(0.1, deadline - time.monotonic())
         self.link.post(lambda: self.link.shut_down(left, patience, self._stop))
         thread.join(patience + 2 * POLITE_CLOSE)
         if thread.is_alive():
             LOGGER.error("%s: the I/O thread did not end", self.client_id)
             for session in self._waiting():
-                entries = session.worker.fail(ConnectionClosed("the connection is closed"), True)
-                left += [entry.message for entry in entries]
+                session.worker.fail(ConnectionClosed("the connection is closed"), True)
+                left += session.worker.take_unheard()
         self._say(left)
         return left
 
-    detach = close
-
-    def _close_here(self) -> list[Message]:
-        left: list[Message] = []
+    def _close_here(self) -> Unheard:
+        left: Unheard = []
         self.link.shut_down(left, POLITE_CLOSE, self._stop)
         self._say(left)
         return left
 
-    def _say(self, left: list[Message]) -> None:
-        if left:
-            LOGGER.warning("%s: closed with %d messages in doubt", self.client_id, len(left))
-        self.link.events.close(attrs={"unsettled": len(left)})
+    def _say(self, left: Unheard) -> None:
+        count = doubtful(left)
+        if count:
+            LOGGER.warning("%s: closed with %d messages in doubt", self.client_id, count)
+        self.link.events.close(attrs={"unsettled": count})
 
     def __enter__(self) -> Connection:
         return self.open() if self.link.state is LinkState.IDLE else self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raises the first refusal, or that messages are in doubt, unless another error is on its way."""
+        left = self._end()
+        if error is None:
+            raise_first(left)
 
     # -- for sessions, from any thread
 

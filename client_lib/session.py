@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from client_lib.core.ledger import Disposition
 from client_lib.core.receivers import Build
 from client_lib.core.window import SettledCallback
+from client_lib.errors import MessagingError
 from client_lib.message import Message
 from client_lib.receiver import Receiver
 from client_lib.sender import Sender
@@ -177,8 +178,7 @@ class Session:
         Raises NontransactionalSession; TransactionAborted: nothing has happened, call rollback();
         TransactionUnknown: all of it or nothing has happened, a new transaction has begun; Timeout: its text says
         whether nothing has happened and the transaction is still open, or the outcome is not known yet: commit() again
-        waits for it; Returned: committed, but no queue was bound for a mandatory message; ServerError 406: a full queue
-        refused, nothing has happened (with RabbitMQ, a part may have), and the session has ended."""
+        waits for it; Returned: committed, but no queue was bound for a mandatory message."""
         self._waiting.run(self._core.transactions.committing(), timeout)
 
     def rollback(self, timeout: float | None = None) -> None:
@@ -286,7 +286,7 @@ class Session:
     def sync(self, timeout: float | None = None) -> None:
         """Waits until all messages are confirmed (in a transaction: written) and all acknowledgements written.
 
-        Raises Timeout."""
+        Raises Timeout, and the first refusal that no call has raised yet."""
         self._waiting.sync(timeout)
 
     def close(self, timeout: float | None = 5.0) -> None:
@@ -294,14 +294,19 @@ class Session:
         the threaded API, and when cancelled with asyncio, not at all.  An open transaction is rolled back.  Harmless
         when repeated.
 
-        What is not confirmed then is in doubt: it is logged, and on_settled is called with SessionClosed."""
+        What is not confirmed then is in doubt: it is logged, and on_settled is called with SessionClosed.  Raises,
+        when the session is closed, the first refusal that no call has raised yet, or InDoubt; not in a callback."""
         self._waiting.close(timeout)
 
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except MessagingError:
+            if error is None:
+                raise
 
     # -- inside
 

@@ -17,6 +17,7 @@ from client_lib.core.session_core import SessionCore
 from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
+from client_lib.core.unheard import raise_first
 from client_lib.errors import Empty, MessagingError, Timeout
 
 LOGGER = logging.getLogger("client_lib")
@@ -123,7 +124,12 @@ class Waiting:
     # -- the end
 
     def sync(self, timeout: float | None) -> None:
-        """Waits until all is confirmed and all acknowledgements are written.  Raises Timeout."""
+        """Waits until all is confirmed and all acknowledgements are written.  Raises Timeout, the first refusal."""
+        with self.monitor:
+            self._settled(timeout)
+            self.core.raise_failure()
+
+    def _settled(self, timeout: float | None) -> None:
         with self.monitor:
             if not self.wait_for(self.core.idle, timeout):
                 raise Timeout(f"{self.worker.publishing.outbox.unsettled} messages unsettled after {timeout} s")
@@ -131,20 +137,25 @@ class Waiting:
 
     def drain(self, deadline: float | None) -> None:
         """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
+        told = self.worker.told
         try:
-            self.sync(_left(deadline))
+            self._settled(_left(deadline))
             self.run(self.core.ending(), _left(deadline))
         except MessagingError as error:
+            self.worker.told = told
             LOGGER.debug("%s: %s", self.worker.name, error)
 
     def close(self, timeout: float | None) -> None:
-        """Drains, but not in a callback, then closes the channel.  Harmless when repeated."""
+        """Drains, but not in a callback, then closes the channel.  Harmless when repeated.  Raises, but not in a
+        callback, what was refused or is in doubt."""
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             if not self.in_io_thread():
                 self.drain(deadline)
         finally:
             self._owner.close_session(self, deadline)
+        if not self.in_io_thread():
+            raise_first(self.worker.take_unheard())
 
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2).  Locks may be held by threads that are not there any more."""

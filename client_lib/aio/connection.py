@@ -34,12 +34,14 @@ from client_lib.aio.waiting import Waiting
 from client_lib.connecting import parameters
 from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
 from client_lib.core.handle import Handle
+from client_lib.core.unheard import Unheard, doubtful, raise_first
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
 from client_lib.options import connection_settings
 from client_lib.urls.url import Given
 
 LOGGER = logging.getLogger("client_lib")
+CLOSE_TIME = 5.0  # seconds for what is unsettled
 EXIT_CLOSE = 2.0
 
 _open_connections: set[Connection] = set()
@@ -107,9 +109,15 @@ class Connection(Handle[Session]):
         self.link.post(lambda: self.link.adopt(waiting.worker))
         return session
 
-    async def close(self, timeout: float = 5.0) -> list[Message]:
-        """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that are in doubt; they are
-        also logged.  Never hangs, may be called twice, and may be cancelled: then it closes without waiting."""
+    async def close(self, timeout: float = CLOSE_TIME) -> list[Message]:
+        """Waits up to `timeout` seconds for confirms, then closes.  Returns the messages that were refused or are in
+        doubt, unless a call has said so; they are also logged.  The end of `async with` raises instead.  Never hangs,
+        may be called twice, and may be cancelled: then it closes without waiting."""
+        return [message for message, _ in await self._end(timeout)]
+
+    detach = close
+
+    async def _end(self, timeout: float) -> Unheard:
         self.own_loop()
         if self._ended is not None:  # another task closes it, or has closed it
             await asyncio.wait((self._ended,), timeout=timeout)
@@ -121,7 +129,7 @@ class Connection(Handle[Session]):
             return []
         deadline = self._loop.time() + timeout
         ended = self._ended = self._loop.create_future()
-        left: list[Message] = []
+        left: Unheard = []
         try:
             await self._drain(deadline)
         finally:
@@ -133,8 +141,6 @@ class Connection(Handle[Session]):
             await watch.aclose()
         return left
 
-    detach = close
-
     async def __aenter__(self) -> Connection:
         if self.link.state is LinkState.IDLE:
             try:
@@ -144,8 +150,11 @@ class Connection(Handle[Session]):
                 raise
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raises the first refusal, or that messages are in doubt, unless another error is on its way."""
+        left = await self._end(CLOSE_TIME)
+        if error is None:
+            raise_first(left)
 
     # -- for sessions
 
@@ -209,16 +218,16 @@ class Connection(Handle[Session]):
                 left = sum(session.core.unsettled() for session in sessions)
                 self.link.events.fact("drain_end", attrs={"unsettled": left})
 
-    def _shut_down(self, ended: asyncio.Future[None], left: list[Message], patience: float) -> None:
+    def _shut_down(self, ended: asyncio.Future[None], left: Unheard, patience: float) -> None:
         def closed() -> None:
             _open_connections.discard(self)
-            self.link.events.close(attrs={"unsettled": len(left)})
+            self.link.events.close(attrs={"unsettled": doubtful(left)})
             if not ended.done():
                 ended.set_result(None)
 
         self.link.shut_down(left, patience, closed)
-        if left:
-            LOGGER.warning("%s: closed with %d messages in doubt", self.client_id, len(left))
+        if count := doubtful(left):
+            LOGGER.warning("%s: closed with %d messages in doubt", self.client_id, count)
 
     def _give_back(self) -> None:
         """Closes at once what was never handed to the application."""

@@ -20,6 +20,7 @@ from client_lib.aio.waiting import Waiting
 from client_lib.core.ledger import Disposition
 from client_lib.core.receivers import Build
 from client_lib.core.window import SettledCallback
+from client_lib.errors import MessagingError
 from client_lib.message import Message
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class Session:
     async def sync(self, timeout: float | None = None) -> None:
         """Waits until all messages are confirmed (in a transaction: written) and all acknowledgements written.
 
-        Raises Timeout."""
+        Raises Timeout, and the first refusal that no call has raised yet."""
         await self._waiting.sync(timeout)
 
     async def close(self, timeout: float | None = 5.0) -> None:
@@ -289,14 +290,19 @@ class Session:
         the threaded API, and when cancelled with asyncio, not at all.  An open transaction is rolled back.  Harmless
         when repeated.
 
-        What is not confirmed then is in doubt: it is logged, and on_settled is called with SessionClosed."""
+        What is not confirmed then is in doubt: it is logged, and on_settled is called with SessionClosed.  Raises,
+        when the session is closed, the first refusal that no call has raised yet, or InDoubt; not in a callback."""
         await self._waiting.close(timeout)
 
     async def __aenter__(self) -> Session:
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self.close()
+        except MessagingError:
+            if error is None:
+                raise
 
     # -- inside
 

@@ -24,6 +24,7 @@ from client_lib.core.session_core import SessionCore
 from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
+from client_lib.core.unheard import raise_first
 from client_lib.errors import Empty, MessagingError, Timeout
 from client_lib.message import Message
 
@@ -125,27 +126,34 @@ class Waiting:
     # -- the end
 
     async def sync(self, timeout: float | None) -> None:
-        """Waits until all is confirmed and all acknowledgements are written.  Raises Timeout."""
+        """Waits until all is confirmed and all acknowledgements are written.  Raises Timeout, the first refusal."""
+        await self._settled(timeout)
+        self.core.raise_failure()
+
+    async def _settled(self, timeout: float | None) -> None:
         if not await self.wait_for(self.core.idle, timeout):
             raise Timeout(f"{self.worker.publishing.outbox.unsettled} messages unsettled after {timeout} s")
         self.worker.check()
 
     async def drain(self, deadline: float | None) -> None:
         """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
-        loop = self.own_loop()
+        loop, told = self.own_loop(), self.worker.told
         try:
-            await self.sync(None if deadline is None else deadline - loop.time())
+            await self._settled(None if deadline is None else deadline - loop.time())
             await self.run(self.core.ending(), None if deadline is None else deadline - loop.time())
         except MessagingError as error:
+            self.worker.told = told
             LOGGER.debug("%s: %s", self.worker.name, error)
 
     async def close(self, timeout: float | None) -> None:
-        """Drains, then closes the channel; cancelled, it closes at once.  Harmless when repeated."""
+        """Drains, then closes the channel; cancelled, it closes at once.  Harmless when repeated.  Raises what was
+        refused or is in doubt."""
         loop = self.own_loop()
         try:
             await self.drain(None if timeout is None else loop.time() + timeout)
         finally:
             self._owner.close_session(self)
+        raise_first(self.worker.take_unheard())
 
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2)."""

@@ -32,9 +32,9 @@ from client_lib.connecting.watchdog import Watchdog
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry
 from client_lib.core.recovery import Recovery
+from client_lib.core.unheard import Unheard
 from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError, Unsendable
 from client_lib.events import RUN_SECONDS, EventLog
-from client_lib.message import Message
 from client_lib.options import Options, effective
 from client_lib.urls.url import Endpoint
 
@@ -63,6 +63,9 @@ class LinkUser(Suspect, Hashable, Protocol):
 
     def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
         """Ends the session; returns the messages whose outcome is unknown."""
+
+    def take_unheard(self) -> Unheard:
+        """The session has ended: what was refused or is in doubt, once."""
 
     def close_channel(self) -> None: ...
 
@@ -131,8 +134,8 @@ class Link:
         if self.events.enabled:
             self._loop.call_soon(self._flush_events)
 
-    def shut_down(self, left: list[Message], patience: float, ended: Callable[[], None]) -> None:
-        """Fails the sessions, adds what they had unsettled to `left`, closes the connection; then calls `ended`.
+    def shut_down(self, left: Unheard, patience: float, ended: Callable[[], None]) -> None:
+        """Fails the sessions, adds what was refused or is in doubt to `left`, closes the connection; calls `ended`.
 
         The broker has `patience` seconds to answer, but at most POLITE_CLOSE."""
         self._ended.append(ended)
@@ -142,7 +145,8 @@ class Link:
             return
         self._set_state(LinkState.CLOSED, ConnectionClosed("the connection is closed"))
         for worker in self.workers:
-            left += [entry.message for entry in worker.fail(ConnectionClosed("the connection is closed"), closed=True)]
+            worker.fail(ConnectionClosed("the connection is closed"), closed=True)
+            left += worker.take_unheard()
         self._dialer.hang_up()
         transport = self._transport
         if transport is None or not transport.is_open:

@@ -41,9 +41,10 @@ from client_lib.core.states import ENDED, State
 from client_lib.core.subscribing import Subscribing
 from client_lib.core.subscription import Subscription
 from client_lib.core.transaction import Transaction
+from client_lib.core.unheard import Unheard
 from client_lib.core.watcher import NoWatcher, Watcher
 from client_lib.core.writing import Writing
-from client_lib.errors import MessagingError, SessionClosed, server_error
+from client_lib.errors import InDoubt, MessagingError, SessionClosed, server_error
 from client_lib.event_runs import NOWHERE, Where
 
 LOGGER = logging.getLogger("client_lib")
@@ -82,6 +83,10 @@ class ChannelWorker:
         self.transacting = self._writing.transacting
         self.error: MessagingError | None = None
         """What ended the session."""
+        self.told = False
+        """A call has raised what ended the session."""
+        self._lost: list[Entry] = []
+        """Messages that are in doubt since the session ended."""
         self._channel: Any = None
         self._transport: Transport | None = None
         self._restoring = Restoring(link.options.restore_timeout, link.options.heartbeat)
@@ -136,6 +141,7 @@ class ChannelWorker:
     def check(self) -> None:
         """Raises the error that ended the session or its transaction, if there is one."""
         if self.error is not None:
+            self.told = True
             raise self.error.with_traceback(None)  # otherwise each raise makes the traceback longer
         if self.transaction is not None:
             self.transaction.check()
@@ -279,9 +285,10 @@ class ChannelWorker:
             if self.state in ENDED:
                 return []
             self.error = error
-            doubtful = self._doubtful()
+            self._lost = doubtful = self._doubtful()
             futures = self._commands.end()
             ends = self.transacting.end(error, closed) if self.transacting is not None else []
+            self.told = bool(futures or ends)
             left = self.publishing.end(error)
             self._reset(State.CLOSED if closed else State.FAILED)
         Aftermath(answers=[*((future, error) for future in futures), *ends]).tell(self.publishing)
@@ -291,6 +298,20 @@ class ChannelWorker:
         self.publishing.report(left)
         self.watcher.ended(error)
         return doubtful
+
+    def take_unheard(self) -> Unheard:
+        """The session has ended: what was refused or is in doubt, once."""
+        with self.monitor:
+            unheard: Unheard = []
+            while (refusal := self.publishing.next_failure()) is not None:
+                unheard.append((refusal.message, refusal))
+            lost, self._lost = self._lost, []
+        error = self.error
+        if error is None or self.state is State.CLOSED:
+            error = InDoubt(f"{self.name}: {len(lost)} messages in doubt: {some_ids(lost)}")
+        elif self.told:
+            lost = []
+        return [*unheard, *((entry.message, error) for entry in lost)]
 
     def _doubtful(self) -> list[Entry]:
         """Lock held."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from client_lib.connecting.transport import Transport, content_frames, publish_method
 from client_lib.core.monitor import Monitor
@@ -31,6 +32,12 @@ METHOD_CACHE = 1024  # encoded basic.publish methods
 HEADER_FRAME = 20 + 16  # octets of it that are no properties, and those that the header x-resent may add
 
 
+class Failing(Protocol):
+    """The part of a sender that this module uses."""
+
+    failures: deque[SendError]
+
+
 class Publishing:
     """One per session; `monitor` guards the outbox and the transaction."""
 
@@ -39,6 +46,8 @@ class Publishing:
     ) -> None:
         self.name = name
         self.outbox = Outbox()
+        self.failing: dict[Failing, None] = {}
+        """Senders that may have failures that no call has raised."""
         self.sync_waiters = 0
         """The number of calls that wait for a certain message."""
         self.resent = 0
@@ -209,6 +218,15 @@ class Publishing:
         else:
             mark_returned(self._transaction.published, *where)
 
+    def next_failure(self) -> SendError | None:
+        """The oldest failure of a sender; it will not be raised again (lock held)."""
+        while self.failing:
+            failures = next(iter(self.failing)).failures
+            if failures:
+                return failures.popleft()
+            del self.failing[next(iter(self.failing))]
+        return None
+
     # -- the end of a channel
 
     def unsettled(self) -> list[Entry]:
@@ -249,6 +267,7 @@ class Publishing:
                 kind = "return" if entry.outcome is Outcome.RETURNED else "nack"
                 where, reason = self._where.fields(), str(entry.error)
                 self._events.fact(kind, queue=entry.routing_key, msg_id=entry.message_id, reason=reason, **where)
+                LOGGER.warning("%s: %s was not taken: %s", self.name, entry.message_id, reason)
             try:
                 entry.owner.report(entry)
             except Exception:

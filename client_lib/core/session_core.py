@@ -41,6 +41,12 @@ class SessionCore:
         with self.worker.monitor:
             return publishing.outbox.unsettled if self.worker.transaction is None else len(publishing.unsettled())
 
+    def raise_failure(self) -> None:
+        """Raises the oldest failure of a sender, once (lock held)."""
+        failure = self.worker.publishing.next_failure()
+        if failure is not None:
+            raise failure
+
     def ending(self) -> Steps[None]:
         """What the addresses in use ask to delete with the session."""
         yield from ending(self.worker, [link.node for link in (*self.senders.all(), *self.receivers.all())])

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from client_lib.addresses.nodes import Node
 from client_lib.core.monitor import Monitor
-from client_lib.core.outbox import Entry
+from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.publishing import Publishing
 from client_lib.core.subscription import check_capacity
 from client_lib.core.transaction import Transaction
@@ -24,6 +24,8 @@ class WindowHost(Protocol):
     monitor: Monitor
     transaction: Transaction | None
     publishing: Publishing
+    told: bool
+    """A call has raised what ended the session."""
 
     def check(self) -> None: ...
 
@@ -59,7 +61,7 @@ class Window:
         self._on_settled = on_settled
         self._pending = 0
         self._written = 0  # of these, on the wire in a transaction
-        self._failures: deque[MessagingError] = deque()
+        self.failures: deque[SendError] = deque()
         self._set_capacity(capacity)
 
     @property
@@ -135,19 +137,21 @@ class Window:
 
     def calm(self) -> bool:
         """True if there is nothing to wait for: all settled (in a transaction: written), or an error to raise."""
-        return self._pending == self._written or bool(self._failures)
+        return self._pending == self._written or bool(self.failures)
 
     def raise_failure(self) -> None:
         """Raises the error that ended the sender or its session, or the oldest failure, once."""
         self.check()
-        if self._failures:
-            raise self._failures.popleft()
+        if self.failures:
+            raise self.failures.popleft()
 
     def raise_outcome(self, entry: Entry) -> None:
         """Raises the failure of this entry, if there is one, so that no other call will."""
         if entry.error is not None:
-            if entry.error in self._failures:
-                self._failures.remove(entry.error)  # type: ignore[arg-type]
+            if entry.error in self.failures:
+                self.failures.remove(entry.error)  # type: ignore[arg-type]
+            elif entry.outcome is Outcome.FAILED:
+                self._worker.told = True
             raise entry.error
 
     def _set_capacity(self, capacity: int) -> None:
@@ -169,8 +173,9 @@ class Window:
         self._pending -= 1
         if self._written:
             self._written -= 1
-        if entry.error is not None and self._on_settled is None and isinstance(entry.error, SendError):
-            self._failures.append(entry.error)
+        if self._on_settled is None and isinstance(entry.error, SendError) and entry.outcome is not Outcome.FAILED:
+            self.failures.append(entry.error)
+            self._worker.publishing.failing[self] = None
         return self._pending == 0 or (self.blocked > 0 and self.roomy())
 
     def report(self, entry: Entry) -> None:

@@ -51,9 +51,13 @@ class FailoverChannel:
     def __enter__(self) -> FailoverChannel:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        if self.is_open:
-            self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self.is_open:
+                self.close()
+        except MessagingError:
+            if error is None:
+                raise
 
     @property
     def is_open(self) -> bool:
@@ -68,9 +72,13 @@ class FailoverChannel:
         """Waits a moment for confirms, cancels the consumers and closes; unacknowledged messages go back to their
         queues.
 
-        Raises ChannelWrongStateError if it is closed."""
+        Raises ChannelWrongStateError if it is closed; when it is closed, UnroutableError, NackError or PublishInDoubt
+        for a message that no call has raised an error for."""
         self._core.check_open()
-        self._core.end()
+        try:
+            self._core.end()
+        except MessagingError as error:
+            raise self._publishing.failed(error) from error
 
     # -- publishing
 

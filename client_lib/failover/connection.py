@@ -20,16 +20,17 @@ from typing import Any
 import pika
 from pika.validators import require_callback
 
-from client_lib.connection import Connection
+from client_lib.connection import CLOSE_TIME, Connection
+from client_lib.core.unheard import raise_first
 from client_lib.errors import MessagingError
 from client_lib.failover.channel import FailoverChannel
 from client_lib.failover.errors import ConnectFailed, ConnectionUnusable, translate
 from client_lib.failover.inbox import Callback, Inbox
 from client_lib.failover.parameters import PUBLISH_TIMEOUT, Where, read_parameters
+from client_lib.failover.publishing import not_taken
 from client_lib.session import Session
 
 LOGGER = logging.getLogger("client_lib")
-CLOSE_TIME = 5.0  # seconds for what is unsettled
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,13 @@ class FailoverConnection:
     def __enter__(self) -> FailoverConnection:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        if self.is_open:
-            self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self.is_open:
+                self.close()
+        except MessagingError:
+            if error is None:
+                raise
 
     def __repr__(self) -> str:
         return f"<FailoverConnection {self._connection.address} {'open' if self.is_open else 'closed'}>"
@@ -128,13 +133,18 @@ class FailoverConnection:
     def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown") -> None:
         """Waits a moment for confirms, then closes; never hangs.  Unconfirmed messages are logged.
 
-        Raises ConnectionWrongStateError if it is closed."""
+        Raises ConnectionWrongStateError if it is closed; after closing, UnroutableError, NackError or PublishInDoubt
+        for a message that no call has raised an error for."""
         self._check_open()
         self._closed = True
         for channel in list(self._channels.values()):
             channel._core.forsake()
-        self._connection.close(CLOSE_TIME)
+        left = self._connection._end(CLOSE_TIME)
         self.inbox.poke()
+        try:
+            raise_first(left)
+        except MessagingError as error:
+            raise not_taken(error) or translate(error) from error
 
     def _check_open(self) -> None:
         """Raises the error that ended the connection."""

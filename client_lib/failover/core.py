@@ -10,6 +10,7 @@ and acknowledging move to a transactional one, and the first one keeps the decla
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NoReturn, Protocol
@@ -104,11 +105,13 @@ class ChannelCore:
         self.ended()
 
     def end(self) -> None:
+        """Raises, when the channel is closed, what was refused or is in doubt."""
         self.forsake()
-        for session in self._sessions():
-            session.close(CLOSE_TIME)
-        self.owner.dismiss(self.number)
-        self.owner.inbox.poke()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.owner.inbox.poke)
+            stack.callback(self.owner.dismiss, self.number)
+            for session in reversed(self._sessions()):
+                stack.callback(session.close, CLOSE_TIME)
 
     def _sessions(self) -> list[Session]:
         return [self.session, self.declaring] if self.transactional else [self.session]
@@ -122,7 +125,8 @@ class ChannelCore:
     def failed(self, error: MessagingError) -> Exception:
         """The error to raise.  A close as the broker's answer ends the channel, and so does the end of its session."""
         if isinstance(error, ServerError) or self.reason() is not None:
-            self.end()
+            with contextlib.suppress(MessagingError):
+                self.end()
         return translate(error)
 
     def refuse(self, text: str, cause: Exception | None = None) -> NoReturn:

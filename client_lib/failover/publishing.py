@@ -54,11 +54,7 @@ class ChannelPublishing:
 
     def failed(self, error: MessagingError) -> Exception:
         """The error to raise for a message that was not taken."""
-        if isinstance(error, Returned) and isinstance(error.message, Outgoing):
-            return Unroutable(error, [error.message.returned(error)])
-        if isinstance(error, Rejected):
-            return Nacked(error)
-        return self._core.failed(error)
+        return not_taken(error) or self._core.failed(error)
 
     def _tell_return(self, message: Outgoing, reason: Returned) -> bool:
         """Runs in the I/O thread.  As in pika, a program with callbacks that did not ask for confirms gets no
@@ -73,6 +69,13 @@ class ChannelPublishing:
 
         self._owner.inbox.post(tell)
         return not self.confirming
+
+
+def not_taken(error: MessagingError) -> Exception | None:
+    """A refusal in pika's form; None for other errors."""
+    if isinstance(error, Returned) and isinstance(error.message, Outgoing):
+        return Unroutable(error, [error.message.returned(error)])
+    return Nacked(error) if isinstance(error, Rejected) else None
 
 
 class Publisher(Sender):
@@ -93,8 +96,8 @@ class Publisher(Sender):
         error, message = entry.error, entry.message
         if isinstance(error, Returned) and self._tell(message, error):
             message.told = True
-            if error in self._failures:
-                self._failures.remove(error)
+            if error in self.failures:
+                self.failures.remove(error)
         return wanted
 
     def raise_outcome(self, entry: Entry) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pika
 
-from client_lib import Empty, Message, aio
+from client_lib import Empty, InDoubt, Message, aio
 from client_lib.failover import FailoverConnection
 from tests.faults.styles import Consumer, Place, Publisher, Received, Settled
 
@@ -165,7 +166,8 @@ class PikaPublisher:
 
     def close(self, timeout: float) -> int:
         left = self._channel.unconfirmed
-        self._connection.close()
+        with contextlib.suppress(InDoubt):
+            self._connection.close()
         return left
 
 

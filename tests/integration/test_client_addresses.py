@@ -20,6 +20,7 @@ from client_lib import (
     Message,
     NotFound,
     ReceiverError,
+    Returned,
     Session,
     aio,
 )
@@ -168,7 +169,7 @@ def test_delete_is_done_at_the_end_of_a_session_or_connection(
 
 
 def test_delete_is_done_though_a_message_came_back(broker: Broker, witness: Any, name: str) -> None:
-    with Connection(broker.address).open(10) as connection:
+    with pytest.raises(Returned), Connection(broker.address).open(10) as connection:
         session = connection.session()
         session.receiver(f"{name}; {{create: always, delete: always}}")
         gone = session.sender(f"{name}.gone; {{create: always}}")

@@ -93,6 +93,25 @@ class ScriptedBroker:
         for peer in list(self.peers):
             peer.send(0, commands.Connection.Close(320, text, 0, 0))
 
+    def close_channels(self, code: int, text: str) -> None:
+        """As for a request that the broker refuses."""
+        for peer in list(self.peers):
+            for channel in list(peer.confirming):
+                peer.send(channel, commands.Channel.Close(code, text, 60, 40))
+
+    def refuse_held(self, how: str) -> None:
+        """`how`: nack or return."""
+        with self.store.lock:
+            for peer in self.peers:
+                for channel, tag, key, properties, body in peer.held:
+                    if how == "nack":
+                        peer.send(channel, commands.Basic.Nack(tag, False, False))
+                        continue
+                    content = (header.ContentHeader(0, len(body), properties), ContentBody(body))
+                    peer.send(channel, commands.Basic.Return(312, "NO_ROUTE", "", key), *content)
+                    peer.send(channel, commands.Basic.Ack(tag, False))
+                peer.held.clear()
+
     def stop_answering(self) -> None:
         """As SIGSTOP: the sockets stay open."""
         self.mode = "hang"
@@ -115,6 +134,7 @@ class Peer:
         self.confirming: dict[int, int] = {}  # publishes by channel
         self.transactions: dict[int, list[Callable[[], object]]] = {}  # by channel: what the commit will do
         self.prefetch = 0
+        self.held: list[tuple[int, int, str, Any, bytes]] = []  # channel, tag, key, properties, body
         self._publish: Any = None
         self._properties: Any = None
         self._wanted = 0
@@ -219,6 +239,8 @@ class Peer:
             self.send(channel, commands.Basic.Ack(tag, False))
         elif broker.confirm == "nack":
             self.send(channel, commands.Basic.Nack(tag, False, False))
+        else:
+            self.held.append((channel, tag, key, self._properties, self._body))
         pump_all(broker)
 
     def _method(self, channel: int, method: Any) -> None:

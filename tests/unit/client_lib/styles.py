@@ -29,7 +29,7 @@ class Threaded:
     def __init__(self, urls: list[str], **options: Any) -> None:
         self.connection: Any = Connection(urls, **{**QUICK, **options}).open(5)
         self._sessions: dict[int, Any] = {}
-        self._senders: dict[tuple[int, str, str], Any] = {}
+        self._senders: dict[Any, Any] = {}
 
     def session(self, number: int) -> Any:
         if number not in self._sessions:
@@ -37,10 +37,10 @@ class Threaded:
         return self._sessions[number]
 
     def _sender(self, number: int, key: str, exchange: str, mandatory: bool) -> Any:
-        found = self._senders.get((number, key, exchange))
+        found = self._senders.get((number, key, exchange, mandatory))
         if found is None:
             found = self.session(number).queue_sender(key, exchange, 1000, mandatory)
-            self._senders[number, key, exchange] = found
+            self._senders[number, key, exchange, mandatory] = found
         return found
 
     def publish(
