@@ -2,7 +2,8 @@
 
 asyncio decrypts and encrypts, the core parses as it does for plain TCP.  Back-pressure both ways: while asyncio's
 buffer is full the output stays in the core, which bounds and counts it; while the core has paused a connection's input,
-reading is paused.  The core does not call when it wants input again, so the owner calls `look` at each tick.
+reading is paused.  When it wants input again the core calls for a flush, as for output.  Octets leave asyncio's buffer
+without a call: while `pending` the owner calls `look` at each tick.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ class TlsPump:
     def __init__(self, transport: asyncio.Transport, core: Connection) -> None:
         self._transport, self._core = transport, core
         self._writable = self._reading = True
+        self.pending = False
+        """Output has not left yet: it has to be looked at again."""
         transport.set_write_buffer_limits(BUFFER)
 
     @property
@@ -39,7 +42,9 @@ class TlsPump:
 
     def look(self) -> None:
         """Pauses or resumes reading as the core asks, and reports to it how much output has left."""
-        self._core.left(self.waiting)
+        waiting = self.waiting
+        self._core.left(waiting)
+        self.pending = waiting > 0
         wanted = self._core.reads()
         if wanted and not self._reading:
             self._transport.resume_reading()

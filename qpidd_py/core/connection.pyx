@@ -255,8 +255,8 @@ cdef class Connection:
         self.dirty = False
         if self.transport is not None:
             self.transport.flush(self)
-        elif self.output_end > self.output_start or self.out_octets:
-            self.owner.output_ready()
+        else:
+            self.owner.output_ready()       # also when input is wanted again (`resume`, `pause_input`)
         return 0
 
     # ---------------------------------------------------------------- replication link
@@ -442,6 +442,8 @@ cdef class Connection:
         except MemoryError:
             self.starve()
         self.depart()
+        if self.transport is None and self.reads() and self.state != DEAD and not self.dirty:
+            self.mark()
         return self.served(before)
 
     cdef void begin_slice(self) noexcept:
@@ -463,6 +465,8 @@ cdef class Connection:
         self.input_paused = paused
         if self.transport is not None:
             self.transport.interest(self)
+        elif not paused and self.state != DEAD and not self.dirty:
+            self.mark()                     # its owner has to look whether it reads, as after output
         return 0
 
     cdef int replay(self, Channel channel) except -1:

@@ -51,7 +51,7 @@ class Listener:
         self._sockets: dict[socket.socket, ssl.SSLContext | None] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
         self._failures = TlsFailures(loop.time)
-        self._tls: set[TlsConnection] = set()
+        self._pending: set[TlsConnection] = set()
         self._newcomers: Newcomers[ClientConnection] = Newcomers(network.max_newcomers, network.max_negotiate_time)
         self._floods = Floods(log)
         self._descriptors = Descriptors(broker.alarm)
@@ -77,9 +77,8 @@ class Listener:
             log.info("%r: no connection.open within %g s", connection, self._network.max_negotiate_time)
             connection.close(320, "handshake timed out")
         self._floods.tick(now)
-        for tls in self._tls:
+        for tls in [*self._pending]:
             tls.look()
-        self._tls = {tls for tls in self._tls if not tls.closed}
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS):
@@ -135,7 +134,7 @@ class Listener:
             if self._network.tcp_nodelay:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(
-                lambda: TlsConnection(self._accept_tls, self._guard),
+                self.tls_protocol,
                 sock,
                 ssl=context,
                 ssl_handshake_timeout=self._network.max_negotiate_time,
@@ -144,11 +143,12 @@ class Listener:
             sock.close()
             self._failures.failed(host, port, error)
 
+    def tls_protocol(self) -> TlsConnection:
+        """For the next TLS connection."""
+        return TlsConnection(self._accept_tls, self._guard, self._pending)
+
     def _accept_tls(self, peer: str, transport: TlsConnection) -> ClientConnection | None:
-        connection = self._new_connection(peer, transport, transport.descriptor)
-        if connection is not None:
-            self._tls.add(transport)
-        return connection
+        return self._new_connection(peer, transport, transport.descriptor)
 
     def _new_connection(self, peer: str, transport: SocketPort, descriptor: int) -> ClientConnection | None:
         now, scarce = self._loop.time(), self._descriptors.scarce(descriptor)

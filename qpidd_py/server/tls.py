@@ -96,9 +96,13 @@ class TlsFailures:
 class TlsConnection(asyncio.Protocol):
     """Both the asyncio protocol and the connection's `SocketPort`."""
 
-    def __init__(self, accept: Accepter, guard: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, accept: Accepter, guard: Callable[[Callable[[], None]], None], pending: "set[TlsConnection]"
+    ) -> None:
+        """`pending`: those that the listener looks at again; it adds and removes itself."""
         self._accept = accept
         self._guard = guard
+        self._pending = pending
         self._connection: ClientConnection | None = None
         self._pump: TlsPump | None = None
         self.descriptor = -1
@@ -122,6 +126,7 @@ class TlsConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._pump = None
+        self._pending.discard(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             self._guard(lambda: connection.closed(str(error) if error else "closed by the peer"))
@@ -133,12 +138,14 @@ class TlsConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._pump is not None:
             self._guard(self._pump.resume_writing)
+            self._note()
 
     # ---- from the connection
 
     def output_ready(self) -> None:
         if self._pump is not None:
             self._pump.flush()
+            self._note()
 
     def disconnect(self) -> None:
         if self._pump is not None:
@@ -150,14 +157,18 @@ class TlsConnection(asyncio.Protocol):
 
     # ---- from the listener
 
-    @property
-    def closed(self) -> bool:
-        return self._pump is None
-
     def look(self) -> None:
         if self._pump is not None:
             self._pump.look()
+            self._note()
+
+    def _note(self) -> None:
+        if self._pump is not None and self._pump.pending:
+            self._pending.add(self)
+        else:
+            self._pending.discard(self)
 
     def _feed(self, data: bytes) -> None:
         if self._pump is not None and self._connection is not None and not self._connection.finished:
             self._pump.feed(data)
+            self._note()
