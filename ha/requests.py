@@ -141,6 +141,7 @@ class NodeRequests(RequestTable):
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
             ballot = need_epoch(arguments), need_text(arguments, "leader")
+            local.check_epoch(ballot[0], asker)
             if isinstance(node.role, Primary) and ballot > local.persisted.ballot:
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
             if isinstance(node.role, Backup) and asker.id != local.id:

@@ -24,11 +24,11 @@ from typing import Any, Protocol
 from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
-from ha.model.environment import Answer, Configuration, Environment, StateNotStored
+from ha.model.environment import Answer, Configuration, Environment, Outcome, StateNotStored
 from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
 from ha.model.membership import HaState, InSync, Member
-from ha.model.position import epoch_of, text
+from ha.model.position import epoch_of, epochs_in, far_ahead, text
 from ha.model.refusals import Refusals
 from ha.model.safety import Safety
 from ha.model.settings import NodeSettings
@@ -102,6 +102,7 @@ class LocalMember:
         self.lost = ""
         """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
         self._fresh = not state.epoch and not state.in_sync.version
+        self._disbelieved = 0
         self.closed: Callable[[], str] = lambda: ""
         """Why a primary admits no client; empty if it does."""
         self.changed: Callable[[], None] = lambda: None
@@ -320,6 +321,24 @@ class LocalMember:
         """Evaluate the answers of other brokers."""
         return Survey.of(self.id, answers, self.instance)
 
+    def judge(self, address: str, answer: Answer) -> Answer:
+        """An answer as it counts (`refusals.py`).  A broker with an epoch that is not believed is SILENT: it may hold
+        what we lack, and nothing that it says of votes and sets counts."""
+        try:
+            for epoch in epochs_in(answer.result):
+                self.check_epoch(epoch, address)
+        except LinkError:
+            return Answer(Outcome.SILENT)
+        return self.refusals.judge(address, answer)
+
+    def check_epoch(self, named: int, who: object) -> None:
+        """Raises LinkError for an epoch of another broker that is not believed."""
+        if why := far_ahead(named, self.epoch):
+            if named != self._disbelieved:
+                self.env.log("error", f"{who}: {why}")
+            self._disbelieved = named
+            raise LinkError(f"{who}: {why}")
+
     def ask_all(
         self,
         timeout: float,
@@ -336,7 +355,7 @@ class LocalMember:
             done(answers)
 
         asked = self.others() if addresses is None else addresses
-        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.refusals.judge)
+        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.judge)
 
     def _ages(self) -> dict[str, float]:
         """The brokers that we have heard.  One that cannot store a vote helps no promotion, so it says nothing."""

@@ -116,6 +116,7 @@ class Arrivals:
         local = self._local
         member = Member.from_json(fields)
         ballot = need_epoch(fields), need_text(fields, "leader")
+        local.check_epoch(ballot[0], member)
         if ballot > local.persisted.ballot:
             self._primary.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
         elif member.id == local.id and not member.same_life(local.member):

@@ -14,7 +14,7 @@ from typing import Any
 
 from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.membership import HaState, InSync, Member
-from ha.model.position import text
+from ha.model.position import far_ahead, text
 from ha.model.protocol import need, need_epoch
 from ha.model.safety import Safety
 from ha.model.status import State
@@ -88,6 +88,8 @@ def grant(me: View, claim: ClaimRequest) -> str:
     """
     if claim.ballot < me.ballot:
         return f"{me.member} has seen epoch {me.epoch}, claimed is {claim.epoch}"
+    if why := far_ahead(max(claim.epoch, claim.base.epoch), me.epoch):
+        return f"{me.member}: {why}"
     if claim.force:
         return ""
     # Also for a ballot that is ours already: we may have learned of it without granting it.

@@ -219,7 +219,7 @@ class Promoter:
             both.first,
             enough=lambda answer: bool(denial(answer, local.safety)),
             wait_for=answered,
-            judge=local.refusals.judge,
+            judge=local.judge,
         )
         # With the set that the claim is based on, so that our entry is never older than what we have read there.
         replaced = self._record.replaced(claim.base)
