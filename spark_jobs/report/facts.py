@@ -55,7 +55,9 @@ class WantedFact:
 
 @dataclass
 class SeenFact:
-    """Facts by cluster; `observed`: cluster → begin, end (us) of all its facts."""
+    """Facts whose time is known, by cluster: a torn line may have none, and has no place on a time axis.
+
+    `observed`: cluster → begin, end (us) of all its facts."""
 
     bands: dict[str, list[Row]] = field(default_factory=dict)
     drawn: dict[str, list[Row]] = field(default_factory=dict)
@@ -85,13 +87,13 @@ def read(tables: Tables, wanted: Sequence[WantedFact]) -> SeenFact:
     places = sorted({(item.cluster, *place) for item in wanted for place in item.places})
     seen = SeenFact(_by_cluster(tables.facts(BANDS)), _by_cluster(tables.facts_between(DRAWN, windows)))
     for row in tables.facts_at(places):
-        seen.lines.setdefault((row["cluster"] or "", row["file"], row["line_no"]), []).append(row)
+        if row["ts_est"] is not None:
+            seen.lines.setdefault((row["cluster"] or "", row["file"], row["line_no"]), []).append(row)
     seen.observed = {row["cluster"]: {"begin": row["begin"], "end": row["end"]} for row in tables.observed()}
     return seen
 
 
 def _by_cluster(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Those whose time is known: a torn line may have none."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row["ts_est"] is not None:
@@ -141,9 +143,14 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    moment = row["ts_est"]
-    head = (moment is None, moment or 0, row["node"] or "")
-    return (*head, row.get("seq") or 0, age(row["file"] or ""), row["line_no"] or 0, row["kind"])
+    return (
+        row["ts_est"],
+        row["node"] or "",
+        row.get("seq") or 0,
+        age(row["file"] or ""),
+        row["line_no"] or 0,
+        row["kind"],
+    )
 
 
 def _shown(row: Row) -> Row:

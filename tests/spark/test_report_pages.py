@@ -141,6 +141,17 @@ def test_without_an_incident_the_rest_is_shown(tmp_path, crash):
     assert "its last line is torn" in text
 
 
+def test_a_torn_line_without_a_time_that_is_named_as_evidence_has_no_place_on_the_axis(tmp_path):
+    tables = report_world.story_tables(nodes.crash())
+    torn = {"cluster": "made", "source": "broker", "kind": "torn", "node": "node1", "file": "torn.jsonl", "line_no": 9}
+    tables["events"] = [*tables["events"], torn]
+    tables["hints"] = [{**row, "evidence": ["torn.jsonl:9"]} for row in tables["hints"]]
+    tables["phases"] = [{**row, "begin_file": "torn.jsonl", "begin_line": 9} for row in tables["phases"]]
+    overview, found = report_world.documents(tables, tmp_path)
+    assert "node crash" in _sound(html.page(overview, found)).text
+    assert "node crash" in markdown.page(overview, found)
+
+
 def test_clients_alone_are_an_incident_without_a_cluster(tmp_path):
     """No log of any broker: nothing is known but how long they stood."""
     outages = [{"client": "c1", "begin": START, "end": START + 5_000_000}]
