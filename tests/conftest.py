@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,6 +38,12 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # of pytest-xdist
         parallel.arrange(items)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported and collected, a million objects, is not looked at by each full collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,7 +20,12 @@ from tests.support.wait import wait_for
 
 DIVIDED = "127.0.1.{}"
 """Where the proxies listen."""
-OPTIONS = {"ha-safety": "quorum", "link-heartbeat-interval": "0.5", "ha-backup-timeout": "1"}
+OPTIONS = {
+    "ha-safety": "quorum",
+    "link-heartbeat-interval": "0.5",
+    "link-maintenance-interval": "0.3",  # each connection is looked up in /proc, which takes milliseconds
+    "ha-backup-timeout": "1",
+}
 
 
 class Wire(FaultProxy):
@@ -51,7 +56,12 @@ class Wire(FaultProxy):
         self._idle.clear()
 
     async def _connect(self, client: socket.socket) -> None:
-        if self._refused(client.getpeername()[1], self.port):
+        try:
+            refused = self._refused(client.getpeername()[1], self.port)
+        except OSError:  # it has ended meanwhile
+            client.close()
+            return
+        if refused:
             self._idle.append(client)
         else:
             await super()._connect(client)

@@ -23,7 +23,7 @@ from tests.support.wait import wait_for
 
 TROUBLE = (AMQPError, AMQPConnectorException, OSError)
 """What pika raises when a broker dies, refuses, or does not answer."""
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds in which a client that is not cut off for good gets something done."""
 
 

@@ -17,7 +17,7 @@ from tests.support.wait import wait_for
 
 TURN = 0.005
 """Seconds that one turn of the loop waits for octets."""
-PATIENCE = 25.0
+PATIENCE = 60.0
 
 
 class StepChannel:

@@ -120,7 +120,7 @@ def test_a_backup_under_load_is_of_one_moment(cluster: Cluster, tmp_path: Path, 
         channel.queue_declare("orders", durable=True)
         channel.queue_purge("orders")
     traffic = Traffic(primary)
-    wait_for(lambda: traffic.taken > 10, 20, "traffic")
+    wait_for(lambda: traffic.taken > 10, 60, "traffic")
     for _ in range(3):
         file = tmp_path / "busy.jsonl"
         before = traffic.published, traffic.taken

@@ -15,7 +15,7 @@ from tests.acceptance.clients import assert_browse_backup, publish
 from tests.acceptance.cluster import TIMEOUT, Cluster, Member
 from tests.acceptance.disks import SmallDisk, mountable
 from tests.acceptance.test_recovery import Held
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 EXIT_START = 1
 MEMBER = ("--ha-cluster", "yes", "--ha-brokers-url", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
@@ -29,7 +29,7 @@ def test_b2_a_member_without_a_data_directory_is_refused(make_alone: Callable[..
     broker = make_alone("forgetful", *MEMBER, "--no-data-dir", "yes")
     broker.spawn()
     assert broker.wait(TIMEOUT) == EXIT_START
-    assert "option no-data-dir: found yes with ha-cluster, expected a data directory" in broker.log
+    wait_logged(broker, "option no-data-dir: found yes with ha-cluster, expected a data directory")
 
 
 def test_b2_a_broker_outside_a_cluster_needs_none(make_alone: Callable[..., Member]) -> None:
@@ -115,8 +115,8 @@ def test_b3_a_primary_that_cannot_store_a_smaller_set_waits_and_goes_on(small: C
     victim.kill()
     held = Held(primary, "q", "held")
     wait_for(lambda: "the disk has not stored: node3 is dropped" in the_stall(primary), TIMEOUT, lambda: primary.log)
-    assert "Read-only file system" in the_stall(primary)
-    assert "ha-state.json cannot be written" in primary.log
+    wait_for(lambda: "Read-only file system" in the_stall(primary), what="why")
+    wait_logged(primary, "ha-state.json cannot be written")
     assert primary.status == "active" and not held.done.is_set()
     disks[primary].thaw()
     held.join()
@@ -160,7 +160,7 @@ def test_b3_a_full_disk_at_the_first_start_is_said(make_alone: Callable[..., Mem
     disks.add(broker).fill()
     broker.spawn()
     assert broker.wait(TIMEOUT) == EXIT_START
-    assert f"cannot write {broker.data_dir}/lock: No space left on device" in broker.log
+    wait_logged(broker, f"cannot write {broker.data_dir}/lock: No space left on device")
     assert "Traceback" not in broker.log
 
 
@@ -172,7 +172,7 @@ def test_b3_a_state_file_that_cannot_be_made_is_said(make_alone: Callable[..., M
     disk.fill()
     broker.spawn()
     assert broker.wait(TIMEOUT) == EXIT_START
-    assert "ha-state.json cannot be used: [Errno 28] No space left on device" in broker.log
+    wait_logged(broker, "ha-state.json cannot be used: [Errno 28] No space left on device")
     assert "Traceback" not in broker.log
     disk.free()
     broker.start()

@@ -71,7 +71,7 @@ def test_05_heartbeat_of_the_broker(cluster: Cluster) -> None:
 
     assert lives()
     # No process serves the connection from here on: no heartbeat is sent.
-    wait_for(lambda: not lives(), 10, "the end of the silent session")
+    wait_for(lambda: not lives(), 60, "the end of the silent session")
     with pytest.raises(TROUBLE):
         connection.process_data_events(0)
         connection.channel()
@@ -191,8 +191,8 @@ def test_28_delete_missing_response(cluster: Cluster) -> None:
         second.resume()
     cluster.settle()
     assert_browse_backup(second, "r28.kept", range(3))
-    assert "r28.gone" not in second.queues()
-    assert not exists(second, exchange="r28.gone", admin=True)
+    wait_no_queue(second, "r28.gone")
+    wait_for(lambda: not exists(second, exchange="r28.gone", admin=True), what="no exchange r28.gone")
     primary.pause()
     first.promote()
     with first.channel() as channel:
@@ -240,12 +240,12 @@ def test_32_expired(cluster: Cluster) -> None:
             cluster.restart(member)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
     assert primary.queues()["r32"]["enqueued"] > 0
     for member in cluster.members:
         assert_browse_backup(member, "r32", [])
         assert_browse_backup(member, "r32.ttl", [])
-    assert sorted(cluster.states().values()) == ["active", "ready", "ready"]
+    cluster.settle()
 
 
 def test_33_missed_recreate(cluster: Cluster) -> None:

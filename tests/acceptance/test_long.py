@@ -15,7 +15,7 @@ ROUNDS = int(os.environ.get("QPIDD_SOAK_ROUNDS", "3"))
 SEED = int(os.environ.get("QPIDD_SOAK_SEED", "35"))
 
 
-def in_threads(works: list[Callable[[], None]], timeout: float = 60.0) -> None:
+def in_threads(works: list[Callable[[], None]], timeout: float = 300.0) -> None:
     """All at the same time; the first failure is ours."""
     failed: list[BaseException] = []
 

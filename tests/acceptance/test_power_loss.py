@@ -33,11 +33,11 @@ def under_load(cluster: Cluster, log: Path) -> None:
 
         thread = threading.Thread(target=send)
         thread.start()
-        wait_for(lambda: sent[0] > 100, 20, "messages are sent")
+        wait_for(lambda: sent[0] > 100, 60, "messages are sent")
         kill_all(cluster)
         start_again(cluster)
         before = sent[0]
-        wait_for(lambda: sent[0] > before + 20, 20, "it goes on")
+        wait_for(lambda: sent[0] > before + 20, 60, "it goes on")
         stop.set()
         thread.join()
         sender.sync()

@@ -11,8 +11,8 @@ import pytest
 
 from qpidd_py.cli.client_socket import RequestRefused
 from tests.acceptance.clients import assert_browse_backup, exists, publish, take
-from tests.acceptance.cluster import Cluster, Member
-from tests.support.wait import wait_for
+from tests.acceptance.cluster import TIMEOUT, Cluster, Member
+from tests.support.wait import wait_for, wait_logged
 
 
 class Held:
@@ -33,7 +33,7 @@ class Held:
         self.done.set()
 
     def join(self) -> None:
-        self._thread.join(20)
+        self._thread.join(TIMEOUT)
         assert self.done.is_set()
 
 
@@ -89,11 +89,11 @@ def test_40_expected_backup_timeout(make_cluster) -> None:
     absent.pause()
     primary.kill()
     new.promote()
-    assert new.status == "recovering"
     held = Held(new, "q", "held")
     new.wait_status("active")
     held.join()
-    assert f"expected backup {absent.name} has not come back in time" in new.log
+    assert [event["new"] for event in new.events("state")][-2:] == ["recovering", "active"]
+    wait_logged(new, f"expected backup {absent.name} has not come back in time")
     absent.resume()
     absent.wait_status("ready")
     assert_browse_backup(absent, "q", ["held"])
@@ -130,7 +130,7 @@ def test_42_stalled_backup(cluster: Cluster) -> None:
         arrived = []
         for number in range(20):
             held = Held(primary, "r42", str(number))
-            arrived += take(consumer, "r42", 1, timeout=5)
+            arrived += take(consumer, "r42", 1)
             held.join()
         assert arrived == [str(number) for number in range(20)]
         stalled.resume()
@@ -213,7 +213,7 @@ def test_44_catchup_store(make_cluster) -> None:
         assert take(channel, "r44", 2) == ["0", "1"]
         publish(channel, "r44", [4])
     backup.start().wait_status("ready")
-    assert "the journal has brought back" in backup.log
+    wait_logged(backup, "the journal has brought back")
     assert_browse_backup(backup, "r44", [2, 3, 4])
     primary.kill()
     backup.promote()

@@ -60,7 +60,7 @@ def test_a_backup_that_is_killed_within_the_difference_lacks_nothing_and_has_no_
                 there = there[30:]
             enough = segments(backup) + rng.randrange(2, 6)  # one begins at the start
             backup.spawn()
-            wait_for(lambda: segments(backup) >= enough, 20, lambda: backup.log, poll=0.001)  # noqa: B023
+            wait_for(lambda: segments(backup) >= enough, 60, lambda: backup.log, poll=0.001)  # noqa: B023
             backup.kill()
             within += writes_difference(backup)
             backup.spawn()

@@ -40,7 +40,8 @@ def make_objects(channel, prefix: str) -> None:
 def check_backup(member: Member, prefix: str) -> None:
     assert_browse_backup(member, queue_name(prefix, "all"), [2, 3, 4])
     assert_browse_backup(member, queue_name(prefix, "configuration"), [])
-    assert not {queue_name(prefix, "none"), f"{prefix}.gone"} & member.queues().keys()
+    wait_no_queue(member, f"{prefix}.gone")
+    assert queue_name(prefix, "none") not in member.queues()
     for level, found in (("all", True), ("configuration", True), ("none", False)):
         assert exists(member, exchange=f"{prefix}.exchange.{level}", admin=True) is found
     assert not exists(member, exchange=f"{prefix}.gone", admin=True)
@@ -109,7 +110,7 @@ def test_03_send_receive(cluster: Cluster) -> None:
             message = receiver.fetch(10)
             received.append(message.content)
             session.acknowledge(message, sync=False)
-        thread.join(10)
+        thread.join(30)
         session.sync(10)
     assert received == [str(number) for number in range(1, 991)]
     for member in (first, second):
@@ -161,7 +162,7 @@ def test_14_reject(cluster: Cluster) -> None:
                 publish(channel, "r14", [number])
     for member in backups:
         assert_browse_backup(member, "r14", range(5))
-        assert member.status == "ready"
+        member.wait_status("ready")
 
 
 PRIORITIES = (8, 9, 5, 1, 2, 2, 3, 4, 9, 7, 8, 9, 9, 2)
@@ -196,6 +197,7 @@ def test_16_priority_fairshare(cluster: Cluster) -> None:
     with primary.channel() as channel:
         channel.queue_declare("r16", arguments={"x-max-priority": 10, "qpid.fairshare": 3})
         publish_priorities(channel, "r16")
+    wait_queue(first, "r16")
     assert first.queues()["r16"]["arguments"]["qpid.fairshare"] == 3
     cluster.fail_over(to=first)
     with first.channel() as channel:
@@ -346,7 +348,7 @@ def test_23_auto_delete_exclusive(cluster: Cluster) -> None:
         assert not {server_named, "r23.temporary"} & member.queues().keys()
     tag = channel.basic_consume("r23.auto", lambda *_: None)
     channel.basic_cancel(tag)
-    wait_for(lambda: "r23.auto" not in primary.queues(), 5, "the end of the auto-delete queue")
+    wait_for(lambda: "r23.auto" not in primary.queues(), 60, "the end of the auto-delete queue")
     connection.close()
     for member in cluster.members:
         for name in ("r23.timed", "r23.exclusive", "r23.auto"):

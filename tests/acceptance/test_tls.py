@@ -17,7 +17,7 @@ from tests.acceptance.cluster import ANSWER_TIME, TIMEOUT, Cluster, Member
 from tests.support import programs
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.process import HeldPort
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 pytestmark = needs_openssl
 
@@ -125,7 +125,7 @@ def test_plain_addresses_are_refused_where_only_tls_is_taken(tmp_path: Path, aut
         changed(member, ha_brokers_url="127.0.0.1:5672,127.0.0.1:5673")
         member.spawn().wait()
         wanted = "expected ssl: before each address, such as ssl:127.0.0.1:"
-        assert f"option ha-brokers-url: found 127.0.0.1:5672 with require-encryption, {wanted}" in member.log
+        wait_logged(member, f"option ha-brokers-url: found 127.0.0.1:5672 with require-encryption, {wanted}")
 
 
 def test_a_login_by_certificate_needs_tls(tmp_path: Path, authority: Authority) -> None:
@@ -134,7 +134,7 @@ def test_a_login_by_certificate_needs_tls(tmp_path: Path, authority: Authority) 
         member = cluster.members[0]
         changed(member, ha_brokers_url=f"127.0.0.1:{member.port},127.0.0.1:1,127.0.0.1:2")
         member.spawn().wait()
-        assert f"option ha-mechanism: found EXTERNAL with 127.0.0.1:{member.port} in ha-brokers-url" in member.log
+        wait_logged(member, f"option ha-mechanism: found EXTERNAL with 127.0.0.1:{member.port} in ha-brokers-url")
 
 
 def test_a_broker_that_comes_back_joins_over_tls(cluster: TlsCluster) -> None:

@@ -15,7 +15,7 @@ from tests.support.wait import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "resource_agents" / "ocf" / "qpidd"
 ME = pwd.getpwuid(os.geteuid()).pw_name
-TIME = 30.0  # seconds; far beyond what anything here takes
+TIME = 60.0  # seconds; far beyond what anything here takes
 
 
 class Result(NamedTuple):

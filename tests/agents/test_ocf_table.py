@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.agents.ocf import SCRIPT, TIME, Agent, ended, write_program
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 SUCCESS, GENERIC, ARGS, UNIMPLEMENTED, PERM, INSTALLED, CONFIGURED, NOT_RUNNING, PROMOTED, FAILED_PROMOTED = range(10)
 
@@ -116,7 +116,7 @@ def test_hung(agent: Agent) -> None:
     pid = agent.pid
     assert agent("stop").code == SUCCESS
     assert ended(pid)
-    assert "it hangs" in agent.log
+    wait_logged(agent, "it hangs")
 
 
 def test_hung_primary(agent: Agent) -> None:
@@ -168,14 +168,14 @@ def test_stop_ends_a_broker_that_does_not_beat(agent: Agent) -> None:
     with impostor(agent, deaf=True, environment=variables) as pid:
         assert agent("stop", timeout=7_200_000).code == SUCCESS
         assert ended(pid)
-    assert "it hangs" in agent.log
+    wait_logged(agent, "it hangs")
 
 
 def test_stop_ends_a_broker_of_somebody_else_when_half_of_the_time_is_over(agent: Agent) -> None:
     with impostor(agent, deaf=True) as pid:
         assert agent("stop", timeout=1000).code == SUCCESS
         assert ended(pid)
-    assert "within 0.5 s, half of the time" in agent.log
+    wait_logged(agent, "within 0.5 s, half of the time")
 
 
 def test_of_another_user(agent: Agent) -> None:
@@ -216,7 +216,7 @@ def test_a_refused_promotion_is_told_with_its_reason(make_agent: Callable[..., A
     found = agent("promote")
     assert found.code == GENERIC
     assert found.reason.startswith("promote: not promoted: ")
-    assert found.reason.removeprefix("promote: ") in agent.log
+    wait_logged(agent, found.reason.removeprefix("promote: "))
     assert agent("monitor").code == SUCCESS
 
 
@@ -230,7 +230,7 @@ def test_a_stop_is_told_twice_to_the_last_primary(agent: Agent) -> None:
     pid = agent.pid
     assert agent("stop").code == SUCCESS
     assert ended(pid)
-    assert "refuses to stop, and is told again" in agent.log
+    wait_logged(agent, "refuses to stop, and is told again")
     assert "SIGKILL" not in agent.log
 
 

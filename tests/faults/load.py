@@ -18,7 +18,7 @@ from testkit.pace import Pace
 from testkit.record import body_of
 from tests.faults.judge import Copy, Evidence, Report, judge
 from tests.faults.styles import Place, Received, Style, Threaded
-from tests.support.wait import wait_for
+from tests.support.wait import SHORTEST, stays, wait_for
 
 CAPACITY: Final = 200
 PREFETCH: Final = 50
@@ -224,7 +224,7 @@ class Load:
             now = Counter({sender.name: len(sender.confirms) for sender in self.senders}) + self._received()
             return all(now[name] >= before[name] + count for name in [*self.places, *(s.name for s in self.senders)])
 
-        wait_for(served, self.patience, lambda: f"{count} more messages\n{self.tail()}", poll=0.02)
+        wait_for(served, max(self.patience, SHORTEST), lambda: f"{count} more messages\n{self.tail()}", poll=0.02)
 
     def attempts(self) -> int:
         """To connect, by all clients."""
@@ -260,8 +260,8 @@ class Load:
             with contextlib.suppress(*([] if complete else [TimeoutError])):
                 sender.publisher.settle(self.patience)
             self.evidence.unsettled[sender.name] = sender.publisher.unsettled()
-        with contextlib.suppress(*([] if complete else [AssertionError])):
-            wait_for(lambda: not self._missing(), self.patience, self._what_is_missing, poll=0.05)
+        if stays(lambda: self._missing(), self.patience, poll=0.05) and complete:
+            raise AssertionError(self._what_is_missing())
         for receiver in self.receivers:
             receiver.stop()
             receiver.consumer.settle(self.patience)

@@ -37,7 +37,7 @@ class Asyncio:
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(30)
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 

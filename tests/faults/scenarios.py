@@ -56,7 +56,7 @@ def cut(scene: Scene, load: Load) -> None:
 
 
 def _beyond(count: Callable[[], int], before: int, what: str) -> None:
-    wait_for(lambda: count() > before, 15, f"more than {before} {what}")
+    wait_for(lambda: count() > before, 60, f"more than {before} {what}")
 
 
 def _shut(entrance: Entrance) -> Scenario:
@@ -87,7 +87,7 @@ def hold(scene: Scene, load: Load) -> None:
     proxy = scene.proxies[scene.active()]
     losses = load.losses()
     proxy.hold()
-    wait_for(lambda: all(sender.publisher.unsettled() > 20 for sender in load.senders), 5, "a window that fills")
+    wait_for(lambda: all(sender.publisher.unsettled() > 20 for sender in load.senders), 60, "a window that fills")
     proxy.release()
     load.run_on()
     assert load.losses() == losses
@@ -117,7 +117,7 @@ def _snap(scene: Scene, load: Load, way: Way, cuts: tuple[tuple[int, int, bool],
     for frame, octets, reset in cuts:
         losses = load.losses()
         snap = proxy.snap(way, frame, octets, reset)
-        assert snap.done.wait(10)
+        assert snap.done.wait(30)
         _beyond(load.losses, losses, "losses that were noticed")
         load.run_on(20)
 
@@ -128,7 +128,7 @@ def snap_handshake(scene: Scene, load: Load) -> None:
     for frame in range(1, 6):
         proxy.cut()
         snap = proxy.snap(Way.TO_CLIENT, frame, 5)
-        assert snap.done.wait(10)
+        assert snap.done.wait(30)
         load.run_on(20)
 
 

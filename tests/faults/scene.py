@@ -76,14 +76,14 @@ class QpiddScene:
         self.cluster.command("start", node)
 
     def relocated(self, old: str) -> None:
-        wait_for(lambda: self.active() not in ("", old), 20, f"another primary than {old}")
+        wait_for(lambda: self.active() not in ("", old), 60, f"another primary than {old}")
 
     def whole(self) -> None:
         for proxy in self.proxies.values():
             proxy.heal()
         for node in list(self._paused):
             self.resume(node)
-        wait_for(lambda: settled(self.cluster.status()), 30, lambda: f"one active, two ready: {self.cluster.status()}")
+        wait_for(lambda: settled(self.cluster.status()), 60, lambda: f"one active, two ready: {self.cluster.status()}")
 
 
 @contextlib.contextmanager
@@ -129,7 +129,7 @@ class RabbitScene:
         self._paused.discard(node)
 
     def relocated(self, old: str) -> None:
-        wait_for(lambda: self.active() != old, 20, f"clients elsewhere than at {old}")
+        wait_for(lambda: self.active() != old, 60, f"clients elsewhere than at {old}")
 
     def whole(self) -> None:
         for proxy in self.proxies.values():

@@ -116,18 +116,18 @@ class Soak:
         way = self.rng.choice((Way.TO_SERVER, Way.TO_CLIENT))
         frame, octets = self.rng.randrange(1, 40), self.rng.choice((1, 3, 7, 8, 30, 1000))
         snap = proxy.snap(way, frame, octets, reset=self.rng.random() < 0.5)
-        assert snap.done.wait(10)
+        assert snap.done.wait(30)
 
     def _vanish(self, proxy: FaultProxy) -> None:
         losses = self.load.losses()
         proxy.vanish(self.rng.choice((Way.TO_SERVER, Way.TO_CLIENT, Way.BOTH)))
-        wait_for(lambda: self.load.losses() >= losses + len(self.load.clients), 15, "losses that were noticed")
+        wait_for(lambda: self.load.losses() >= losses + len(self.load.clients), 60, "losses that were noticed")
 
     def _drop(self, proxy: FaultProxy) -> None:
         proxy.let(Entrance.DROP)
         proxy.cut()
         attempts = self.load.attempts()
-        wait_for(lambda: self.load.attempts() > attempts + len(self.load.clients), 15, "attempts in vain")
+        wait_for(lambda: self.load.attempts() > attempts + len(self.load.clients), 60, "attempts in vain")
         proxy.let(Entrance.OPEN)
 
     def _all(self, _proxy: FaultProxy) -> None:
@@ -135,7 +135,7 @@ class Soak:
             proxy.let(Entrance.REFUSE)
             proxy.cut()
         attempts = self.load.attempts()
-        wait_for(lambda: self.load.attempts() > attempts + len(self.load.clients), 15, "attempts in vain")
+        wait_for(lambda: self.load.attempts() > attempts + len(self.load.clients), 60, "attempts in vain")
         for proxy in self.scene.proxies.values():
             proxy.let(Entrance.OPEN)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.fault_proxy import Entrance, FaultProxy, Way
 from tests.support.frame_counter import PROTOCOL_HEADER, FrameCounter
-from tests.support.wait import wait_for
+from tests.support.wait import stays, wait_for
 
 GREETING = b"AMQP\0\0\x09\x01"
 FRAME = b"\x01\x00\x01\x00\x00\x00\x05hello\xce"
@@ -151,7 +151,7 @@ def test_a_lost_syn_is_sent_again(proxy: FaultProxy, echo: Echo) -> None:
         with pytest.raises(TimeoutError), dialled(proxy, 0.3):
             pass
         with socket.socket() as late:
-            late.settimeout(5.0)
+            late.settimeout(30.0)
             threading.Timer(0.2, proxy.let, (Entrance.OPEN,)).start()
             began = time.monotonic()
             late.connect(("127.0.0.1", proxy.port))
@@ -209,8 +209,7 @@ def test_what_vanishes_never_comes_and_no_end_is_told(proxy: FaultProxy, echo: E
     if way is Way.TO_CLIENT:
         wait_for(lambda: len(echo.closed) == 2)
     else:
-        with pytest.raises(AssertionError):
-            wait_for(lambda: len(echo.closed) == 2, 0.1)
+        assert stays(lambda: len(echo.closed) == 1, 0.1)
 
 
 def test_slow_and_late(proxy: FaultProxy) -> None:
@@ -223,10 +222,11 @@ def test_slow_and_late(proxy: FaultProxy) -> None:
         began = time.monotonic()
         asked(sock, b"x")
         assert time.monotonic() - began > 0.5
+        proxy.slow(Way.BOTH, delay=60.0)
         proxy.heal()
         began = time.monotonic()
         asked(sock, b"x")
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -235,7 +235,7 @@ def test_snap_on_the_way_to_the_server(proxy: FaultProxy, echo: Echo, reset: boo
         asked(sock, GREETING + FRAME)
         snap = proxy.snap(Way.TO_SERVER, frame=2, octets=9, reset=reset)
         sock.sendall(FRAME * 3)
-        assert snap.done.wait(5)
+        assert snap.done.wait(30)
         if not reset:
             assert (FRAME + FRAME[:9]).startswith(read(sock, 100))
             wait_for(lambda: echo.received == GREETING + 2 * FRAME + FRAME[:9])
@@ -250,7 +250,7 @@ def test_snap_on_the_way_to_the_client(proxy: FaultProxy, echo: Echo) -> None:
         snap = proxy.snap(Way.TO_CLIENT, frame=2, octets=100)
         sock.sendall(FRAME * 3)
         assert read(sock, 100) == FRAME + FRAME[:-1]
-        assert snap.done.wait(5)
+        assert snap.done.wait(30)
     wait_for(lambda: not proxy.connections)
 
 

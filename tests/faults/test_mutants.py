@@ -35,13 +35,13 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
         yield found
 
 
-def disturbed(proxy: FaultProxy, name: str) -> Report:
+def disturbed(proxy: FaultProxy, name: str, patience: float = 4.0) -> Report:
     """Everybody is cut off while messages are in flight: the broker has got them the first time, not the second."""
-    with Load(proxy.address, f"mutant.{name}", GROUPS, patience=4.0) as load:
+    with Load(proxy.address, f"mutant.{name}", GROUPS, patience=patience) as load:
         for way in (Way.TO_CLIENT, Way.BOTH):
             load.run_on(30)
             proxy.hold(way)
-            wait_for(lambda: all(len(s.confirms) + 20 < s.sent for s in load.senders), 5, "messages in flight")
+            wait_for(lambda: all(len(s.confirms) + 20 < s.sent for s in load.senders), 60, "messages in flight")
             proxy.cut()
             proxy.release()
         load.run_on(30)
@@ -49,7 +49,7 @@ def disturbed(proxy: FaultProxy, name: str) -> Report:
 
 
 def test_the_library_as_it_is(proxy: FaultProxy) -> None:
-    report = disturbed(proxy, "none")
+    report = disturbed(proxy, "none", 40.0)
     assert report.problems == ()
     assert min(report.resent, report.duplicates, report.losses) > 0
 

@@ -49,8 +49,8 @@ def settled(ethernet: Ethernet, tmp_path: Path, safety: str) -> Iterator[list[Ho
         for broker in brokers:
             stack.enter_context(broker)
         first.ask("promote", "--cluster-manager")
-        wait_for(lambda: first.status == "active", 30, lambda: first.log)
-        wait_for(lambda: {other.status for other in others} == {"ready"}, 30, lambda: others[0].log)
+        wait_for(lambda: first.status == "active", 60, lambda: first.log)
+        wait_for(lambda: {other.status for other in others} == {"ready"}, 60, lambda: others[0].log)
         yield brokers
 
 
@@ -101,7 +101,7 @@ def test_a_path_that_refuses_makes_no_second_primary(settled: list[HostBroker], 
     first, second, _ = settled
     reject(second.host, first.host, HOW[safety])
     answer = second.ask("promote", "--cluster-manager")
-    wait_for(lambda: sum(broker.status in PRIMARY for broker in settled) == 1, 20, f"one primary: {answer}")
+    wait_for(lambda: sum(broker.status in PRIMARY for broker in settled) == 1, 60, f"one primary: {answer}")
     assert all(broker.running for broker in settled)
     judge(witness, settled)
 

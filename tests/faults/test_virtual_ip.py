@@ -25,7 +25,7 @@ class Broker(HostBroker):
 
     def promote(self) -> None:
         self.ask("promote", "--cluster-manager")
-        wait_for(lambda: self.status == "active", 20, lambda: f"active: {self.status}")
+        wait_for(lambda: self.status == "active", 60, lambda: f"active: {self.status}")
         self.host.take(VIRTUAL)
 
 
@@ -44,7 +44,7 @@ def test_an_ip_address_that_moves(ethernet: Ethernet, tmp_path: Path) -> None:
         for broker in (first, second):
             stack.enter_context(broker)
         first.promote()
-        wait_for(lambda: "ready" in second.ask("status"), 20, "a ready backup")
+        wait_for(lambda: "ready" in second.ask("status"), 60, "a ready backup")
         stack.enter_context(ethernet.clients.inside())
         with Load(f"{VIRTUAL}:{PORT}", "vip", GROUPS) as load:
             load.run_on(50)

@@ -59,7 +59,7 @@ def found(addresses: str, queue: str) -> list[str]:
     with Connection(addresses) as connection:
         session = connection.session()
         contents = []
-        while (message := session.get(queue, timeout=10)) is not None:
+        while (message := session.get(queue, timeout=30)) is not None:
             contents.append(message.content)
             session.acknowledge(message, sync=False)
         return contents
@@ -114,7 +114,7 @@ class Work:
 
     def go_on(self, count: int) -> None:
         goal = len(self.committed) + count
-        wait_for(lambda: len(self.committed) >= goal, 30)
+        wait_for(lambda: len(self.committed) >= goal)
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
@@ -158,13 +158,13 @@ def test_lost_before_the_commit_nothing_has_happened(proxy: FaultProxy) -> None:
         session = connection.session(transactional=True)
         session.queue_sender("q")
         batch(session, 0)
-        session.commit(10)
+        session.commit(30)
         batch(session, 1)
-        session.sync(10)
+        session.sync(30)
         lose(connection, proxy)
         with pytest.raises(TransactionAborted):
-            session.commit(10)
-        session.rollback(10)
+            session.commit(30)
+        session.rollback(30)
         batch(session, 2)
         session.commit(20)
     assert whole_batches(found(proxy.address, "q")) == [0, 2]
@@ -178,14 +178,14 @@ def test_lost_within_the_commit(proxy: FaultProxy, way: Way, happened: bool) -> 
         session = connection.session(transactional=True)
         session.queue_sender("q")
         batch(session, 0)
-        session.sync(10)
-        session.declare_queue("in", passive=True, timeout=10)  # the broker has read everything so far
+        session.sync(30)
+        session.declare_queue("in", passive=True, timeout=30)  # the broker has read everything so far
         proxy.vanish(way)
         with pytest.raises(TransactionUnknown):
-            session.commit(10)
+            session.commit(30)
         wait_for(lambda: connection.is_connected)
         batch(session, 1)
-        session.commit(10)
+        session.commit(30)
     assert whole_batches(found(proxy.address, "q")) == ([0, 1] if happened else [1])
 
 
@@ -237,17 +237,17 @@ def test_rollback_gives_back_and_keeps_the_subscription(proxy: FaultProxy) -> No
     with connect(proxy) as connection:
         feeder = connection.session().queue_sender("in")
         for number in range(30):
-            feeder.send(str(number), timeout=10)
+            feeder.send(str(number), timeout=30)
         session = connection.session(transactional=True)
         sender, receiver = session.queue_sender("out"), session.queue_receiver("in", capacity=10)
         for round_ in range(3):
             for _ in range(5):
-                message = receiver.fetch(10)
+                message = receiver.fetch(30)
                 sender.send(message.content)
                 session.acknowledge(message, sync=False)
             if round_ < 2:
-                session.rollback(10)
-        session.commit(10)
+                session.rollback(30)
+        session.commit(30)
     assert found(proxy.address, "out") == [str(number) for number in range(5)]
     assert found(proxy.address, "in") == [str(number) for number in range(5, 30)]
 

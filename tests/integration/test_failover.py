@@ -22,12 +22,12 @@ class Lab:
         self.clients = Clients(directory, self.cluster.addresses())
         self.directory = directory
 
-    def load(self, style="plain", queues=2, rate=300.0, consumers=True):
+    def load(self, style="plain", queues=2, rate=150.0, consumers=True):
         for number in range(1, queues + 1):
             if consumers:
                 self.clients.start("consumer", style, f"c{number}", f"q{number}")
             self.clients.start("producer", style, f"p{number}", f"q{number}", rate)
-        wait_for("progress", lambda: self.moved_since(0), 20)
+        wait_for("progress", lambda: self.moved_since(0), 60)
         self.run_on(500)
 
     def moved_since(self, moment):
@@ -62,7 +62,7 @@ class Lab:
             for queue in sorted({client.queue for client in self.clients.all}):
                 self.clients.start("consumer", "plain", f"drain-{queue}", queue)
             wait_for("the drain to begin", lambda: all(
-                self.clients.board.read(c.slot).done for c in self.clients.of("consumer")), 20)  # fmt: skip
+                self.clients.board.read(c.slot).done for c in self.clients.of("consumer")), 60)  # fmt: skip
         self.clients.stop("consumer", 60)
         found = LibraryHistory().add(read(self.directory / "events")).verdict()
         assert found.valid, found
@@ -105,7 +105,7 @@ def test_kill_9_of_a_backup(lab):
     lab.load()
     moment = lab.inflict("kill", "node2")
     lab.served_after(moment)
-    wait_for("its restart", lambda: lab.cluster.node("node2")["starts"] == 2, 10)
+    wait_for("its restart", lambda: lab.cluster.node("node2")["starts"] == 2, 60)
     lab.settled()
     lab.run_on(300)
     assert lab.cluster.primary == "node1"
@@ -146,7 +146,7 @@ def test_a_short_pause_of_every_broker_in_turn(lab):
     lab.load()
     for name in ("node1", "node2", "node3"):
         moment = lab.inflict("pause", name)
-        wait_for("0.3 s of pause", partial(silent, lab, name), 5)
+        wait_for("0.3 s of pause", partial(silent, lab, name), 60)
         lab.inflict("start", name)
         lab.served_after(moment)
         lab.run_on(100)
@@ -163,7 +163,7 @@ def test_a_backup_returns_with_part_of_the_data_and_takes_over(lab):
     lab.settled()
     lab.run_on(300)
     lab.inflict("kill", "node2", hold=True)
-    wait_for("node2 down", lambda: lab.cluster.node("node2")["process"] == "down", 10)
+    wait_for("node2 down", lambda: lab.cluster.node("node2")["process"] == "down", 60)
     moment = lab.inflict("kill", "node1", hold=True)
     assert lab.new_primary("node1") == "node3"
     lab.served_after(moment)
@@ -174,10 +174,10 @@ def test_a_backup_returns_with_part_of_the_data_and_takes_over(lab):
 def test_a_restarted_broker_copies_everything_and_takes_over(lab):
     lab.load(consumers=False, queues=2, rate=600.0)
     lab.inflict("kill", "node3")
-    wait_for("its restart", lambda: lab.cluster.node("node3")["starts"] == 2, 10)
+    wait_for("its restart", lambda: lab.cluster.node("node3")["starts"] == 2, 60)
     lab.settled()
     lab.inflict("kill", "node2", hold=True)
-    wait_for("node2 down", lambda: lab.cluster.node("node2")["process"] == "down", 10)
+    wait_for("node2 down", lambda: lab.cluster.node("node2")["process"] == "down", 60)
     moment = lab.inflict("kill", "node1", hold=True)
     assert lab.new_primary("node1") == "node3"
     lab.served_after(moment)
@@ -208,6 +208,6 @@ def test_failover_back_and_forth(lab):
         moment = lab.inflict("kill", old)
         lab.new_primary(old)
         lab.served_after(moment)
-        wait_for("its restart", partial(runs, lab, old), 10)
+        wait_for("its restart", partial(runs, lab, old), 60)
         lab.settled()
     lab.verdict()

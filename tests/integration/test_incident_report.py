@@ -109,7 +109,7 @@ class Application:
     def finish(self):
         self.enough.set()
         self.threads[0].join(30.0)
-        wait_for(lambda: self.settled.keys() <= set(self.received), 30, "everything is received")
+        wait_for(lambda: self.settled.keys() <= set(self.received), 60, "everything is received")
         self.over.set()
         self.threads[1].join(30.0)
 
@@ -123,12 +123,12 @@ def run(tmp_path_factory):
     try:
         cluster.up()
         application = Application(cluster.addresses(), directory / "events", Wire(patch))
-        wait_for(lambda: len(application.settled) > 300, 30, "the load is steady")
+        wait_for(lambda: len(application.settled) > 300, 60, "the load is steady")
         victim = cluster.primary
         killed = cluster.command("kill", victim)
-        wait_for(lambda: cluster.primary not in ("", victim), 30, "another primary")
-        wait_for(lambda: application.served(micro() - 100_000), 30, "served again")
-        wait_for(lambda: cluster.node(victim).get("state") == "ready", 30, "all backups are back")
+        wait_for(lambda: cluster.primary not in ("", victim), 60, "another primary")
+        wait_for(lambda: application.served(micro() - 100_000), 60, "served again")
+        wait_for(lambda: cluster.node(victim).get("state") == "ready", 60, "all backups are back")
         application.finish()
         successor = cluster.primary
     finally:

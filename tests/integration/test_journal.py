@@ -23,7 +23,7 @@ from qpidd_py.cli.qpidd_journal import main as qpidd_journal
 from qpidd_py.store.archive import decode_message
 from qpidd_py.store.archive_file import ArchiveFile
 from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 Capture = pytest.CaptureFixture[str]
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -151,7 +151,7 @@ def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys
     assert "were on disk and are damaged" in json.loads(capsys.readouterr().out)["damage"]
     broker.spawn()
     assert broker.wait() == 1
-    assert "cannot be used: 0000000000000001.journal, octet" in broker.log
+    wait_logged(broker, "cannot be used: 0000000000000001.journal, octet")
     repaired = folder.with_name("repaired")
     assert qpidd_journal(["repair", str(folder), "--to", str(repaired)]) == 1
     assert "frames written to" in capsys.readouterr().out
@@ -230,7 +230,7 @@ def test_a_folder_that_is_gone_ends_the_broker(broker: BrokerProcess) -> None:
         for number in range(100):
             publish(channel, number, 1, 100_000)
     assert broker.wait() == 4
-    assert "cannot be written: [Errno 2] No such file or directory" in broker.log
+    wait_logged(broker, "cannot be written: [Errno 2] No such file or directory")
 
 
 SLOW_DISK = "import os, time; sync = os.fdatasync; os.fdatasync = lambda fd: (time.sleep(0.5), sync(fd)); "
@@ -259,7 +259,7 @@ def test_a_journal_that_is_not_read_is_a_warning(broker: BrokerProcess) -> None:
     broker.close()
     broker.options = ()
     broker.start()
-    assert "there is a journal in" in broker.log
+    wait_logged(broker, "there is a journal in")
 
 
 def test_a_member_of_a_cluster_refuses_the_journal_of_a_broker_outside(broker: BrokerProcess) -> None:

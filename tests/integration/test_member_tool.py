@@ -55,7 +55,7 @@ def test_a_broker_is_replaced_without_a_restart_of_the_others(members: Members) 
 
         members.brokers["a"].kill()
         members.tool("promote", "--cluster-manager", name="d")
-        assert in_sync(members, "d") == {"b", "d"}
+        wait_for(lambda: in_sync(members, "d") == {"b", "d"}, TIME, "the set of both")
         assert members.tool("member", name="d").split() == addresses(members, "abd")
         assert members.brokers["b"].pid == pids["b"]
         # The client knows only the first three; it is told by name where the primary is.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.members import Members
 from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 MIB = 1 << 20
 BODY = b"x" * 65536
@@ -100,14 +100,14 @@ def rss(broker: BrokerProcess) -> int:
 def test_publishers_wait_at_the_limit_and_go_on_when_it_is_drained(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, "--memory-limit", "100M", "--page-folder", "no") as broker:
         publisher = Publisher(broker.port)
-        wait_for(publisher.waits, 30)
+        wait_for(publisher.waits)
         assert publisher.told[-1] == "memory: the limit of 100 MiB is reached (memory-limit)"
         assert rss(broker) < LIMIT + 16 * MIB
         with consumer(broker.port) as channel:
             assert channel.basic_get("q", auto_ack=True)[2] == BODY, "consumers are served"
         taken = 1 + drain(broker.port, 1000)
-        wait_for(lambda: "unblocked" in publisher.told, 30)
-        wait_for(publisher.waits, 30, lambda: "it fills up again")
+        wait_for(lambda: "unblocked" in publisher.told)
+        wait_for(publisher.waits, 60, lambda: "it fills up again")
         taken += drain_to_the_end(broker.port, publisher)
         assert taken == publisher.confirmed == publisher.published
         assert broker.running
@@ -119,7 +119,7 @@ def test_a_backup_at_its_limit_stops_the_publishers_of_its_primary(tmp_path: Pat
     try:
         members.up()
         publisher = Publisher(members.brokers["a"].port)
-        wait_for(publisher.waits, 30)
+        wait_for(publisher.waits)
         assert publisher.told[-1].startswith("backup b") and "memory-limit" in publisher.told[-1]
         assert "memory-limit" in members.ask("b", "ha.status")["advice"]
         assert rss(members.brokers["b"]) < LIMIT + 32 * MIB
@@ -127,7 +127,7 @@ def test_a_backup_at_its_limit_stops_the_publishers_of_its_primary(tmp_path: Pat
         taken = drain_to_the_end(members.brokers["a"].port, publisher)
         assert "unblocked" in publisher.told
         assert taken == publisher.confirmed == publisher.published
-        assert members.ask("b", "ha.status")["advice"] == ""
+        wait_for(lambda: members.ask("b", "ha.status")["advice"] == "", what="no advice")
     finally:
         members.close()
 
@@ -163,9 +163,9 @@ def test_when_the_system_gives_no_more_publishers_are_closed_and_others_are_serv
         assert any(end.startswith("506 RESOURCE_ERROR") for end in ends), ends
         assert all(end.startswith(("506 RESOURCE_ERROR", "memory: the system gives no more")) for end in ends), ends
         assert channel.basic_get("q", auto_ack=True)[2] == BODY
-        assert "the system gives no more; the reserve is used, and publishers wait" in broker.log
+        wait_logged(broker, "the system gives no more; the reserve is used, and publishers wait")
         assert drain(broker.port) > 1000
-        wait_for(lambda: "there is a reserve again" in broker.log, 30)
+        wait_for(lambda: "there is a reserve again" in broker.log)
         with consumer(broker.port) as other:
             other.confirm_delivery()
             other.basic_publish("", "q", b"again")
@@ -186,7 +186,7 @@ def test_equal_brokers_do_not_die_of_the_same_backlog(tmp_path: Path, mode: str)
         assert waiting * len(BODY) > 100 * MIB
         members.settled("a")
         taken = drain(port, waiting // 2)
-        wait_for(lambda: all("unblocked" in publisher.told for publisher in publishers), 30)
+        wait_for(lambda: all("unblocked" in publisher.told for publisher in publishers))
         wait_for(lambda: all(publisher.waits() for publisher in publishers), 60)
         members.settled("a")
         taken += drain_to_the_end(port, *publishers)
@@ -201,6 +201,6 @@ def test_a_limit_that_makes_no_sense_is_refused(tmp_path: Path, value: str) -> N
     broker = BrokerProcess(tmp_path, "--memory-limit", value)
     try:
         assert broker.spawn().wait() == 1
-        assert "option memory-limit: found" in broker.log and "expected" in broker.log
+        wait_logged(broker, "option memory-limit: found", "expected")
     finally:
         broker.close()

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from qpidd_py.errors import EXIT_DISK
 from tests.support.members import Members
 from tests.support.process import BrokerProcess
 from tests.support.slow import mostly_slow
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 MIB = 1 << 20
 SIZE = 65536
@@ -81,6 +82,11 @@ def paged(broker: BrokerProcess) -> Any:
         return connection.request("broker.info", {})["paged"]
 
 
+def is_paged(broker: BrokerProcess, messages: int) -> bool:
+    """What does not fit below the limit is on disk."""
+    return bool(paged(broker)["octets"] > messages * SIZE - LIMIT and rss(broker) < LIMIT + 8 * MIB)
+
+
 @pytest.mark.parametrize("number", mostly_slow([2500, 9600], 1))
 def test_a_backlog_beyond_the_limit_is_taken_and_handed_out_in_order(tmp_path: Path, number: int) -> None:
     with BrokerProcess(tmp_path, *OPTIONS) as broker:
@@ -91,7 +97,7 @@ def test_a_backlog_beyond_the_limit_is_taken_and_handed_out_in_order(tmp_path: P
         publish(broker, number, 100)
         consume(broker, number // 2, number - number // 2 + 100)
         wait_for(lambda: not paged(broker)["file"])
-        assert rss(broker) < LIMIT + 8 * MIB and paged(broker)["octets"] == 0
+        wait_for(lambda: rss(broker) < LIMIT + 8 * MIB and paged(broker)["octets"] == 0, what="the memory is free")
         assert not list(broker.data_dir.glob("*page*")), "the file has no name"
 
 
@@ -103,17 +109,19 @@ def test_three_brokers_with_a_backlog_beyond_their_memory_lose_nothing(tmp_path:
         publish(brokers["a"], 0, 2000)
         members.settled("a")
         for broker in brokers.values():
-            assert paged(broker)["octets"] > 2000 * SIZE - LIMIT and rss(broker) < LIMIT + 8 * MIB
+            wait_for(partial(is_paged, broker, 2000), what="a backlog on disk")
         consume(brokers["a"], 0, 500)
         assert "of messages are in the page file" in members.tool("status", "-v", name="a")
         members.settled("a")
+        members.level()
         brokers["a"].kill()
         members.tool("promote", "--cluster-manager", name="b")
         brokers["a"].start()
         members.settled("b")
-        assert paged(brokers["a"])["octets"] > 0, "what joins is paged, too"
+        wait_for(lambda: paged(brokers["a"])["octets"] > 0, what="what joins is paged, too")
         consume(brokers["b"], 500, 1000)
         members.settled("b")
+        members.level()
         brokers["b"].kill()
         members.tool("promote", "--cluster-manager", name="a")
         consume(brokers["a"], 1500, 500)
@@ -136,7 +144,7 @@ def test_a_primary_that_is_killed_while_it_pages_loses_nothing_confirmed(tmp_pat
         primary = members.promote_newest("b", "c")
         brokers["a"].start()
         members.settled(primary)
-        assert paged(brokers[primary])["octets"] > 0
+        wait_for(lambda: paged(brokers[primary])["octets"] > 0, what="a backlog on disk")
         consume(brokers[primary], 0, len(confirmed))
     finally:
         members.close()
@@ -186,7 +194,8 @@ def test_a_page_file_that_is_full_leaves_the_limit_to_do_its_work(tmp_path: Path
                 number += 1
                 channel.connection.process_data_events(0)
             assert "memory-limit" in told[0]
-            assert "cannot be written" in paged(broker)["reason"] and "cannot be written" in broker.log
+            assert "cannot be written" in paged(broker)["reason"]
+            wait_logged(broker, "cannot be written")
             consume(broker, 0, number)
         publish(broker, number, 2 * LIMIT // SIZE // 4)
         consume(broker, number, 2 * LIMIT // SIZE // 4)
@@ -207,7 +216,8 @@ def test_a_page_file_that_rots_ends_the_broker(tmp_path: Path) -> None:
         with pytest.raises((AssertionError, pika.exceptions.AMQPError)):
             consume(broker, 0, 1500)
         assert broker.wait() == EXIT_DISK
-        assert "other octets" in broker.log and "Traceback" not in broker.log
+        wait_logged(broker, "other octets")
+        assert "Traceback" not in broker.log
 
 
 def path_of(link: Path) -> str:
@@ -225,7 +235,7 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, limit: str, tex
     broker = BrokerProcess(tmp_path, "--page-folder", str(tmp_path / "missing"), "--memory-limit", limit)
     try:
         assert broker.spawn().wait() == 1
-        assert "option page-folder: " in broker.log and text in broker.log
+        wait_logged(broker, "option page-folder: ", text)
     finally:
         broker.close()
 

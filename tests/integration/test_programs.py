@@ -21,7 +21,7 @@ from tests.support.wait import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = "tests.support.shown"
-TIME = 30.0  # seconds
+TIME = 60.0  # seconds
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support import programs
 from tests.support.certificates import needs_openssl
 from tests.support.process import HeldPort, explicit
 
-TIMEOUT = 20.0  # seconds; far beyond what anything here takes, on a busy machine too
+TIMEOUT = 60.0  # seconds; far beyond what anything here takes, on a busy machine too
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> None:
@@ -184,9 +184,9 @@ def test_a_stopped_broker_costs_the_timeout_and_no_more(cluster: list[Broker]) -
         code, out = qpid_ha("status", "--timeout", "0.3", "-b", cluster[1].address)
         assert (code, out) == (1, f"TimeoutError: {cluster[1].address}: no answer within 0.3 s\n")
         assert time.monotonic() - begin < TIMEOUT / 2
-        assert qpid_ha("status", "--all", "--timeout", "1", "-b", cluster[0].address) == (
+        assert qpid_ha("status", "--all", "--timeout", "3", "-b", cluster[0].address) == (
             0,
-            f"{cluster[0].address} joining\n{cluster[1].address} TimeoutError: no answer within 1 s\n",
+            f"{cluster[0].address} joining\n{cluster[1].address} TimeoutError: no answer within 3 s\n",
         )
     finally:
         cluster[1].process.send_signal(signal.SIGCONT)

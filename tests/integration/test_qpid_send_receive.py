@@ -273,9 +273,9 @@ def test_what_a_dead_broker_did_not_confirm_is_in_doubt(start, broker: BrokerPro
 def _full(sender: Tool) -> bool:
     """It does not send any more: its processor time stands still for a moment."""
     fields = Path(f"/proc/{sender.process.pid}/stat").read_text().rpartition(")")[2].split()
-    used = int(fields[11]) + int(fields[12])
+    used = int(fields[11]) + int(fields[12]) if fields[0] == "S" else None  # not while it waits for a processor
     before, sender.used = getattr(sender, "used", -1), used  # type: ignore[attr-defined]
-    sender.same = getattr(sender, "same", 0) + 1 if used == before else 0  # type: ignore[attr-defined]
+    sender.same = getattr(sender, "same", 0) + 1 if used is not None and used == before else 0  # type: ignore[attr-defined]
     return sender.same > 30  # type: ignore[attr-defined, no-any-return]
 
 
@@ -306,10 +306,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def kill_primary(cluster: Cluster) -> None:
-    wait_for(lambda: settled(cluster.status()), 30, "one active, the others ready")
+    wait_for(lambda: settled(cluster.status()), 60, "one active, the others ready")
     old = cluster.primary
     cluster.command("kill", old)
-    wait_for(lambda: cluster.primary not in ("", old), 20, "another primary")
+    wait_for(lambda: cluster.primary not in ("", old), 60, "another primary")
 
 
 def count(tool: Tool) -> int:
@@ -329,11 +329,12 @@ def test_each_number_once_over_fail_overs(cluster: Cluster, tmp_path: Path) -> N
     numbers = "".join(f"{number}\n" for number in range(1, total + 1))
     sender = Tool("send", cluster.addresses(), *words, *LINES, directory=tmp_path, lines=numbers)
     for goal in (total // 10, total // 2):
-        wait_for(lambda goal=goal: count(receiver) >= goal, 30, f"{goal} received")  # type: ignore[misc]
+        wait_for(lambda goal=goal: count(receiver) >= goal, 60, f"{goal} received")  # type: ignore[misc]
         kill_primary(cluster)
     assert sender.wait(60) == 0, sender.complaints
     assert receiver.wait(60) == 0, receiver.complaints
-    assert sender.report().items() >= {"sent": total, "confirmed": total, "in_doubt": 0, "failovers": 2}.items()
+    assert sender.report().items() >= {"sent": total, "confirmed": total, "in_doubt": 0}.items()
+    assert sender.report()["failovers"] >= 2
     assert receiver.printed == numbers.split()
     check_events(log, total)
 
@@ -346,12 +347,12 @@ def test_transactions_over_a_fail_over(cluster: Cluster, tmp_path: Path) -> None
     receiver = Tool("receive", cluster.addresses(), *words, *CHECKS, "-f", directory=tmp_path)
     numbers = [str(number) for number in range(1, total + 1)]
     sender = Tool("send", cluster.addresses(), *words, *LINES, directory=tmp_path, lines="\n".join(numbers))
-    wait_for(lambda: count(receiver) >= total // 4, 30, "a quarter received")
+    wait_for(lambda: count(receiver) >= total // 4, 60, "a quarter received")
     kill_primary(cluster)
     code = sender.wait(60)
     confirmed, doubt = sender.report()["confirmed"], sender.report()["in_doubt"]
     assert (code, confirmed, doubt) == (0, total, 0) or (code == 3 and doubt == size), sender.complaints
-    wait_for(lambda: len(set(receiver.printed)) >= confirmed, 30, "the rest received")
+    wait_for(lambda: len(set(receiver.printed)) >= confirmed, 60, "the rest received")
     assert receiver.end() == 0
     rest = Tool("receive", cluster.addresses(), *NODE, "--timeout", "1", directory=tmp_path)
     assert rest.wait() == 0

@@ -10,7 +10,7 @@ from ha.qpid_ha import main as cli
 from qpidd_py.cli import qpid_config as qpid_config_tool
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target
 from tests.support.process import BrokerProcess, HeldPort
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 
 def ask(broker, method, /, **arguments):
@@ -135,7 +135,7 @@ def test_the_source_dies_and_comes_back_with_another_queue_of_that_name(pair):
     source.start()
     wait_for(lambda: not ask(replica, "ha.replicate")["replicas"], what="the end: the queue is gone there")
     assert bodies(replica) == numbered(0, 10)
-    assert "has no queue 'q'" in replica.log
+    wait_logged(replica, "has no queue 'q'")
 
 
 def test_deletion_at_the_source_ends_it_and_keeps_the_copy(pair):
@@ -146,7 +146,7 @@ def test_deletion_at_the_source_ends_it_and_keeps_the_copy(pair):
         channel.queue_delete("q")
     wait_for(lambda: not ask(replica, "ha.replicate")["replicas"], what="the end")
     assert bodies(replica) == numbered(0, 10)
-    assert "queue 'q' was deleted" in replica.log
+    wait_logged(replica, "queue 'q' was deleted")
 
 
 def test_what_cannot_be_replicated_is_said(pair, alone):
@@ -214,13 +214,13 @@ def test_a_replica_of_a_clusters_queue_follows_two_fail_overs(tmp_path, stack, a
                 return True
             return False
 
-        wait_for(promoted, 20, lambda: broker.log)
+        wait_for(promoted, 60, lambda: broker.log)
 
     def ready(broker):
         return ask(broker, "ha.status")["state"] == "ready"
 
     promote(cluster[0])
-    wait_for(lambda: all(map(ready, cluster[1:])), 20, "two backups")
+    wait_for(lambda: all(map(ready, cluster[1:])), 60, "two backups")
     replica = alone("replica", "--ha-queue-replication", "yes")
     with channel_of(cluster[0]) as channel:
         channel.queue_declare("q", durable=True)
@@ -237,7 +237,7 @@ def test_a_replica_of_a_clusters_queue_follows_two_fail_overs(tmp_path, stack, a
         publish(channel, *numbered(10, 20))
         take(channel, 5)
     become_equal(replica, numbered(5, 20))
-    wait_for(lambda: ready(cluster[2]), 20, "the last backup")
+    wait_for(lambda: ready(cluster[2]), 60, "the last backup")
     cluster[1].kill()
     promote(cluster[2])
     with channel_of(cluster[2]) as channel:

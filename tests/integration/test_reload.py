@@ -35,7 +35,7 @@ def ask(broker: BrokerProcess, method: str) -> Any:
 def hang_up(broker: BrokerProcess, said: str) -> None:
     before = broker.log.count(said)
     broker.signal(signal.SIGHUP)
-    wait_for(lambda: broker.log.count(said) > before, 30, lambda: f"{said}\n{broker.log}")
+    wait_for(lambda: broker.log.count(said) > before, 60, lambda: f"{said}\n{broker.log}")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_log_rules_are_read_again(broker: TlsBroker, tmp_path: Path) -> None:
             connection.session()
 
     comes_and_goes()
-    wait_for(lambda: opened() == 1, 30, "the line")
+    wait_for(lambda: opened() == 1, 60, "the line")
     file.write_text("log-enable=notice+\nlog-disable=notice:Broker\n")
     hang_up(broker, READ)
     comes_and_goes()
@@ -98,7 +98,7 @@ def test_log_rules_are_read_again(broker: TlsBroker, tmp_path: Path) -> None:
     file.write_text("log-enable=notice+\n")
     hang_up(broker, READ)
     comes_and_goes()
-    wait_for(lambda: opened() == 2, 30, "the line")
+    wait_for(lambda: opened() == 2, 60, "the line")
 
 
 def test_a_backup_whose_certificate_had_expired_joins_after_renewal(tmp_path: Path, authority: Authority) -> None:
@@ -117,7 +117,7 @@ def test_a_backup_whose_certificate_had_expired_joins_after_renewal(tmp_path: Pa
             broker.start()
         a, b = brokers["a"], brokers["b"]
         ask(a, "ha.promote")
-        wait_for(lambda: "certificate" in a.log, 30, lambda: a.log)
+        wait_for(lambda: "certificate" in a.log, 60, lambda: a.log)
         assert ask(b, "ha.status")["state"] == "joining"
         shutil.copy(authority.certificate("renewed"), files["b"])
         hang_up(b, READ)

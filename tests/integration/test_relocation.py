@@ -19,7 +19,7 @@ class Load:
         self.fetched: Counter[str] = Counter()
         self._stop = threading.Event()
         self.producer, self.consumer = (
-            Connection(url, heartbeat=5, on_event=self.events.append).open(TIME) for _ in range(2)
+            Connection(url, heartbeat=5, connect_timeout=30.0, on_event=self.events.append).open(TIME) for _ in range(2)
         )
         session = self.producer.session()
         session.declare_queue(queue, durable=True)
@@ -35,7 +35,7 @@ class Load:
         self.confirmed.append(message_id)
 
     def _send(self) -> None:
-        while not self._stop.wait(0.0003):
+        while not self._stop.wait(0.002):
             self._sender.send(b"x" * 500, sync=False)
 
     def _fetch(self) -> None:

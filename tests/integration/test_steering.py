@@ -12,8 +12,7 @@ import pytest
 
 from client_lib import Connection
 from tests.support.members import TIME, Members
-from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 Make = Callable[..., Members]
 
@@ -42,11 +41,6 @@ def fill(members: Members, count: int = 10, queue: str = "q") -> None:
         sender.sync(TIME)
 
 
-def events(broker: BrokerProcess, kind: str) -> list[dict[str, Any]]:
-    lines = [line for file in (broker.data_dir / "events").iterdir() for line in file.read_text().splitlines()]
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
-
-
 def lose_backups(members: Members) -> None:
     for name in "bc":
         members.brokers[name].kill()
@@ -73,7 +67,7 @@ def test_the_last_broker_refuses_the_first_signal_and_obeys_the_second(make: Mak
     assert "error" in line
     assert "a is primary, and no backup is in sync: 1 queues with 10 messages would be lost" in line
     assert members.tool("status") == "active\n"
-    assert [event["result"] for event in events(last, "stop_request")] == ["refused"]
+    wait_for(lambda: [event["result"] for event in last.events("stop_request")] == ["refused"], what="the event")
     assert last.stop() == 0
 
 
@@ -97,7 +91,7 @@ def test_it_stops_with_a_warning_when_it_always_may(make: Make) -> None:
     lose_backups(members)
     last = members.brokers["a"]
     assert last.stop() == 0
-    assert "stopping although a is primary, and no backup is in sync" in last.log
+    wait_logged(last, "stopping although a is primary, and no backup is in sync")
 
 
 def test_a_cluster_without_queues_stops(make: Make) -> None:
@@ -121,7 +115,7 @@ def test_force_says_what_it_overrides_and_is_an_event(make: Make) -> None:
     out = members.tool("promote", "--force", "--cluster-manager", name="c")
     assert out.startswith("by force, confirmed messages may be lost: c cannot be promoted: ")
     assert members.tool("status", "--is-primary", name="c") == ""
-    (promoted,) = events(members.brokers["c"], "promoted")
+    (promoted,) = members.brokers["c"].events("promoted")
     assert promoted["attrs"]["forced"] == "true"
     for name in "ab":
         members.brokers[name].resume()

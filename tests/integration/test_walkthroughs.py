@@ -6,7 +6,6 @@ A command whose output is shown is repeated until it says that: a page has no pl
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +15,10 @@ import pytest
 
 from tests.support.certificates import needs_openssl
 from tests.support.documents import ROOT, Command, blocks, commands
+from tests.support.process import HeldPort
 from tests.support.wait import wait_for
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds for one command."""
 PORTS = ("5801", "5802", "5803", "5804")
 END = "end-of-command"
@@ -39,7 +39,8 @@ class Reader:
         self.folder = folder
         self.home = folder / "home"
         self.home.mkdir()
-        self._ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self._held = {port: HeldPort() for port in PORTS}
+        self._ports = {port: str(held.port) for port, held in self._held.items()}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "HOME": str(self.home)}
         self._shell = subprocess.Popen(
@@ -80,6 +81,8 @@ class Reader:
         for lock in self.folder.rglob("lock"):
             if (text := lock.read_text().split()) and text[0].isdigit():
                 end(int(text[0]), str(self.folder))
+        for held in self._held.values():
+            held.release()
 
 
 def end(pid: int, folder: str) -> None:
@@ -100,15 +103,6 @@ STEPS = (
     ("docs/how-to/switch-over.md", "Step down", 1),
 )
 """Sections that a cluster of the first page can take one after the other, and their number of commands."""
-
-
-def free_ports(count: int) -> list[str]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [str(found.getsockname()[1]) for found in sockets]
-    finally:
-        for found in sockets:
-            found.close()
 
 
 @pytest.fixture

@@ -94,13 +94,13 @@ class BrokerThread:
 
         self._calls.append(run)
         self._wake.send(b"x")
-        assert done.wait(5)
+        assert done.wait(30)
         return results[0]
 
     def stop(self):
         self._running = False
         self._wake.send(b"x")
-        self._thread.join(5)
+        self._thread.join(30)
         for item in (self.listener, self._wake, self._woken):
             item.close()
 

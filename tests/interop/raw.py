@@ -28,7 +28,7 @@ def shortstr(text):
 
 class RawClient:
     def __init__(self, port):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.buffer = b""
 
     @classmethod
@@ -38,7 +38,7 @@ class RawClient:
         client.buffer = b""
         client.sock = socket.socket()
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, octets)
-        client.sock.settimeout(5)
+        client.sock.settimeout(30)
         client.sock.connect(("127.0.0.1", port))
         return client
 

@@ -27,7 +27,7 @@ def take(channel, queue):
         found[:] = [method, properties, body]
         return method is not None
 
-    wait_for(get, timeout=5, what=f"nothing in {queue}")
+    wait_for(get, timeout=60, what=f"nothing in {queue}")
     return found
 
 
@@ -117,7 +117,7 @@ def test_retries_with_a_delay(channel):
             ch.basic_ack(method.delivery_tag)
 
     channel.basic_consume("work", consume)
-    wait_for(lambda: channel.connection.process_data_events(0.01) or len(seen) == 4, timeout=10)
+    wait_for(lambda: channel.connection.process_data_events(0.01) or len(seen) == 4, timeout=60)
     assert seen == [{}, *({"rejected": n, "expired": n} for n in (1, 2, 3))]
 
 
@@ -157,7 +157,7 @@ def test_consumers_with_priorities(channel, connection):
         each.basic_consume("q", lambda *_, name=name: got.append(name), consumer_tag=name, arguments=arguments)
     for _ in range(3):
         publish(channel, "q", b"m")
-    wait_for(lambda: connection.process_data_events(0.01) or len(got) == 3, timeout=5)
+    wait_for(lambda: connection.process_data_events(0.01) or len(got) == 3, timeout=60)
     assert sorted(got) == ["high", "high", "low"]
 
 
@@ -169,10 +169,10 @@ def test_a_client_that_begins_to_publish_is_told_that_publishers_are_blocked(ser
     channel.queue_declare("q")
     assert seen == [], "it does not publish"
     publish(channel, "q", b"m")
-    wait_for(lambda: connection.process_data_events(0.01) or seen == ["backup b is slow"], timeout=5)
+    wait_for(lambda: connection.process_data_events(0.01) or seen == ["backup b is slow"], timeout=60)
     server.call(lambda: server.broker.block("relocation"))
     server.call(lambda: server.broker.unblock("throttle"))
     channel.queue_declare("q")
     assert seen == ["backup b is slow"], "one cause is left"
     server.call(server.broker.unblock)
-    wait_for(lambda: connection.process_data_events(0.01) or seen[1:] == ["unblocked"], timeout=5)
+    wait_for(lambda: connection.process_data_events(0.01) or seen[1:] == ["unblocked"], timeout=60)

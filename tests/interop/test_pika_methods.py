@@ -15,7 +15,7 @@ from pika.exceptions import (
 )
 
 
-def wait_for(condition, connection=None, timeout=5.0):
+def wait_for(condition, connection=None, timeout=60.0):
     """Polls `condition`, serving `connection` meanwhile."""
     deadline = time.monotonic() + timeout
     while not condition():

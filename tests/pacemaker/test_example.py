@@ -15,6 +15,7 @@ from tests.pacemaker.lab.lab import Lab
 from tests.pacemaker.lab.names import PROJECT, SUBNET, VIRTUAL_ADDRESS, node_names
 from tests.pacemaker.lab.package import package
 from tests.support.system import needs
+from tests.support.wait import wait_for
 
 EXAMPLE = PROJECT / "config" / "examples" / "vagrant.yaml"
 AGENT = "/usr/lib/ocf/resource.d/qpid/qpidd"
@@ -83,8 +84,8 @@ def test_the_example_is_a_cluster_with_a_broker(lab: Lab, rendered: dict[str, st
     state = lab.settled(60)
     primary = state.promoted("qpidd")[0]
     assert state.where("vip") == [primary] and state.where("qpidd") == node_names(3)
-    found = {node.name: node.run("qpid-ha", "status").stdout.strip() for node in lab.nodes}
-    assert found == {name: "active" if name == primary else "ready" for name in node_names(3)}
+    expected = {name: "active" if name == primary else "ready" for name in node_names(3)}
+    wait_for(lambda: {n.name: n.run("qpid-ha", "status").stdout.strip() for n in lab.nodes} == expected, what="ready")
     through_the_address = lab.others(primary)[0].run(
         "qpid-ha", "status", "-b", f"app/secret@{VIRTUAL_ADDRESS}:5672", check=True
     )  # fmt: skip

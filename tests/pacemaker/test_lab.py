@@ -61,7 +61,7 @@ def fail_over(lab: Lab, old: str) -> str:
 
 
 def test_a_client_reaches_the_promoted_instance_at_the_virtual_address(lab: Lab, promoted: str):
-    assert wait_for(lambda: says(lab), 5, "an answer") == [promoted, "promoted"]
+    assert wait_for(lambda: says(lab), 60, "an answer") == [promoted, "promoted"]
     other = lab.others(promoted)[0]
     assert says(lab, other.address) == [other.name, "unpromoted"]
     state = lab.crm_mon()
@@ -126,9 +126,9 @@ def test_a_cut_node_is_fenced_and_an_empty_one_takes_its_place(lab: Lab, promote
 def test_a_pulled_cable_is_noticed_by_the_node(lab: Lab, promoted: str):
     other = lab.others(promoted)[0]
     lab.link_down(other.name)
-    wait_for(lambda: other.run("cat", "/sys/class/net/eth0/carrier").stdout == "0\n", 5, "no carrier")
+    wait_for(lambda: other.run("cat", "/sys/class/net/eth0/carrier").stdout == "0\n", 60, "no carrier")
     lab.heal(other.name)
-    wait_for(lambda: other.run("cat", "/sys/class/net/eth0/carrier").stdout == "1\n", 5, "carrier")
+    wait_for(lambda: other.run("cat", "/sys/class/net/eth0/carrier").stdout == "1\n", 60, "carrier")
 
 
 def test_the_fence_agent_is_one_for_pacemaker(lab: Lab):
@@ -197,7 +197,7 @@ def test_everything_dies_with_the_test(lab_possible: None, tmp_path: Path, victi
         supervisor, init = (Path("/proc") / pid for pid in test.stdout.readline().split())
         assert supervisor.exists() and init.exists()
         os.kill(test.pid if victim == "test" else int(supervisor.name), signal.SIGKILL)
-        wait_for(lambda: not init.exists() and gone(supervisor), 10, "the end of all processes")
+        wait_for(lambda: not init.exists() and gone(supervisor), 60, "the end of all processes")
         assert "lab-orphan" not in Path("/proc/mounts").read_text() and not list((directory / "disks").iterdir())
     finally:
         test.kill()

@@ -125,7 +125,7 @@ def test_a_registry_that_has_forgotten_is_written_again(pair: Cluster, content: 
     else:
         pair.on_any("crm_attribute", "--node", primary, "--name", ATTRIBUTE, "--update", encode(HaState(before.id)))
     wait_for(lambda: recorded(pair, primary) == before, TIME, "written again")
-    assert len(told(pair, primary)) == lines + 1
+    wait_for(lambda: len(told(pair, primary)) == lines + 1, TIME, "the line")
 
 
 def test_a_backup_whose_node_dies_is_dropped_when_that_is_fenced(pair: Cluster) -> None:

@@ -124,7 +124,7 @@ def cgroup(name: str) -> Iterator[str]:
     finally:
         below = [path for path in group.rglob("*") if path.is_dir()]
         for path in [*sorted(below, key=lambda path: -len(path.parts)), group]:
-            wait_for(lambda path=path: removed(path), 10, f"end of {path}")  # type: ignore[misc]
+            wait_for(lambda path=path: removed(path), 60, f"end of {path}")  # type: ignore[misc]
 
 
 def removed(group: Path) -> bool:

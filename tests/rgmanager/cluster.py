@@ -14,7 +14,7 @@ from tests.rgmanager.node import PASSWORD, ROOT, USER, Node
 from tests.support.wait import wait_for
 
 PRIMARY: Final = "qpidd-primary-service"
-TIMEOUT: Final = 30.0
+TIMEOUT: Final = 60.0
 """Seconds; far beyond what anything here takes."""
 EXAMPLES: Final = ROOT / "config" / "rgmanager"
 SHIPPED: Final = EXAMPLES / "cluster.conf"

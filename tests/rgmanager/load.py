@@ -24,7 +24,7 @@ PRODUCERS: Final = ("library1", "plain1")
 CLIENTS: Final = (*PRODUCERS, "library2", "plain2")
 RATE: Final = 60.0
 """Messages a second of each producer."""
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 
 
 class Load:

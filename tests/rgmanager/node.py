@@ -28,7 +28,7 @@ SCRIPTS: Final = ROOT / "resource_agents" / "rgmanager"
 PROGRAMS: Final = Path(sys.executable).parent
 USER: Final = "ha"
 PASSWORD: Final = "secret"
-ANSWER_TIME: Final = 2.0
+ANSWER_TIME: Final = 5.0
 
 
 class Node:

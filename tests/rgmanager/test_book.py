@@ -157,7 +157,8 @@ def test_all_fail(cluster: Cluster, load: Load, figures: Figures) -> None:
     assert killed_by_scripts(cluster, since) == [], "one failure seen as two: nothing that was just started is killed"
     assert waiting, "messages that no client but the journals had"
     nothing_lost(load.finish())
-    assert any("promoted, and no other broker holds more" in node.log for node in cluster.nodes.values())
+    line = "promoted, and no other broker holds more"
+    wait_for(lambda: any(line in node.log for node in cluster.nodes.values()), what=line)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 
 from tests.rgmanager.node import Node
 from tests.rgmanager.steps import BOTH, clustered, ok, stale
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 
 def test_start_status_stop_alone(node: Node) -> None:
@@ -28,7 +28,7 @@ def test_start_status_stop_alone(node: Node) -> None:
     assert node.pid is not None
     assert ok(node, "qpidd", "stop") == "Stopping qpidd: OK"
     assert (node.pid, node.subsys.exists(), node.call("qpidd", "status")[0]) == (None, False, 3)
-    assert "stopping: SIGTERM" in node.log
+    wait_logged(node, "stopping: SIGTERM")
 
 
 def test_the_broker_takes_neither_our_lock_nor_our_variables_along(node: Node) -> None:

@@ -68,7 +68,7 @@ def test_a_promotion_that_is_refused_for_now_is_tried_again(make_node: Callable[
         wait_for(lambda: one.state == "joining", what="the first broker")
         assert starting.poll() is None
         ok(two, "qpidd", "start")
-        output = starting.communicate(timeout=20)[0]
+        output = starting.communicate(timeout=60)[0]
     assert (starting.returncode, "Promoting qpidd: OK" in output) == (0, True), output
 
 
@@ -78,7 +78,7 @@ def test_a_promotion_is_refused_at_once_while_another_one_is_primary(make_node: 
         clustered(node, other.address)
     ok(one, "qpidd-primary", "start")
     two.set(QPID_PROMOTE_WAIT="1000", QPID_HA_OPTIONS=f"--config {two.config} --timeout 2")
-    code, text = two.call("qpidd-primary", "start", timeout=20)
+    code, text = two.call("qpidd-primary", "start", timeout=60)
     assert (code, "is primary" in text) == (1, True), text
     assert one.call("qpidd-primary", "status")[0] == 0
 
@@ -142,7 +142,7 @@ def test_a_last_primary_waits_for_the_backup_that_is_catching_up(make_node: Call
     with subprocess.Popen(command, env=one.environment(), stdout=subprocess.PIPE, text=True) as stopping:
         wait_for(lambda: "is refused" in one.log, what="the refusal")
         ok(two, "qpidd", "start")
-        output = stopping.communicate(timeout=30)[0]
+        output = stopping.communicate(timeout=90)[0]
     assert (stopping.returncode, output.strip().endswith("Stopping qpidd: OK")) == (0, True), output
     ok(two, "qpidd-primary", "start")
     assert [message["body"] for message in two.ask("queue.peek", queue="q", limit=10)] == ["kept"]
@@ -161,7 +161,7 @@ def test_stop_waits_for_a_promotion_that_is_under_way_and_spares_its_primary(nod
             wait_for(lambda: [child.name() for child in psutil.Process(stop.pid).children()] == ["flock"])
             node.ask("ha.promote")
             fcntl.flock(file, fcntl.LOCK_UN)
-            output = stop.communicate(timeout=20)[0]
+            output = stop.communicate(timeout=60)[0]
     assert (stop.returncode, "is primary and goes on running" in output) == (0, True)
     assert node.call("qpidd-primary", "status")[0] == 0
 

@@ -19,7 +19,7 @@ from qpidd_py.server.listener import listening_sockets
 from qpidd_py.service import Service
 from tests.security.peers import Raw, guessing, longest_wait, start_ok
 from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 MakeBroker = Callable[..., BrokerProcess]
 
@@ -44,8 +44,8 @@ def test_guessed_passwords_delay_no_other_user(guarded: BrokerProcess) -> None:
             with Raw(guarded.port, source="127.0.0.2") as another:
                 another.log_in("ben", "ben")
             answered, _, _ = select.select([peer.socket for peer in guesses], [], [], 0)
-            assert len(answered) < 40, "addresses take turns"
-            assert longest_wait(honest, 0.5) < 1.0
+            assert len(answered) < len(guesses), "addresses take turns"
+            assert longest_wait(honest, 0.5) < 2.0
 
 
 def test_known_and_unknown_names_are_refused_alike(guarded: BrokerProcess) -> None:
@@ -108,7 +108,8 @@ def test_silent_connections_keep_no_client_out(make_broker: MakeBroker) -> None:
         assert _open(refused), "there is room again"
         silent.append(Raw(broker.port))
         wait_for(lambda: not _open(silent[-1]), what="one more of the same address is refused")
-        assert re.search(r"connection refused: from 127.0.0.1:\d+, 20 are not logged in", broker.log)
+        line = r"connection refused: from 127.0.0.1:\d+, 20 are not logged in"
+        wait_for(lambda: re.search(line, broker.log), what=line)
     finally:
         for peer in silent:
             peer.close()
@@ -130,6 +131,7 @@ def test_refusals_are_told_with_their_address_and_cut(guarded: BrokerProcess) ->
         peer.begin()
         peer.send(start_ok(name, "guess"))
         assert isinstance(peer.frame(), commands.Connection.Close)
+    wait_logged(guarded, "login refused")
     (line,) = [line for line in guarded.log.splitlines() if "login refused" in line]
     expected = r"warning: login refused from 127\.0\.0\.1:\d+: user 'x\\ny{62}'\.\.\. using PLAIN$"
     assert re.search(expected, line), line

@@ -12,7 +12,7 @@ from qpidd_py.broker.state_dump import MOST, state_dump
 from qpidd_py.security.users import hash_password
 from tests.security.peers import Raw, start_ok
 from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 from tests.unit.broker.peer import Peer
 
 CHEAP = 10
@@ -46,7 +46,7 @@ def test_hangup_reads_the_user_file_again(make_broker: Callable[..., BrokerProce
 def test_others_stop_it_cleanly(broker: BrokerProcess, number: int) -> None:
     broker.signal(number)
     assert broker.wait() == 0
-    assert f"stopping: {signal.Signals(number).name}" in broker.log
+    wait_logged(broker, f"stopping: {signal.Signals(number).name}")
 
 
 def test_user_1_writes_the_state(broker: BrokerProcess) -> None:
@@ -54,7 +54,7 @@ def test_user_1_writes_the_state(broker: BrokerProcess) -> None:
         peer.log_in()
         broker.signal(signal.SIGUSR1)
         wait_for(lambda: "state: connection" in broker.log, what="the state")
-    assert "state: serving, epoch" in broker.log and "user 'guest'" in broker.log
+    wait_logged(broker, "state: serving, epoch", "user 'guest'")
 
 
 def test_the_state_is_bounded() -> None:

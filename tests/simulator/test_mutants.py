@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import pytest
 
 from tests.simulator.mutants import MUTANTS
 from tests.simulator.shrink import outcome
+from tests.support import slow
 
 SEARCH = 20
 """Seeds; a longer search is said, so that the mutant gets its seed: a hundred of them took a minute."""
@@ -22,6 +24,6 @@ def test_a_broken_core_is_found(name: str) -> None:
     assert scenario is not None, f"{name} was not found within {mutant.within} seeds"
     if seed != mutant.seed and seed >= SEARCH:
         warnings.warn(f"{name} shows at seed {seed}: set Mutant.seed, the search takes long", stacklevel=1)
-    # It is an invariant that has failed, not the mutant itself, and the same seed holds without it.
-    assert violation.startswith(("I", "liveness")), violation
-    assert outcome(scenario) == ""
+    assert violation.startswith(("I", "liveness")), f"not an invariant has failed, but the mutant itself: {violation}"
+    if slow.ALL in os.environ:
+        assert outcome(scenario) == "", "it fails without the mistake, too"

@@ -12,8 +12,9 @@ from tests.simulator.plan import plan
 from tests.simulator.report import disagreements, judged, recorded, reported, verdict
 from tests.simulator.scenario import MODES
 from tests.simulator.simulation import Simulation
+from tests.support.slow import few
 
-SEEDS = 5
+SEEDS = few(5)
 """Of each mode."""
 
 

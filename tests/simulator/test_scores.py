@@ -12,7 +12,7 @@ from tests.simulator.test_simulator import check
 from tests.support.slow import mostly_slow
 
 SEEDS = 240
-CHUNK = 40
+CHUNK = 20
 
 
 @pytest.mark.parametrize("mode", SCORED)

@@ -227,7 +227,7 @@ def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for broker in brokers:
             broker.start()
         promote(brokers[0])
-        wait_for(lambda: "is ready" in brokers[0].log, 20, lambda: brokers[0].log + brokers[1].log)
+        wait_for(lambda: "is ready" in brokers[0].log, 60, lambda: brokers[0].log + brokers[1].log)
         exchange(brokers, directory / "clients")
         for broker in brokers:
             if broker.running:

@@ -72,7 +72,7 @@ def send_everything(broker: BrokerProcess, directory: Path) -> None:
         assert session.purge_queue("purged") == 10
         session.delete_queue("gone")
         events = broker.data_dir / "events"
-        wait_for(lambda: sum(told(events, "expire")) == 20 and sum(told(events, "dead_letter")) == 5, 10)
+        wait_for(lambda: sum(told(events, "expire")) == 20 and sum(told(events, "dead_letter")) == 5)
 
 
 def told(directory: Path, kind: str) -> list[int]:

@@ -31,7 +31,7 @@ __all__ = ["Entrance", "FaultProxy", "Snap", "Way"]
 
 T = TypeVar("T")
 BACKLOG: Final = 128
-COMMAND_TIME: Final = 10.0
+COMMAND_TIME: Final = 60.0
 
 
 class Entrance(Enum):
@@ -221,12 +221,12 @@ class FaultProxy:
         server.setblocking(False)
         try:
             await self._loop.sock_connect(server, self.server)
-        except OSError:
+            for sock in (client, server):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            pair = Pair(self._lanes, client, server)
+        except OSError:  # one of them has ended meanwhile
             close((client, server), reset=True)
             return
-        for sock in (client, server):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        pair = Pair(self._lanes, client, server)
         self._pairs.add(pair)
         pair.task = self._loop.create_task(pair.run(self._translated))
         pair.task.add_done_callback(lambda _task: self._forget(pair))

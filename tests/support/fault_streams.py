@@ -120,10 +120,11 @@ class Stream:
 
 
 class Pair:
-    """One connection: the client's socket, the server's, and a stream each way."""
+    """One connection: the client's socket, the server's, a stream each way.  `OSError` when it has ended already."""
 
     def __init__(self, lanes: Mapping[Way, Lane], client: socket.socket, server: socket.socket) -> None:
         self.task: asyncio.Task[None] | None = None
+        self.client_port = int(client.getpeername()[1])
         self._sockets = (client, server)
         self.streams = {
             Way.TO_SERVER: Stream(self, lanes[Way.TO_SERVER], client, server, PROTOCOL_HEADER),
@@ -143,11 +144,6 @@ class Pair:
                     group.create_task(stream.write())
         except* OSError:
             self._reset = True
-
-    @property
-    def client_port(self) -> int:
-        """Where the connection comes from."""
-        return int(self._sockets[0].getpeername()[1])
 
     def close(self) -> None:
         """To be called when `task` is done: one that was cancelled early has not run at all."""

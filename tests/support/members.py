@@ -9,7 +9,7 @@ from tests.support import programs
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
-TIME = 30.0  # seconds; far beyond what anything here takes
+TIME = 60.0  # seconds; far beyond what anything here takes
 
 
 class Members:
@@ -90,6 +90,14 @@ class Members:
             return states == {name: "active" if name == primary else "ready" for name in states}
 
         wait_for(found, TIME, lambda: f"{primary} active, the others ready: {self.states()}")
+
+    def level(self) -> None:
+        """Those that run are at one position: each of them may be promoted.  (No client changes anything.)"""
+
+        def positions() -> set[int]:
+            return {self.ask(name, "ha.query")["position"] for name, broker in self.brokers.items() if broker.running}
+
+        wait_for(lambda: len(positions()) == 1, TIME, lambda: f"one position: {positions()}")
 
     def tool(self, *words: str, name: str = "a", code: int = 0, login: str = "") -> str:
         """What `qpid-ha` prints, with the cluster's login or another one."""

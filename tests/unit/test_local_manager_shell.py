@@ -6,26 +6,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from ha.qpid_cluster import cluster_file, control
+from tests.support.wait import wait_for, wait_logged
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).with_name("fake_ha_broker.py")
-
-
-def until(condition, timeout=15.0):
-    deadline = time.monotonic() + timeout
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "not within the deadline"
-        time.sleep(0.01)
 
 
 class Cluster:
@@ -57,6 +47,7 @@ class Cluster:
     def primary(self):
         return self.status()["primary"]
 
+    @property
     def log(self):
         return (self.path / "run" / "supervisor.log").read_text()
 
@@ -69,7 +60,7 @@ def cluster(tmp_path):
     found.status()
     yield found
     found.run("down")
-    until(lambda: not any(psutil.pid_exists(pid) for pid in found.pids))
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in found.pids))
 
 
 def test_up_says_that_it_is_not_for_production_and_promotes_the_first(tmp_path):
@@ -95,38 +86,38 @@ def test_up_says_that_it_is_not_for_production_and_promotes_the_first(tmp_path):
 
 def test_kill_9_of_the_primary_by_anybody_promotes_and_restarts(cluster):
     os.kill(cluster.node("a")["pid"], signal.SIGKILL)
-    until(lambda: cluster.primary() == "b")
-    until(lambda: cluster.node("a")["state"] == "ready")
-    assert "the primary a died (signal 9 (SIGKILL))" in cluster.log()
+    wait_for(lambda: cluster.primary() == "b")
+    wait_for(lambda: cluster.node("a")["state"] == "ready")
+    wait_logged(cluster, "the primary a died (signal 9 (SIGKILL))")
     assert cluster.node("a")["starts"] == 2
 
 
 def test_kill_hold_and_start(cluster):
     assert cluster.run("kill", "b", "--hold").returncode == 0
-    until(lambda: cluster.node("b")["process"] == "down")
+    wait_for(lambda: cluster.node("b")["process"] == "down")
     assert cluster.primary() == "a"
     assert cluster.run("pause", "b").returncode == 1
     assert cluster.run("start", "b").returncode == 0
-    until(lambda: cluster.node("b")["state"] == "ready")
+    wait_for(lambda: cluster.node("b")["state"] == "ready")
 
 
 def test_a_paused_primary_is_replaced_and_resumes_as_backup(cluster):
     pid = cluster.node("a")["pid"]
     assert cluster.run("pause", "a").returncode == 0
-    until(lambda: cluster.primary() == "b")
+    wait_for(lambda: cluster.primary() == "b")
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     assert cluster.node("a")["process"] == "paused"
     assert cluster.run("start", "a").returncode == 0
-    until(lambda: cluster.node("a")["process"] == "up" and cluster.node("a")["state"] == "ready")
+    wait_for(lambda: cluster.node("a")["process"] == "up" and cluster.node("a")["state"] == "ready")
     assert cluster.node("a")["pid"] == pid
-    assert "a answers again after" in cluster.log()
+    wait_logged(cluster, "a answers again after")
 
 
 def test_a_refusal_falls_through(cluster):
     (cluster.path / "refuse-b").touch()
     os.kill(cluster.node("a")["pid"], signal.SIGKILL)
-    until(lambda: cluster.primary() == "c")
-    assert "b refused the promotion: b does not want to" in cluster.log()
+    wait_for(lambda: cluster.primary() == "c")
+    wait_logged(cluster, "b refused the promotion: b does not want to")
 
 
 def test_switch_over_and_refusals_reach_the_caller(cluster):
@@ -136,7 +127,7 @@ def test_switch_over_and_refusals_reach_the_caller(cluster):
     assert "relocation to b failed: b does not want to" in refused.stderr
     assert cluster.run("promote", "c").returncode == 0
     assert cluster.primary() == "c"
-    until(lambda: cluster.node("a")["state"] == "ready")
+    wait_for(lambda: cluster.node("a")["state"] == "ready")
     assert cluster.node("a")["starts"] == 1
     refused = cluster.run("promote", "c")
     assert refused.returncode == 1
@@ -148,7 +139,7 @@ def test_switch_over_and_refusals_reach_the_caller(cluster):
 
 def test_stop_keeps_it_down(cluster):
     assert cluster.run("stop", "c").returncode == 0
-    until(lambda: cluster.node("c")["process"] == "down")
+    wait_for(lambda: cluster.node("c")["process"] == "down")
     found = json.loads(cluster.run("status", "--json").stdout)
     assert [node["wanted"] for node in found["nodes"]] == [True, True, False]
 
@@ -156,7 +147,7 @@ def test_stop_keeps_it_down(cluster):
 def test_no_broker_outlives_a_supervisor_that_is_killed(cluster):
     cluster.run("pause", "b")
     os.kill(cluster.status()["supervisor_pid"], signal.SIGKILL)
-    until(lambda: not any(psutil.pid_exists(pid) for pid in cluster.pids))
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in cluster.pids))
     assert cluster.run("status").returncode == 3
     assert cluster.run("up", "--detach").returncode == 0  # the dead one's socket and lock are no obstacle
 
@@ -169,7 +160,7 @@ def test_a_broker_that_cannot_be_started_is_said_so(tmp_path):
     try:
         assert up.returncode == 1
         assert "no primary" in up.stdout + up.stderr
-        until(lambda: "exit code 2" in found.log())  # a busy machine has only begun to start them
+        wait_for(lambda: "exit code 2" in found.log)  # a busy machine has only begun to start them
     finally:
         found.run("down")
 

@@ -16,7 +16,7 @@ from qpidd_py.server.notify import Notices, Notifier, beat_interval, socket_addr
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
-TIME = 30.0  # seconds; far beyond what anything here takes
+TIME = 60.0  # seconds; far beyond what anything here takes
 
 
 def variables(text: str) -> dict[str, str]:

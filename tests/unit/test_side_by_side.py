@@ -45,7 +45,7 @@ def test_an_interruption_ends_the_second(tmp_path: Path) -> None:
     with subprocess.Popen(["bash", str(SCRIPT), *words], start_new_session=True) as process:
         _, second = (int(wait_for(partial(_text, file), what=f"the {file.name} runs")) for file in files)
         os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(10) == 130
+        assert process.wait(30) == 130
     wait_for(lambda: not _group_alive(second), what="the group of the second ended")
 
 

@@ -159,7 +159,7 @@ class Node(Host):
     def kill_init(self) -> None:
         """The node dies at once, and the power unit has nothing to do with it."""
         os.kill(self._pid(), signal.SIGKILL)
-        wait_for(lambda: not self.running, 10, f"the end of {self.name}", poll=0.005)
+        wait_for(lambda: not self.running, 60, f"the end of {self.name}", poll=0.005)
 
     # Processes
 

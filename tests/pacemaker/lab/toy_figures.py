@@ -62,7 +62,7 @@ EVENTS: Final[dict[str, Event]] = {
 def outage(lab: Lab, event: Event) -> float:
     """Seconds."""
     old = lab.crm_mon().promoted("toy")[0]
-    wait_for(lambda: says(lab) == [old, "promoted"], 10, f"{old} answers")
+    wait_for(lambda: says(lab) == [old, "promoted"], 60, f"{old} answers")
     began = time.monotonic()
     event(lab, old)
 

@@ -15,7 +15,7 @@ QUICK = {
     "reconnect_interval_max": 0.05,
     "connect_timeout": 0.5,
     "connect_overlap": 0.5,  # no second connection next to the first: `broker.peers[-1]` is the one in use
-    "heartbeat": 1,
+    "heartbeat": 20,
 }
 
 
@@ -39,7 +39,7 @@ class Lab:
         on_event: Any = self.events.append
         connection = aio.Connection([b.url for b in brokers], **{**QUICK, "on_event": on_event, **options})
         self.connections.append(connection)
-        return await connection.open(timeout=5)
+        return await connection.open(timeout=30)
 
     def kinds(self) -> list[str]:
         return [event["kind"] for event in self.events]
@@ -80,7 +80,7 @@ def in_loop(test: Test) -> Callable[..., None]:
     return run
 
 
-async def until(condition: Callable[[], Any], timeout: float = 10.0, what: str | Callable[[], str] = "") -> None:
+async def until(condition: Callable[[], Any], timeout: float = 60.0, what: str | Callable[[], str] = "") -> None:
     """As tests.support.wait.wait_for, while the loop runs."""
     deadline = time.monotonic() + timeout
     while not condition():

@@ -19,7 +19,8 @@ from client_lib.urls.url import Endpoint, parse_url
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 
-QUICK = {"reconnect_interval_min": 0.005, "reconnect_interval_max": 0.05, "heartbeat": 1}
+QUICK = {"reconnect_interval_min": 0.005, "reconnect_interval_max": 0.05, "heartbeat": 1, "connect_timeout": 60.0}
+"""An attempt that hangs costs a minute: more than any deadline here, so that a loaded machine is not taken for one."""
 
 
 class LinkLab:
@@ -67,7 +68,7 @@ class LinkLab:
 
     def connected(self, *where: ScriptedBroker | Endpoint | str, **options: Any) -> Link:
         link = self.link(*where, **options)
-        wait_for(lambda: link.state is LinkState.CONNECTED, 5, lambda: str(self.events))
+        wait_for(lambda: link.state is LinkState.CONNECTED, 60, lambda: str(self.events))
         return link
 
     def times(self, kind: str) -> list[float]:
@@ -84,7 +85,7 @@ class LinkLab:
         for link, thread in self.links:
             left: list[Message] = []
             link.post(lambda link=link, left=left: link.shut_down(left, 0.2, link._loop.stop))  # type: ignore[misc]
-            thread.join(5)
+            thread.join(30)
             assert not thread.is_alive(), "the loop did not end"
             link._loop.close()
         for broker in self.brokers:

@@ -54,7 +54,7 @@ async def test_the_next_in_line_gets_what_a_cancelled_fetch_was_woken_for(lab: L
     message._delivery = Delivery(receiver, -1, 0)
     receiver.arrived(message)
     first.cancel()
-    assert await asyncio.wait_for(second, 1) is message
+    assert await asyncio.wait_for(second, 60) is message
     assert first.cancelled()
 
 
@@ -82,7 +82,7 @@ async def test_a_cancelled_send_that_waited_for_room_has_sent_nothing(lab: Lab) 
     lab.brokers[0].confirm = "ack"
     lab.brokers[0].drop()
     await sender.send("3")
-    assert [(await receiver.fetch(5)).body for _ in range(3)] == [b"1", b"1", b"3"]  # the broker had kept the first
+    assert [(await receiver.fetch(30)).body for _ in range(3)] == [b"1", b"1", b"3"]  # the broker had kept the first
     assert receiver.available() == 0
 
 
@@ -98,7 +98,7 @@ async def test_a_cancelled_send_that_waited_for_the_confirm_leaves_the_message_i
         await sender.sync(0.02)
     lab.brokers[0].confirm = "ack"
     lab.brokers[0].drop()
-    await sender.sync(5)
+    await sender.sync(30)
 
 
 @in_loop
@@ -110,9 +110,9 @@ async def test_what_became_of_a_cancelled_send_is_said_by_the_next_call(lab: Lab
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(Rejected) as rejected:
-        await sender.sync(5)
+        await sender.sync(30)
     assert rejected.value.message is message and task.cancelled()
-    await sender.sync(5)
+    await sender.sync(30)
 
 
 @in_loop
@@ -128,7 +128,7 @@ async def test_cancelled_sends_in_a_crowd(lab: Lab) -> None:
         if tasks[number].cancel():
             cancelled.add(number)
         await asyncio.sleep(rng.choice([0, 0, 0.001]))
-    await sender.sync(5)
+    await sender.sync(30)
     sent = [int(body) for _, _, body, _ in lab.store.queues["q"]] + [
         int(stored[2]) for _, _, stored in lab.brokers[0].peers[-1].unacked.values()
     ]
@@ -144,7 +144,7 @@ async def test_a_cancelled_open_goes_on_and_close_ends_it(lab: Lab) -> None:
             await connection.open()
     await until(lambda: lab.brokers[0].accepted == 1)
     lab.brokers[0].mode = "normal"
-    await connection.open(5)
+    await connection.open(30)
     await connection.close()
 
 
@@ -176,12 +176,12 @@ async def test_a_cancelled_close_closes_at_once_and_says_what_is_in_doubt(
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await connection.close(20)
+            await connection.close(60)
     assert "closed with 1 messages in doubt" in caplog.text
     with pytest.raises(ConnectionClosed):
         await sender.send("2")
     assert await connection.close(5) == []
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 20
     await until(lambda: lab.brokers[0].peers[-1].gone)
 
 
@@ -201,7 +201,7 @@ async def test_a_cancelled_close_of_a_session_closes_its_channel(lab: Lab) -> No
 async def test_a_cancelled_close_of_a_sender_does_not_wait_for_the_broker(lab: Lab) -> None:
     """The confirm does not come, and neither would the answer to the deletion."""
     broker = lab.broker()
-    session = await (await lab.connect(broker, heartbeat=30)).session()
+    session = await (await lab.connect(broker, heartbeat=60)).session()
     sender = await session.sender("q; {create: always, delete: always}")
     broker.stop_answering()
     await sender.send("1", sync=False)
@@ -209,7 +209,7 @@ async def test_a_cancelled_close_of_a_sender_does_not_wait_for_the_broker(lab: L
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await sender.close()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 20
     with pytest.raises(LinkClosed):
         await sender.send("2")
 
@@ -238,5 +238,5 @@ async def test_close_of_a_receiver_wakes_all_who_fetch(lab: Lab) -> None:
     tasks = [asyncio.create_task(receiver.fetch()) for _ in range(5)]
     await asyncio.sleep(0)
     await receiver.close()
-    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    answers = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
     assert [type(answer) for answer in answers] == [LinkClosed] * 5

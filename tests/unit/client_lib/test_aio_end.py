@@ -60,7 +60,7 @@ async def test_another_thread_and_loop_are_refused(lab: Lab) -> None:
     thread.start()
     await asyncio.to_thread(thread.join, 10)
     assert len(errors) == len(calls) and all("belongs to another event loop" in error for error in errors)
-    await sender.send("1", timeout=5)
+    await sender.send("1", timeout=30)
 
 
 def test_after_the_loop_has_ended(caplog: pytest.LogCaptureFixture) -> None:
@@ -177,7 +177,7 @@ async def program():
                 os.write(1, f"child: {error}\\n".encode())
             os._exit(0)
         os.waitpid(child, 0)
-        await sender.send("2", timeout=5)
+        await sender.send("2", timeout=30)
         print("failovers:", connection.failovers)
 
 parent = os.getpid()
@@ -221,7 +221,8 @@ def test_a_closed_connection_leaves_nothing_behind(caplog: pytest.LogCaptureFixt
         warnings.simplefilter("error")
         asyncio.run(program(), debug=True)
         gc.collect()
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    ours = [record for record in caplog.records if record.thread == threading.get_ident()]
+    assert not [record for record in ours if record.levelno >= logging.WARNING]
     broker.kill()
     assert threading.active_count() <= threads + 1
 
@@ -233,5 +234,5 @@ async def test_a_defect_in_a_callback_costs_the_connection_only(lab: Lab, caplog
     sender = await session.sender("q")
     connection.link.post(lambda: 1 // 0)  # type: ignore[arg-type]
     await sender.send("1", sync=False)
-    await sender.sync(5)
+    await sender.sync(30)
     assert connection.failovers == 1 and "ZeroDivisionError" in caplog.text

@@ -27,7 +27,7 @@ async def test_many_tasks_send_more_than_the_capacity(lab: Lab) -> None:
         for number in range(200):
             group.create_task(sender.send(str(number)))
     assert stored(lab) == [] and session.unsettled() == 200
-    await session.commit(5)
+    await session.commit(30)
     assert stored(lab) == [str(number).encode() for number in range(200)] and session.unsettled() == 0
 
 
@@ -35,13 +35,13 @@ async def test_many_tasks_send_more_than_the_capacity(lab: Lab) -> None:
 async def test_a_send_during_the_commit_belongs_to_the_next(lab: Lab) -> None:
     session, sender = await begun(lab)
     await sender.send("1")
-    commit = asyncio.create_task(session.commit(5))
+    commit = asyncio.create_task(session.commit(30))
     await asyncio.sleep(0)
     later = [asyncio.create_task(sender.send(str(number))) for number in (2, 3)]
     await commit
     assert stored(lab) == [b"1"]
-    await asyncio.wait_for(asyncio.gather(*later), 5)
-    await session.commit(5)
+    await asyncio.wait_for(asyncio.gather(*later), 60)
+    await session.commit(30)
     assert stored(lab) == [b"1", b"2", b"3"]
 
 
@@ -49,7 +49,7 @@ async def test_a_send_during_the_commit_belongs_to_the_next(lab: Lab) -> None:
 async def test_a_loss_aborts_until_rollback(lab: Lab) -> None:
     session, sender = await begun(lab)
     await sender.send("lost")
-    await sender.sync(5)
+    await sender.sync(30)
     lab.brokers[0].kill()
     await until(lambda: session.connection.failovers == 1 and session.connection.is_connected)
     for call in (session.commit, session.sync, session.declare_queue, session.acknowledge, session.next_receiver):
@@ -57,9 +57,9 @@ async def test_a_loss_aborts_until_rollback(lab: Lab) -> None:
             await call()
     with pytest.raises(TransactionAborted):
         await sender.send("more")
-    await session.rollback(5)
+    await session.rollback(30)
     await sender.send("kept")
-    await session.commit(5)
+    await session.commit(30)
     assert stored(lab) == [b"kept"]
 
 
@@ -69,10 +69,10 @@ async def test_a_waiting_fetch_ends_with_the_transaction(lab: Lab) -> None:
     receiver = await session.queue_receiver("in")
     fetch = asyncio.create_task(receiver.fetch())
     await sender.send("1")
-    await sender.sync(5)
+    await sender.sync(30)
     lab.brokers[0].kill()
     with pytest.raises(TransactionAborted):
-        await asyncio.wait_for(fetch, 5)
+        await asyncio.wait_for(fetch, 60)
 
 
 @in_loop
@@ -81,10 +81,10 @@ async def test_a_loss_during_the_commit_is_unknown_once(lab: Lab) -> None:
     await sender.send("1")
     lab.brokers[0].commit = "drop"
     with pytest.raises(TransactionUnknown):
-        await session.commit(5)
+        await session.commit(30)
     await sender.send("2")
     lab.brokers[0].commit = "ok"
-    await session.commit(5)
+    await session.commit(30)
     assert stored(lab) == [b"2"]
 
 
@@ -101,11 +101,11 @@ async def test_a_cancelled_commit_that_is_not_written_is_withdrawn(lab: Lab) -> 
             await session.commit()
     for peer in lab.brokers[0].peers:
         peer.send(0, commands.Connection.Unblocked())
-    await sender.sync(5)
-    await sender.send("2", timeout=5)
+    await sender.sync(30)
+    await sender.send("2", timeout=30)
     await session.fence(5)
     assert "Tx.Commit" not in lab.store.methods("b0")
-    await session.commit(5)
+    await session.commit(30)
     assert stored(lab) == [b"1", b"2"]
 
 
@@ -118,11 +118,11 @@ async def test_the_outcome_of_a_cancelled_commit_that_was_written_is_told_later(
         async with asyncio.timeout(0.1):
             await session.commit()
     assert "Tx.Commit" in lab.store.methods("b0")
-    again = [asyncio.create_task(session.commit(5)) for _ in range(2)]
+    again = [asyncio.create_task(session.commit(30)) for _ in range(2)]
     await asyncio.sleep(0)
     lab.brokers[0].drop()
     assert [type(answer) for answer in await asyncio.gather(*again, return_exceptions=True)] == [TransactionUnknown] * 2
-    await session.rollback(5)
+    await session.rollback(30)
 
 
 @in_loop
@@ -132,7 +132,7 @@ async def test_a_returned_message_is_told_by_the_commit(lab: Lab) -> None:
     lab.brokers[0].unroutable = True
     await sender.send("1")
     with pytest.raises(Returned):
-        await session.commit(5)
+        await session.commit(30)
 
 
 @in_loop
@@ -150,15 +150,15 @@ async def test_not_transactional(lab: Lab) -> None:
 async def test_a_get_that_is_cancelled_gives_its_message_back(lab: Lab) -> None:
     broker = lab.broker()
     session = await (await lab.connect(broker)).session()
-    assert await session.get("q", timeout=5) is None
-    await (await session.queue_sender("q")).send("1", timeout=5)
+    assert await session.get("q", timeout=30) is None
+    await (await session.queue_sender("q")).send("1", timeout=30)
     get = asyncio.create_task(session.get("q"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # it is written
     get.cancel()
     await asyncio.wait((get,))
     await session.fence(5)
-    await session.sync(5)
+    await session.sync(30)
     await until(lambda: not any(peer.unacked for peer in broker.peers))
-    message = await session.get("q", timeout=5)
+    message = await session.get("q", timeout=30)
     assert message is not None and message.body == b"1"

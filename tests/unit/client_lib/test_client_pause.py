@@ -26,25 +26,25 @@ def published(broker: ScriptedBroker) -> int:
 
 
 def paused_by_flow(sender: Sender, broker: ScriptedBroker) -> None:
-    sender.send("before", timeout=5)
+    sender.send("before", timeout=30)
     say(broker, commands.Channel.Flow(False), channel=1)
-    wait_for(lambda: "Channel.FlowOk" in broker.store.methods(broker.name), 5)
+    wait_for(lambda: "Channel.FlowOk" in broker.store.methods(broker.name))
 
 
 def test_messages_wait_while_the_connection_is_blocked(lab: Lab) -> None:
     broker = lab.broker()
     session = lab.connect(broker).session()
     sender = session.queue_sender("q")
-    sender.send("before", timeout=5)
+    sender.send("before", timeout=30)
     say(broker, commands.Connection.Blocked("memory"))
-    wait_for(lambda: "blocked" in lab.kinds(), 5)
+    wait_for(lambda: "blocked" in lab.kinds())
     for number in range(10):
         sender.send(str(number), sync=False)
     # What needs an answer still gets one, so by then a publish would have been seen.
     session.declare_queue("other")
     assert (published(broker), sender.unsettled()) == (1, 10)
     say(broker, commands.Connection.Unblocked())
-    sender.sync(5)
+    sender.sync(30)
     assert published(broker) == 11
     blocked, unblocked = (event for event in lab.events if "blocked" in event["kind"])
     assert (blocked["kind"], blocked["reason"], unblocked["kind"]) == ("blocked", "memory", "unblocked")
@@ -60,7 +60,7 @@ def test_channel_flow_is_obeyed_and_answered(lab: Lab) -> None:
     assert broker.store.methods(broker.name)[-2:] == ["Channel.FlowOk", "Queue.Declare"]
     assert published(broker) == 1
     say(broker, commands.Channel.Flow(True), channel=1)
-    sender.sync(5)
+    sender.sync(30)
     assert broker.store.methods(broker.name)[-2:] == ["Channel.FlowOk", "Basic.Publish"]
 
 
@@ -69,12 +69,12 @@ def test_acknowledgements_go_before_the_answer(lab: Lab) -> None:
     session = lab.connect(broker).session()
     session.declare_queue("q")
     receiver, sender = session.queue_receiver("q"), session.queue_sender("q")
-    sender.send("one", timeout=5)
-    message = receiver.fetch(5)
+    sender.send("one", timeout=30)
+    message = receiver.fetch(30)
     with broker.store.lock:  # the broker answers nothing until both are on their way
         session.acknowledge(message, sync=False)
         say(broker, commands.Channel.Flow(False), channel=1)
-    wait_for(lambda: "Channel.FlowOk" in broker.store.methods(broker.name), 5)
+    wait_for(lambda: "Channel.FlowOk" in broker.store.methods(broker.name))
     methods = broker.store.methods(broker.name)
     assert methods.index("Basic.Ack") < methods.index("Channel.FlowOk")
 
@@ -88,7 +88,7 @@ def test_a_paused_client_sends_on_the_next_connection_and_nothing_twice(lab: Lab
     second.mode = "normal"
     first.mode = "refuse"
     first.shut(f"CONNECTION_FORCED - b0 is a backup (joining); the primary is {second.url}")
-    sender.sync(5)
+    sender.sync(30)
     assert (published(first), published(second)) == (1, 5)
     assert "resend" not in lab.kinds()
     attempts = [event for event in lab.events if event["kind"] == "connect"]

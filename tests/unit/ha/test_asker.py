@@ -83,7 +83,7 @@ async def connections_of(questions: int) -> list[int]:
     asker = Asker(loop, address, Dial(Login("guest", "guest", "PLAIN")))
     for _ in range(questions):
         answered: asyncio.Future[Answer] = loop.create_future()
-        asker.ask("ha.query", {}, 0.2, answered.set_result)
+        asker.ask("ha.query", {}, 0.5, answered.set_result)
         assert (await answered).outcome is Outcome.SILENT
         counts.append(accepted[0])
     asker.close()

@@ -34,7 +34,7 @@ def test_a_process_is_gone_when_it_has_been_killed_and_not_before(tmp_path: Path
     with holder(tmp_path / "registry", "b") as other:
         assert own.gone(["a", "b", "never seen"]) == frozenset()
         other.kill()
-        wait_for(lambda: own.gone(["a", "b", "never seen"]) == {"b"}, 10)
+        wait_for(lambda: own.gone(["a", "b", "never seen"]) == {"b"})
 
 
 def test_an_identity_is_gone_when_the_last_process_that_has_it_is(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_an_identity_is_gone_when_the_last_process_that_has_it_is(tmp_path: Path
         original.wait()
         assert own.gone(["b"]) == frozenset()
         copy.kill()
-        wait_for(lambda: own.gone(["b"]) == {"b"}, 10)
+        wait_for(lambda: own.gone(["b"]) == {"b"})
 
 
 def test_a_lock_of_another_boot_or_machine_says_nothing(tmp_path: Path) -> None:

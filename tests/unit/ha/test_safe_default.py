@@ -11,6 +11,7 @@ from ha.model.settings import HaSettings
 from qpidd_py.errors import ConfigError
 from qpidd_py.options import Address
 from tests.support.process import BrokerProcess
+from tests.support.wait import wait_logged
 
 
 def settings(size: int, **options: Any) -> HaSettings:
@@ -55,6 +56,6 @@ def test_a_real_pair_is_refused_or_warned(tmp_path: Path) -> None:
     try:
         assert refused.spawn().wait() == 1
         wanted = "expected 3 or more (then it is quorum), or ha-safety=manager with ha-registry named"
-        assert f"option ha-safety: found auto with 2 brokers, {wanted}" in refused.log
+        wait_logged(refused, f"option ha-safety: found auto with 2 brokers, {wanted}")
     finally:
         refused.close()

@@ -128,7 +128,7 @@ def test_the_thread_writes_reads_and_reports(tmp_path: Path) -> None:
             thread.write(page)
         while len(told.heard) < len(pages):
             told.done.clear()
-            await asyncio.wait_for(told.done.wait(), 20)
+            await asyncio.wait_for(told.done.wait(), 60)
         paged.client.channel.consume(paged.queue, "c", False, 0)
         paged.client.turn()
         wanted = paged.paging.next_read()
@@ -136,7 +136,7 @@ def test_the_thread_writes_reads_and_reports(tmp_path: Path) -> None:
         thread.read(wanted)
         while told.heard[-1][0] != "arrived":
             told.done.clear()
-            await asyncio.wait_for(told.done.wait(), 20)
+            await asyncio.wait_for(told.done.wait(), 60)
         assert len(guarded) == len(told.heard) - 2
 
     asyncio.run(run())

@@ -91,13 +91,13 @@ class Syncs:
         for item in work:
             self.thread.submit(item)
         number = sum(not isinstance(item, Roll) for item in work)
-        wait_for(lambda: self.written[-1:] >= [number], 10, lambda: f"written: {self.written}")
+        wait_for(lambda: self.written[-1:] >= [number], 60, lambda: f"written: {self.written}")
 
 
 def test_an_interval_syncs_soon_and_once(tmp_path: Path) -> None:
     found = Syncs(tmp_path, "interval:300")
     found.submit(Roll(1, SIZE), *(frame(number) for number in range(1, 4)))
-    wait_for(lambda: not found.writer.unsynced, 10, "it is synced")
+    wait_for(lambda: not found.writer.unsynced, 60, "it is synced")
     assert found.writer.durable == 3
     assert found.thread.stop(10)
 
