@@ -34,8 +34,10 @@ PEEK = 1000
 PEEK_OCTETS = 1_000_000
 """Octets of bodies from which an answer of `queue.peek` may end before its limit (1 MiB with headers)."""
 
-BASE = ("--link-maintenance-interval", "0.1", "--ha-isolation-wait", "0.5", "--log-enable", "info+")
 DEFAULTS: dict[str, str] = {
+    "link-maintenance-interval": "0.1",
+    "ha-isolation-wait": "0.5",
+    "log-enable": "info+",
     "ha-replicate": "all",
     "ha-username": "guest",
     "ha-password": "guest",
@@ -152,7 +154,7 @@ class Cluster:
         settings = {"ha-cluster": "yes", "ha-brokers-url": self.url, **self._settings}
         words = [word for name, value in settings.items() if value for word in (f"--{name}", value)]
         for member in self.members:
-            member.options = (*BASE, *words)
+            member.options = words
 
     @property
     def url(self) -> str:

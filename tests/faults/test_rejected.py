@@ -72,7 +72,7 @@ def heal(hosts: list[Host]) -> None:
 def judge(witness: Witness, brokers: list[HostBroker]) -> None:
     """Both promises were kept, up to the end of all faults; `make test` trusts no count of primaries for that."""
     heal([broker.host for broker in brokers])
-    wait_for(lambda: sorted(broker.status for broker in brokers) == ["active", "ready", "ready"], 30, "a whole cluster")
+    wait_for(lambda: sorted(broker.status for broker in brokers) == ["active", "ready", "ready"], 60, "a whole cluster")
     primary = next(broker.host for broker in brokers if broker.status == "active")
     witness.await_confirm(primary)
     witness.stop()
@@ -119,7 +119,7 @@ def test_where_nothing_forbids_it_both_are_seen_to_confirm(
     for other in (first, third):
         reject(second.host, other.host, HOW[safety])
     second.ask("promote", "--cluster-manager")
-    wait_for(lambda: both_confirm(tuple(witness.history)), 30, lambda: f"both confirm: {witness.history}")
+    wait_for(lambda: both_confirm(tuple(witness.history)), 60, lambda: f"both confirm: {witness.history}")
 
 
 def confirmed(broker: str, published: float, at: float) -> Confirmed:
