@@ -65,7 +65,9 @@ class Load:
             "lost": len(set(self.confirmed) - set(self.fetched)),
             "duplicated": sum(count > 1 for count in self.fetched.values()),
             "closes": len(self.of("disconnected")),
-            "refusals": len([event for event in self.of("connect_refused") if event.get("result") != "320"]),
+            "refusals": len(
+                [event for event in self.of("connect_refused") if event.get("result") not in ("320", "abandoned")]
+            ),
         }
 
 
