@@ -146,9 +146,10 @@ class Joining:
 
     def on_control(self, op: str, fields: Json) -> None:
         """Raises LinkError when the primary broke the protocol, as all handlers here."""
-        if op == "welcome" and self.step is JoinStep.GREETING:
+        greeting = self.step is JoinStep.GREETING
+        if op == "welcome" and greeting and not self.primary:
             self._welcome(fields)
-        elif op == "cut" and self.step is JoinStep.GREETING:
+        elif op == "cut" and greeting and self.primary and self._salvager is None:
             self._on_cut(fields)
         elif op == "caught-up" and self.step is JoinStep.SYNCING:
             self._caught_up()

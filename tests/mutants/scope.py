@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 REVIEWED: Final = (
+    "backup/joining",
     "backup/staging",
     "model/content",
     "model/difference",
@@ -41,7 +42,6 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "archive/restoring",
         "backup/backup",
         "backup/finder",
-        "backup/joining",
         "backup/salvager",
         "model/journal_watch",
         "model/operations",
