@@ -8,6 +8,10 @@ a consumer's acknowledgement was lost with the connection.  What happens to the 
   a crash now would lose the message) and must not be handed out.  It is attached to the first and settled together with
   it.
 
+Only a copy that is marked as a possible second one (`x-resent`, `redelivered`) is a duplicate.  A message that comes
+back under its id on purpose, from a dead-letter queue or a program that publishes it again, is not marked, and new.
+For the same reason an id is remembered only when the message was accepted: after a rejection it may come back.
+
 The filter remembers the last `window` finished ids; a duplicate that comes later than that passes.  Unfinished ones are
 always remembered; there are at most as many as the receiver's capacity.
 """
@@ -41,11 +45,15 @@ class DuplicateFilter(Generic[T]):
     def __len__(self) -> int:
         return len(self._working) + len(self._done)
 
-    def offer(self, message_id: str | None, first: T) -> tuple[Verdict, T | None]:
+    def offer(self, message_id: str | None, first: T, marked: bool) -> tuple[Verdict, T | None]:
         """Says whether a copy may be handed out; if NEW, it counts as handed out from now on.
 
-        Messages without an id are always new."""
+        Messages without an id, and those that are not `marked` as a possible copy, are always new."""
         if message_id is None:
+            return Verdict.NEW, None
+        if not marked:
+            self._done.pop(message_id, None)
+            self._working.setdefault(message_id, first)
             return Verdict.NEW, None
         if message_id in self._done:
             self._done.move_to_end(message_id)
@@ -59,7 +67,7 @@ class DuplicateFilter(Generic[T]):
         return Verdict.NEW, None
 
     def finished(self, message_id: str | None) -> None:
-        """The application settled its copy for good; later copies are duplicates."""
+        """The application accepted its copy; later copies are duplicates."""
         if message_id is None or self._working.pop(message_id, None) is None:
             return
         self._done[message_id] = None
@@ -67,7 +75,7 @@ class DuplicateFilter(Generic[T]):
             self._done.popitem(last=False)
 
     def released(self, message_id: str | None) -> None:
-        """The application gave its copy back; the next one is new again."""
+        """The application gave its copy back, or rejected it; the next one is new again."""
         if message_id is not None:
             self._working.pop(message_id, None)
 

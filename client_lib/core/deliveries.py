@@ -53,7 +53,7 @@ class Deliveries:
         self._ledger.delivered(delivery_tag)
         if subscription.error is not None:
             self._decide(delivery_tag, Disposition.RELEASE)
-        elif subscription.duplicates is None or self._is_new(subscription.duplicates, delivery, message.id):
+        elif subscription.duplicates is None or self._is_new(subscription.duplicates, delivery, message):
             subscription.arrived(message)
 
     def got(self, delivery: Delivery, message: Message) -> None:
@@ -63,9 +63,9 @@ class Deliveries:
             self._ledger.delivered(delivery.delivery_tag)
             self.fetched[delivery] = message
 
-    def _is_new(self, duplicates: DuplicateFilter[Delivery], delivery: Delivery, message_id: str | None) -> bool:
-        delivery.message_id = message_id
-        verdict, first = duplicates.offer(message_id, delivery)
+    def _is_new(self, duplicates: DuplicateFilter[Delivery], delivery: Delivery, message: Message) -> bool:
+        delivery.message_id = message.id
+        verdict, first = duplicates.offer(message.id, delivery, message.redelivered or message.resent)
         if verdict is Verdict.DONE:
             self._decide(delivery.delivery_tag, Disposition.ACCEPT)
         elif first is not None:
@@ -102,7 +102,7 @@ class Deliveries:
         duplicates = delivery.subscription.duplicates
         if duplicates is None:
             return
-        if disposition is Disposition.RELEASE:
+        if disposition is not Disposition.ACCEPT:
             duplicates.released(delivery.message_id)
             return
         duplicates.finished(delivery.message_id)

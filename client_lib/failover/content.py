@@ -65,7 +65,7 @@ class Incoming(Message):
 
     def __init__(self, method: Any, properties: Any, body: bytes) -> None:
         super().__init__(body)
-        self.id = properties.message_id
+        self.id, self.properties = properties.message_id, properties.headers or {}
         self.redelivered = method.redelivered
         self.exchange, self.routing_key = method.exchange, method.routing_key
         self.method, self.given = method, properties

@@ -164,7 +164,7 @@ def reports_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def filters_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DuplicateFilter, "offer", lambda self, message_id, first: (Verdict.NEW, None))
+    patch.setattr(DuplicateFilter, "offer", lambda self, message_id, first, marked: (Verdict.NEW, None))
 
 
 def hands_out_twice(patch: pytest.MonkeyPatch) -> None:

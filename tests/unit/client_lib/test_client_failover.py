@@ -21,6 +21,7 @@ from client_lib import (
     ServerError,
     Timeout,
 )
+from client_lib.core.ledger import Disposition
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 
@@ -274,8 +275,8 @@ def test_duplicate_that_was_finished_is_acknowledged_for_the_application(lab: La
     session = lab.connect(lab.broker()).session()
     receiver = session.queue_receiver("q", drop_duplicates=5)
     sender = session.queue_sender("q")
-    for _ in range(2):
-        sender.send(Message("1", id="same"), timeout=30)
+    for resent in (False, True):
+        sender.send(Message("1", id="same", properties={"x-resent": resent}), timeout=30)
         sender.send(Message("2"), timeout=30)
     contents = []
     for _ in range(3):
@@ -426,3 +427,25 @@ def test_a_value_amqp_cannot_carry_raises_at_the_caller(lab: Lab) -> None:
         sender.send(Message("1", properties={"a": object()}), sync=False)
     assert sender.unsettled() == 0
     sender.send("1", timeout=30)
+
+
+@pytest.mark.parametrize("settle", [Disposition.ACCEPT, Disposition.REJECT, Disposition.RELEASE])
+def test_a_message_that_comes_back_from_a_retry_queue_is_no_duplicate(lab: Lab, settle: Disposition) -> None:
+    """It has its id still, and no mark of a second copy unless the broker redelivers it."""
+    session = lab.connect(lab.broker()).session()
+    sender, receiver = session.queue_sender("q"), session.queue_receiver("q", drop_duplicates=True)
+    sender.send(Message("1", id="a"), timeout=30)
+    session.acknowledge(receiver.fetch(30), settle)
+    if settle is not Disposition.RELEASE:
+        sender.send(Message("1", id="a"), timeout=30)
+    assert receiver.fetch(30).id == "a"
+
+
+def test_a_marked_copy_of_what_was_accepted_is_dropped(lab: Lab) -> None:
+    session = lab.connect(lab.broker()).session()
+    sender, receiver = session.queue_sender("q"), session.queue_receiver("q", drop_duplicates=True)
+    sender.send(Message("1", id="a"), timeout=30)
+    session.acknowledge(receiver.fetch(30))
+    sender.send(Message("1", id="a", properties={"x-resent": True}), timeout=30)
+    sender.send(Message("2", id="b"), timeout=30)
+    assert receiver.fetch(30).id == "b"

@@ -59,3 +59,9 @@ def test_a_delivery_gets_our_tag() -> None:
     shown = message.numbered(70)
     assert shown == (method, properties, b"not a map")
     assert shown[0].delivery_tag == 70
+
+
+def test_a_delivery_says_that_it_may_be_a_second_copy() -> None:
+    method = pika.spec.Basic.Deliver("ctag", 1, False, "e", "k")
+    assert Incoming(method, pika.BasicProperties(headers={"x-resent": True}), b"").resent
+    assert not Incoming(method, pika.BasicProperties(), b"").resent
