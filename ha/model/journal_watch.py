@@ -5,10 +5,11 @@
                                                                           ▼ for `patience`, and others can go on
                                                                          the process ends
 
-Nothing that depends on this disk is confirmed meanwhile.  A backup can be done without, and so can a primary with a
-ready backup: the shrink rule drops the one, the manager replaces the other.  The primary waits for twice as long:
-if all are on one disk, its backups have ended by then, and it stays.  A full disk is none that hangs: it says
-so, and publishers wait.
+After `patience` the score of a primary falls, so that its manager moves the role, if a ready backup has on its disk
+what this one lacks (`Primary.outlook`).  Nothing that depends on this disk is confirmed meanwhile.  A backup can be
+done without, and so can a primary with a ready backup: the shrink rule drops the one, the manager replaces the other.
+The primary waits for twice as long until it ends: if all are on one disk, its backups have ended by then, and it
+stays.  A full disk is none that hangs: it says so, and publishers wait.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class JournalWatch:
         self._since = self._looked = float("-inf")
         self.hangs = ""
         """For how long the disk has not answered; empty while it does."""
+        self.overdue = False
+        """True if that is longer than `patience`: a broker with a better disk should be primary."""
 
     def look(self) -> float:
         """Several times in each `slow_after`.  How many times `patience` it hangs.  A pause of the process says nothing
@@ -41,7 +44,9 @@ class JournalWatch:
         silent = now - self._since
         text = f"the disk of its journal has written nothing for {silent:.1f} s"
         self._say(text if silent > self._slow_after else "")
-        return silent / max(self._patience, self._slow_after) if self._patience else 0.0
+        times = silent / max(self._patience, self._slow_after) if self._patience else 0.0
+        self.overdue = times > 1.0
+        return times
 
     def _say(self, hangs: str) -> None:
         if bool(hangs) != bool(self.hangs):

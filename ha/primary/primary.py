@@ -35,6 +35,7 @@ from ha.primary.slow import SlowBackups
 from ha.primary.stall import Observer
 from ha.primary.throttle import Throttle
 from ha.promotion.claims import Claim
+from ha.promotion.score import Outlook
 from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
@@ -142,6 +143,11 @@ class Primary(Role):
     @property
     def patience(self) -> float:
         return 2.0 if self.roster.ready() else math.inf
+
+    @property
+    def outlook(self) -> Outlook:
+        overdue, durable = self.local.journal_watch.overdue, self.local.journal.position
+        return Outlook(replaceable=overdue and any(peer.acked > durable for peer in self.roster.ready()))
 
     def durable(self) -> None:
         if not self.stopped:

@@ -2,7 +2,8 @@
 
     100          primary; or ready, while a primary lives; or may be promoted, and no broker holds more
     90, 80 …     may be promoted and holds every confirmed message, but others hold more, or were not deposed
-    15           the same, but its disk is slow (`disk.py`): any other whole copy is better
+    15           the same, but its disk is slow (`disk.py`): any other whole copy is better.  Also a primary whose
+                 journal has not written for `ha-slow-backup-timeout`, while a ready backup's has (`journal_watch.py`)
     10           may be promoted, but no broker is known to hold everything: a fresh cluster, or a total failure
     none         must not be promoted now; or an isolated primary, so that the manager promotes another broker
 
@@ -56,6 +57,8 @@ class Outlook:
     """The last complete survey; None: no survey yet since the primary was lost."""
     heard: tuple[View, ...] = ()
     """Answers so far, while the survey is not complete."""
+    replaceable: bool = False
+    """We are primary, our disk hangs, and a ready backup has on its disk what ours lacks."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def score(
 ) -> int | None:
     """Compute the score.  `last`: the score until now."""
     if me.state.is_primary:
-        return None if me.isolated else PRIMARY
+        return None if me.isolated else SLOW if outlook.replaceable else PRIMARY
     if not me.state.is_backup:
         return None
     survey = outlook.survey

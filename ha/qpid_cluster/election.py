@@ -60,7 +60,7 @@ class Electing:
         self.refusal = ""
         """Why the last switch-over failed."""
         self.closing = False
-        self._handover_until = 0.0
+        self._handover_until = self._move_again = 0.0
         self._serial = 0
         self._began = 0.0
         self._last_tick = 0.0
@@ -138,7 +138,7 @@ class Electing:
             return self._refuse(self.switch_over, "no answer in time") + self._evaluate(now)
         seen = self._seen_primary()
         if seen:
-            return self._adopt(seen, now)
+            return self._adopt(seen, now) or self._move_away(seen, now)
         if self._handing_over(now):
             return []
         if self.election is None:
@@ -168,6 +168,19 @@ class Electing:
         if node.process is Process.DOWN:
             return f"the primary {self.primary} is down"
         return f"{self.primary} is no longer primary, it is {node.report.state if node.report else 'silent'}"
+
+    def _move_away(self, name: str, now: float) -> list[Effect]:
+        """A primary whose disk hangs has a score below that of a backup which could serve (`ha.promotion.score`)."""
+        report = self.nodes[name].report
+        others = {node.name: node.report for node in self._reachable() if node.report and node.name != name}
+        best = next(iter(rank(others, "")), "")
+        if report is None or report.score is None or not best or others[best].worth <= report.score:
+            return []
+        if self.switch_over is not None or self.election is not None or now < self._move_again:
+            return []
+        self._move_again = now + self.watch.relocate_timeout
+        why = f"{name} has score {report.score}, {best} has {others[best].worth}"
+        return [Note("command", f"{best} is to take over: {why}", best), *self._relocate(best, now)]
 
     def _adopt(self, name: str, now: float) -> list[Effect]:
         election, old = self.election, self.primary

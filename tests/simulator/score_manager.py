@@ -129,8 +129,10 @@ class ScoreManager(Manager):
         ]
         primaries = [process for process, said in seen if said.primary]
         if primaries:
-            if primaries[0].running and self._attributes[primaries[0].name].score is None:
-                self._demote(primaries[0], "it has no score any more")
+            score = self._attributes[primaries[0].name].score
+            best = max((said.score or 0 for _, said in seen if not said.primary), default=0)
+            if primaries[0].running and (score is None or score < best):
+                self._demote(primaries[0], f"its score is {score}, and another one has {best}")
             for process in primaries[1:]:
                 other = primaries[0] if process.name == self._promoted else process
                 if other.running:

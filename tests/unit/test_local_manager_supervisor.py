@@ -1,6 +1,7 @@
 """The decisions of the local supervisor, by hand-fed events and a hand-driven clock."""
 
 import signal
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -369,6 +370,26 @@ def test_a_refused_switch_over_leaves_the_primary():
     lab.tick(0.3, live="abc")
     assert (lab.core.primary, lab.core.refusal, lab.core.election) == ("a", "c was lost", None)
     assert "the switch-over from a to c came to nothing: c was lost" in lab.texts("refused")
+
+
+def test_a_primary_whose_disk_hangs_is_replaced_and_not_again_at_once():
+    lab = Lab().up()
+    lab.reports["a"] = replace(lab.reports["a"], score=15)
+    lab.tick(0.3, live="abc")
+    switch = lab.core.switch_over
+    assert switch is not None and switch.source == "a" and switch.target in "bc"
+    assert any("is to take over: a has score 15" in text for text in lab.texts("command"))
+    lab.do(lab.core.relocated(switch.serial, "it was lost", lab.now))
+    lab.tick(0.3, live="abc")
+    assert (lab.core.primary, lab.core.switch_over) == ("a", None)
+
+
+def test_a_primary_without_a_better_backup_stays():
+    lab = Lab().up()
+    for name in "bca":  # the primary's is the last that the manager hears of
+        lab.reports[name] = replace(lab.reports[name], score=15)
+        lab.tick(0.5, live="abc")
+    assert lab.core.switch_over is None and lab.core.primary == "a"
 
 
 def test_one_switch_over_at_a_time():

@@ -24,6 +24,7 @@ from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim, ClaimRequest
 from ha.promotion.promotion import ManagerRecord, Refuse, decide
+from ha.promotion.score import PRIMARY, SLOW, WHOLE
 from qpidd_py.errors import EXIT_DISK, LinkError
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -475,6 +476,27 @@ def test_a_backup_is_listed_when_its_disk_has_what_it_took_over() -> None:
     world.journal("c").go_on()
     world.run(0.1)
     assert "id-c" in world["a"].disk.in_sync and world["c"].state is State.READY
+
+
+def test_the_score_of_a_primary_whose_disk_hangs_falls_if_a_backup_has_a_better_one() -> None:
+    """After `ha-slow-backup-timeout`, so that its manager moves the role; it rises when the disk writes again."""
+    world = SlowWorld()
+    world.cluster()
+    filled(world)
+    a, client = world["a"], Publisher(world["a"])
+    writes = a.node.local.journal_watch._journal
+    world.journal("a").stuck = True
+    hang(world, "a")
+    world.run(11)
+    assert a.node.candidacy.score == PRIMARY, "no backup has more on its disk: theirs may be the same"
+    client.publish("q", b"late")
+    world.run(1)
+    assert a.node.candidacy.score == SLOW and a.state.is_primary
+    assert world["b"].node.candidacy.score == WHOLE, "the manager has another one to choose"
+    a.node.local.journal_watch._journal = writes
+    world.journal("a").stuck = False
+    world.run(1)
+    assert a.node.candidacy.score == PRIMARY
 
 
 def test_a_primary_whose_disk_hangs_hands_over_when_it_is_asked_to() -> None:

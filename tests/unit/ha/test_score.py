@@ -18,7 +18,7 @@ from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim
 from ha.promotion.promotion import ManagerRecord, Refuse, decide
-from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, WHOLE, Outlook, Registry, dry_run, score
+from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, SLOW, WHOLE, Outlook, Registry, dry_run, score
 from tests.support.slow import few
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -55,6 +55,10 @@ def found(me: View, seen: Survey | None, last: int | None = None) -> int | None:
 @pytest.mark.parametrize("state", [State.RECOVERING, State.ACTIVE])
 def test_a_primary(state: State) -> None:
     assert score(view("b", state), Outlook(), SAFETY) == PRIMARY
+
+
+def test_a_primary_whose_disk_hangs_comes_behind_a_ready_backup() -> None:
+    assert score(view("b", State.ACTIVE), Outlook(replaceable=True), SAFETY) == SLOW < PRIMARY
 
 
 def test_a_promotion_of_a_ready_backup_changes_no_score() -> None:
