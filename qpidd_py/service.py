@@ -69,6 +69,7 @@ class Service:
         self._version = version
         self._exit_code = 0
         self._core_tick_due = 0.0
+        self._expiry: asyncio.TimerHandle | None = None
         self._insist_until = 0.0
         self.on_refused: Callable[[str], None] = lambda text: None
         """Called with the reason when a signal to stop was refused."""
@@ -117,6 +118,7 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, self._guard, self._reload)
         loop.add_signal_handler(signal.SIGUSR1, self._guard, self._dump)
         self._broker.engine.schedule = self._schedule_turn
+        self._broker.engine.on_deadline = self._expire_at
         amqp_door.install(self._broker, self._version, self._defer)
         self._verifier = Verifier(self._users, loop, self._guard)
         if self._settings[SecuritySettings].auth:
@@ -238,6 +240,17 @@ class Service:
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
+
+    def _expire_at(self, when: int) -> None:
+        """Messages expire then, in ms since 1970; earlier than what was asked for last."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self._loop.call_later(max(0.0, when / 1000 - time.time()), self._guard, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        self._broker.engine.now = time.time_ns() // 1_000_000
+        self._broker.engine.expire_due()
 
     def _defer(self, seconds: float, work: Callable[[], None]) -> None:
         self._loop.call_later(seconds, self._guard, work)

@@ -131,9 +131,9 @@ _WRITE_PLANS: Final[dict[type[Frame], list[tuple[list[str], Writer | None]]]] = 
 
 
 def decode_method(payload: bytes) -> Frame:
-    """Read the payload of a method frame.  Raises `ConnectionException` 502 for garbage, 540 for unknown methods."""
+    """Read the payload of a method frame.  Raises `ConnectionException` 501 for garbage, 540 for unknown methods."""
     if len(payload) < 4:
-        raise ConnectionException(ReplyCode.SYNTAX_ERROR, "a method frame without class and method id")
+        raise ConnectionException(ReplyCode.FRAME_ERROR, "a method frame without class and method id")
     index: int = _U32.unpack_from(payload)[0]
     entry = _PLANS.get(index)
     if entry is None:
@@ -145,7 +145,7 @@ def decode_method(payload: bytes) -> Frame:
         _read_arguments(command, plan, payload)
     except ValueError as error:  # FieldError and UnicodeDecodeError are both of this family
         text = f"{command_type.name}: {error}"
-        raise ConnectionException(ReplyCode.SYNTAX_ERROR, text, index >> 16, index & 0xFFFF) from error
+        raise ConnectionException(ReplyCode.FRAME_ERROR, text, index >> 16, index & 0xFFFF) from error
     return command
 
 

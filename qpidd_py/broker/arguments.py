@@ -23,8 +23,8 @@ MESSAGE_TTL: Final = "x-message-ttl"  # milliseconds
 ALTERNATE: Final = "alternate-exchange"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
-
-_MAX_EXPIRES = 0xFFFFFFFF  # milliseconds, as RabbitMQ
+QUEUE_TYPE: Final = "x-queue-type"
+MATCH: Final = "x-match"  # of bindings
 
 
 def _natural(value: Any) -> str:
@@ -34,7 +34,7 @@ def _natural(value: Any) -> str:
 
 
 def _positive(value: Any) -> str:
-    return _natural(value) or ("" if 0 < value <= _MAX_EXPIRES else "must be between 1 and 4294967295")
+    return _natural(value) or ("" if value else "must be above 0")
 
 
 def _priority(value: Any) -> str:
@@ -72,12 +72,11 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     ALTERNATE: _name,
     OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     "x-single-active-consumer": _flag,
-    "x-queue-type": _one_of("classic", "quorum", "stream"),
+    QUEUE_TYPE: _one_of("classic", "quorum", "stream"),
     "x-queue-mode": _one_of("default", "lazy"),
     REPLICATE: _one_of(*LEVELS),
 }
-
-QUEUE_TYPE: Final = "x-queue-type"
+_CHECKS: Final = {**_KNOWN, MATCH: _one_of("all", "any", "all-with-x", "any-with-x")}
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     "x-single-active-consumer": bool,
@@ -131,6 +130,11 @@ def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     _check(arguments, what, REPLICATE, ALTERNATE)
 
 
+def check_match(arguments: Mapping[str, Any], what: str) -> None:
+    """Raises 406 for arguments with which no headers exchange can decide."""
+    _check(arguments, what, MATCH)
+
+
 def check_level(arguments: Mapping[str, Any], what: str) -> None:
     """Raises 406 for an unknown level of replication."""
     _check(arguments, what, REPLICATE)
@@ -138,17 +142,26 @@ def check_level(arguments: Mapping[str, Any], what: str) -> None:
 
 def _check(arguments: Mapping[str, Any], what: str, *names: str) -> None:
     for name in names:
-        if name in arguments and (problem := _KNOWN[name](arguments[name])):
+        if name in arguments and (problem := _CHECKS[name](arguments[name])):
             text = f"invalid arg '{name}' for {what}: {arguments[name]!r} {problem}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def queue_level(arguments: Mapping[str, Any], temporary: bool, default: str) -> str:
-    """How far a queue is replicated; temporary ones (exclusive, auto-delete, without a time limit) are not."""
+    """How far a queue is replicated; temporary ones (exclusive, without a time limit) are not."""
     if REPLICATE in arguments:
         return str(arguments[REPLICATE])
     timed = EXPIRES in arguments or AUTO_DELETE_TIMEOUT in arguments
     return "none" if temporary and not timed else default
+
+
+def compared(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a queue's arguments a redeclaration has to repeat: those that are known; classic is the type anyhow."""
+    names = (name for name in arguments if name in _KNOWN or name in _REFUSED)
+    found = {name: arguments[name] for name in names if name != REPLICATE}
+    if found.get(QUEUE_TYPE) == "classic":
+        del found[QUEUE_TYPE]
+    return found
 
 
 def first_difference(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
@@ -161,7 +174,7 @@ def first_difference(name: str, wanted: Mapping[str, Any], found: Mapping[str, A
 
 
 def _show(table: Mapping[str, Any], key: str) -> str:
-    if key not in table:
+    value = table.get(key)
+    if value is None:
         return "none"
-    value = table[key]
     return f"'{str(value).lower() if isinstance(value, bool) else value}'"

@@ -74,7 +74,7 @@ class ClientChannel:
 
     def qos(self, command: commands.Basic.Qos) -> None:
         if command.prefetch_size:
-            text = f"prefetch_size {command.prefetch_size} is not implemented"
+            text = f"prefetch_size!=0 ({command.prefetch_size})"
             raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
         if command.global_:
             self.core.prefetch = command.prefetch_count

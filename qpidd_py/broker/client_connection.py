@@ -28,7 +28,7 @@ from pamqp.base import Frame
 from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
 from qpidd_py.amqp.handshake import Handshake, HandshakeState
-from qpidd_py.amqp.sasl import Attempt
+from qpidd_py.amqp.sasl import EXTERNAL, Attempt, response
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.hooks import LinkHandler
 from qpidd_py.broker.methods import handle
@@ -222,11 +222,32 @@ class ClientConnection:
         elif self.state is State.HANDSHAKE:
             self._handshake(command)
         elif isinstance(command, commands.Connection.UpdateSecret):
-            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "update-secret", *ids(command))
+            self._update_secret(command)
+        elif isinstance(command, commands.Connection.StartOk):
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} after open", *ids(command))
         elif command.index >> 16 == commands.Connection.frame_id:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} after open", *ids(command))
         else:
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
+
+    def _update_secret(self, command: commands.Connection.UpdateSecret) -> None:
+        """A client has a new password or token: it is checked as at the login.  A certificate has no secret."""
+        answer = commands.Connection.UpdateSecretOk()
+        if self.handshake.mechanism == EXTERNAL:
+            self._send(0, answer)
+            return
+
+        def decided(user: str | None) -> None:
+            if not self.opened:
+                return
+            if user is not None:
+                self._send(0, answer)
+            else:
+                self.core.stop()
+                self.failed(0, ReplyCode.NOT_ALLOWED, "the new secret was refused", *ids(command))
+
+        secret = response("PLAIN", self.user, _text(command.new_secret or ""))
+        self.broker.authenticate(Attempt(self.peer, "PLAIN", secret, lambda: self.opened), decided)
 
     def _closed_by_client(self, reason: str) -> None:
         self._send(0, commands.Connection.CloseOk())
@@ -332,8 +353,8 @@ class ClientConnection:
         if not isinstance(command, commands.Channel.Open):
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel {number}, which is not open")
         if number > self.handshake.channel_max:
-            text = f"channel {number} is beyond channel_max {self.handshake.channel_max}"
-            raise ConnectionException(ReplyCode.CHANNEL_ERROR, text)
+            text = f"channel {number} is beyond the negotiated channel_max ({self.handshake.channel_max})"
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
         self.channels[number] = ClientChannel(self, self.core.open_channel(number))
         self._send(number, make(commands.Channel.OpenOk, channel_id=""))
 
@@ -512,6 +533,10 @@ class _Clock:
         self._quiet_in = self._quiet_in + elapsed if received == self._received and not paused else 0.0
         self._received = received
         return self._quiet_in
+
+
+def _text(secret: str | bytes) -> str:
+    return secret.decode("utf-8", "surrogateescape") if isinstance(secret, bytes) else secret
 
 
 def _reply_text(code: int, text: str) -> str:

@@ -102,7 +102,7 @@ class Exchange:
             "durable": self.durable,
             "auto_delete": self.auto_delete,
             "internal": self.internal,
-            **_plain(self.arguments),
+            ALTERNATE: self.alternate,
         }
 
     def add(self, binding: Binding) -> None:
@@ -134,11 +134,6 @@ class Exchange:
 
     def _removed(self, binding: Binding) -> None:
         raise NotImplementedError
-
-
-def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the level, which the broker itself fills in."""
-    return {name: value for name, value in arguments.items() if name != REPLICATE}
 
 
 class DirectExchange(Exchange):

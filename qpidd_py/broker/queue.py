@@ -15,6 +15,7 @@ from qpidd_py.broker.arguments import (
     MESSAGE_TTL,
     OVERFLOW,
     REPLICATE,
+    compared,
 )
 from qpidd_py.core.queue import Queue
 
@@ -41,7 +42,7 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
 
 class DeclaredQueue:
     """A declared queue.  `owner` is the connection that declared it exclusive; None once that connection is gone (an
-    exclusive queue of a lost primary's client, until promotion deletes it)."""
+    exclusive queue of a lost primary's client, which has some time to come back after a promotion)."""
 
     def __init__(
         self, core: Queue, durable: bool, exclusive: bool, auto_delete: bool, arguments: Mapping[str, Any]
@@ -90,6 +91,11 @@ class DeclaredQueue:
         return float(value) if value and self.auto_delete and isinstance(value, int) else None
 
     @property
+    def waits_for_its_owner(self) -> bool:
+        """An exclusive queue of a client of another primary, which is to come back and declare it."""
+        return self.exclusive and self.owner is None
+
+    @property
     def waits_for_its_first_user(self) -> bool:
         """Auto-delete queues that were never used stay; x-expires counts from the declaration, used or not."""
         return EXPIRES not in self.arguments and not (self.used or self.used_position)
@@ -113,10 +119,4 @@ class DeclaredQueue:
 
     def properties(self) -> dict[str, Any]:
         """The values that a redeclaration must match."""
-        arguments = {name: value for name, value in self.arguments.items() if name != REPLICATE}
-        return {
-            "durable": self.durable,
-            "exclusive": self.exclusive,
-            "auto_delete": self.auto_delete,
-            **arguments,
-        }
+        return {"durable": self.durable, "auto_delete": self.auto_delete, **compared(self.arguments)}

@@ -1,7 +1,7 @@
 """Matching of topic exchanges: a trie over the words of binding keys (specification 3.1.3.3).
 
-Words are separated by dots; `*` stands for one word, `#` for any number of words, none included.  An empty key is one
-empty word, as it is for RabbitMQ.
+Words are separated by dots; `*` stands for one word, `#` for any number of words, none included.  An empty key has no
+word, as it is for RabbitMQ.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class TopicTrie(Generic[T]):
 
     def add(self, key: bytes, value: T) -> None:
         node = self._root
-        for word in key.split(b"."):
+        for word in _words(key):
             if word not in node.children:
                 node.children[word] = _Node(word)
             node = node.children[word]
@@ -42,7 +42,7 @@ class TopicTrie(Generic[T]):
         """No effect if the pair is not there.  Empty branches are removed."""
         path: list[tuple[_Node[T], bytes]] = []
         node = self._root
-        for word in key.split(b"."):
+        for word in _words(key):
             if word not in node.children:
                 return
             path.append((node, word))
@@ -56,9 +56,13 @@ class TopicTrie(Generic[T]):
         """All values whose key matches.  Follows all matching paths at once, word by word, so that keys with many
         `#` cost words times nodes and not more."""
         nodes = _behind_hashes([self._root])
-        for word in routing_key.split(b"."):
+        for word in _words(routing_key):
             nodes = _behind_hashes(_step(nodes, word))
         return {value for node in nodes for value in node.values}
+
+
+def _words(key: bytes) -> list[bytes]:
+    return key.split(b".") if key else []
 
 
 def _behind_hashes(nodes: Iterable[_Node[T]]) -> set[_Node[T]]:

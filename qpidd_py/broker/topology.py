@@ -53,7 +53,8 @@ def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
 
 
 def queue_unbind(channel: ClientChannel, command: commands.Queue.Unbind) -> None:
-    queue = channel.find_queue(command.queue)
+    name = channel.queue_name(command.queue)
+    queue = channel.find_queue(name) if name in channel.vhost.queues else None
     key = _binding_key(channel, command.queue, command.routing_key)
     position = channel.vhost.unbind(command.exchange, queue, key, command.arguments or {})
     channel.reply_when_safe(position, Queue.UnbindOk())
@@ -80,10 +81,10 @@ def queue_delete(channel: ClientChannel, command: commands.Queue.Delete) -> None
 
 def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare) -> None:
     vhost, name = channel.vhost, command.exchange
+    if name == "":
+        raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
     if command.passive:
         position = 0 if name in vhost.routing.internal_exchanges else vhost.find_exchange(name).position
-    elif name == "":
-        raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
     else:
         position = vhost.declare_exchange(
             name,
@@ -112,7 +113,7 @@ def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> No
 
 
 def exchange_unbind(channel: ClientChannel, command: commands.Exchange.Unbind) -> None:
-    destination = channel.vhost.find_exchange(command.destination)
+    destination = channel.vhost.exchanges.get(command.destination)
     key = routing_key_octets(command.routing_key)
     position = channel.vhost.unbind(command.source, destination, key, command.arguments or {})
     if not command.nowait:

@@ -15,11 +15,14 @@ from typing import Any, Final
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
 from qpidd_py.broker.arguments import (
+    ALTERNATE,
     REPLICATE,
     check_exchange_arguments,
     check_level,
+    check_match,
     check_queue_arguments,
     check_quorum,
+    compared,
     first_difference,
     queue_level,
 )
@@ -43,6 +46,15 @@ from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
 
 DELETIONS: Final = 100
 """Of idle queues, at most, in one tick."""
+
+
+OWNER_TIME: Final = 60.0
+"""Seconds for which a replicated exclusive queue without a time limit waits for its owner after a fail-over."""
+
+_LOCKED: Final = (
+    "cannot obtain exclusive access to locked queue '{}' in vhost '/'. It could be originally declared on another "
+    "connection or the exclusive property value does not match that of the original declaration."
+)
 
 
 class VHost:
@@ -87,8 +99,7 @@ class VHost:
         if queue is None:
             raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '/'")
         if queue.exclusive and queue.owner is not connection:
-            text = f"cannot obtain exclusive access to locked queue '{name}' in vhost '/'"
-            raise refuse(ReplyCode.RESOURCE_LOCKED, text)
+            raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name))
         check_ours(queue, f"queue '{name}'", self.engine.passive)
         return queue
 
@@ -110,7 +121,7 @@ class VHost:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' is reserved")
         if arguments:
             check_queue_arguments(arguments, f"queue '{name}' in vhost '/'")
-        level = queue_level(arguments, exclusive and auto_delete, self.default_replicate)
+        level = queue_level(arguments, exclusive, self.default_replicate)
         if arguments:
             check_quorum(arguments, level, f"queue '{name}' in vhost '/'")
         user = str(getattr(connection, "user", ""))
@@ -118,10 +129,13 @@ class VHost:
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)
         queue = self._new_queue(operation, level)
         if exclusive:
-            queue.owner = connection
-            self._exclusive.setdefault(connection, {})[name] = queue
+            self._own(queue, connection)
         self.used(queue)
         return queue, queue.position
+
+    def _own(self, queue: DeclaredQueue, connection: object) -> None:
+        queue.owner = connection
+        self._exclusive.setdefault(connection, {})[queue.name] = queue
 
     def _new_queue(self, operation: Operation, level: str) -> DeclaredQueue:
         if level == "none":
@@ -142,13 +156,19 @@ class VHost:
         auto_delete: bool,
         arguments: Mapping[str, Any],
     ) -> tuple[DeclaredQueue, int]:
-        queue = self.find_queue(name, connection)
+        queue = self.queues[name]
+        returns = exclusive and queue.waits_for_its_owner and queue.user == str(getattr(connection, "user", ""))
+        if not returns:
+            self.find_queue(name, connection)
+        if exclusive != queue.exclusive:
+            raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name))
         what = f"queue '{name}' in vhost '/'"
         check_queue_arguments(arguments, what)
-        wanted = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete, **arguments}
-        level = wanted.pop(REPLICATE, queue.level)
+        wanted = {"durable": durable, "auto_delete": auto_delete, **compared(arguments)}
         first_difference(what, wanted, queue.properties())
-        first_difference(what, {REPLICATE: level}, {REPLICATE: queue.level})
+        first_difference(what, {REPLICATE: arguments.get(REPLICATE, queue.level)}, {REPLICATE: queue.level})
+        if returns:
+            self._own(queue, connection)
         self.used(queue)
         return queue, self._unchanged(queue.position)
 
@@ -162,7 +182,7 @@ class VHost:
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
         self.engine.settle(queue.core)
-        if if_empty and queue.core.ready + queue.core.unacked:
+        if if_empty and queue.core.ready:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
         count = queue.core.ready
         self.remove_queue(queue)
@@ -247,12 +267,11 @@ class VHost:
     def on_promoted(self) -> None:
         """This broker is primary now: deletes what depended on the clients of the old primary.
 
-        The time limit of auto-delete queues starts now, so that their users can reconnect."""
+        The time limit of auto-delete and exclusive queues starts now, so that their users can reconnect."""
         for queue in list(self.queues.values()):
-            orphan = queue.exclusive and queue.owner is None
             used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
-            used_up = used and queue.expires is None
-            if queue.position and (orphan or used_up) and self.queues.get(queue.name) is queue:
+            used_up = used and queue.expires is None and not queue.exclusive
+            if queue.position and used_up and self.queues.get(queue.name) is queue:
                 self.remove_queue(queue)
         for queue in self.queues.values():
             self.used(queue)
@@ -261,7 +280,8 @@ class VHost:
     def on_restarted(self) -> None:
         """The broker was restarted with its journal: what is not durable ends with the process."""
         self.on_promoted()
-        for queue in [found for found in self.queues.values() if found.position and not found.durable]:
+        ended = (queue for queue in self.queues.values() if not queue.durable or queue.exclusive)
+        for queue in [found for found in ended if found.position]:
             if self.queues.get(queue.name) is queue:
                 self.remove_queue(queue)
         for exchange in [found for found in self.exchanges.values() if found.position and not found.durable]:
@@ -270,21 +290,21 @@ class VHost:
 
     def used(self, queue: DeclaredQueue) -> None:
         """Its time limit for being idle, if it has one, begins again."""
-        if queue.expires is not None:
+        if queue.expires is not None or queue.waits_for_its_owner:
             self._used[queue] = None
 
     def tick(self, now: float) -> None:
         """Deletes queues that were idle for their time limit; `now` in seconds.  One with a consumer is looked at again
         when that has gone."""
         for queue in self._used:
-            self.idle.set(queue, now + (queue.expires or 0.0))
+            self.idle.set(queue, now + (queue.expires or OWNER_TIME))
         self._used.clear()
         for _ in range(DELETIONS):
             due = self.idle.pop(now)
             if due is None:
                 break
-            busy = due.core.consumer_count or due.waits_for_its_first_user
-            if not busy and not (self.engine.passive and due.position):
+            busy = due.core.consumer_count or due.waits_for_its_first_user or due.expires is None
+            if (due.waits_for_its_owner or not busy) and not (self.engine.passive and due.position):
                 self.remove_queue(due)
 
     # ------------------------------------------------------------ exchanges
@@ -301,8 +321,9 @@ class VHost:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{kind}'")
         what = f"exchange '{name}' in vhost '/'"
         check_exchange_arguments(arguments, what)
-        wanted = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal, **arguments}
-        level = str(wanted.pop(REPLICATE, self.default_replicate))
+        wanted = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal}
+        wanted[ALTERNATE] = arguments.get(ALTERNATE)
+        level = str(arguments.get(REPLICATE, self.default_replicate))
         existing = self.exchanges.get(name)
         if existing is not None:
             check_ours(existing, what, self.engine.passive)
@@ -363,6 +384,8 @@ class VHost:
         """The position to wait for."""
         exchange = self._bindable(source, destination)
         check_level(arguments, f"binding of exchange '{source}' in vhost '/'")
+        if exchange.by_header:
+            check_match(arguments, f"binding of exchange '{source}' in vhost '/'")
         binding = Binding(exchange, destination, routing_key, dict(arguments))
         existing = exchange.bindings.get(binding.key)
         if existing is not None:
@@ -376,10 +399,18 @@ class VHost:
         return binding.position
 
     def unbind(
-        self, source: str, destination: DeclaredQueue | Exchange, routing_key: bytes, arguments: Mapping[str, Any]
+        self,
+        source: str,
+        destination: DeclaredQueue | Exchange | None,
+        routing_key: bytes,
+        arguments: Mapping[str, Any],
     ) -> int:
-        """The position to wait for; a binding that is not there is no error (see `delete_queue`)."""
+        """The position to wait for; neither a binding nor a source or destination that is not there is an error (see
+        `delete_queue`)."""
+        if source and (destination is None or source not in self.exchanges):
+            return self._unchanged(self.engine.changed)
         exchange = self._bindable(source, destination)
+        assert destination is not None
         binding = exchange.bindings.get(Binding(exchange, destination, routing_key, arguments).key)
         if binding is None:
             return self._unchanged(self.engine.changed)
@@ -389,7 +420,7 @@ class VHost:
         self._collect([exchange])
         return self.engine.changed if binding.position else 0
 
-    def _bindable(self, source: str, destination: DeclaredQueue | Exchange) -> Exchange:
+    def _bindable(self, source: str, destination: DeclaredQueue | Exchange | None) -> Exchange:
         if source == "" or (isinstance(destination, Exchange) and destination.name == ""):
             raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
         exchange = self.find_exchange(source)

@@ -17,7 +17,7 @@ from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_o
 from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
-    be16, be64, begin_frame, le16, le32, put16, put32, put64)
+    be16, be32, be64, begin_frame, le16, le32, put16, put32, put64)
 
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError
 
@@ -352,10 +352,14 @@ cdef class Channel:
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1:
         """A content header of a message that did not arrive in one piece."""
         cdef Connection c = self.connection
-        if self.assembling is None or self.assembling_header is not None:
+        if self.assembling is None:
             return c.fail(0, 505, "UNEXPECTED_FRAME - content header without basic.publish", 0, 0)
+        if self.assembling_header is not None:
+            return c.fail(0, 505, "UNEXPECTED_FRAME - content header inside a body", 60, 40)
+        if n >= 4 and be32(p) != 60 << 16:
+            return c.fail(0, 505, f"UNEXPECTED_FRAME - content header for class {be16(p)}, weight {be16(p + 2)}", 60, 40)
         if bad_header(p, n):
-            return c.fail(0, 502, "SYNTAX_ERROR - malformed content header", 60, 40)
+            return c.fail(0, 501, "FRAME_ERROR - malformed content header", 60, 40)
         self.body_size = be64(p + 4)
         if self.body_size > c.engine.max_message_size:
             self.drop_assembly()
@@ -373,7 +377,8 @@ cdef class Channel:
 
     cdef int body_frame(self, const uint8_t* p, size_t n) except -1:
         if self.assembling_header is None:
-            return self.connection.fail(0, 505, "UNEXPECTED_FRAME - content body without content header", 0, 0)
+            return self.connection.fail(0, 505, "UNEXPECTED_FRAME - content body without content header",
+                                        60 if self.assembling is not None else 0, 40 if self.assembling is not None else 0)
         if n > self.body_size - self.body_got:
             return self.connection.fail(0, 501, f"FRAME_ERROR - content body exceeds the {self.body_size} octets "
                                         "that its header announced", 60, 40)

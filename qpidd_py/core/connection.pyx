@@ -9,6 +9,7 @@ from libc.string cimport memcmp, memcpy, memmove
 from qpidd_py.core.batch cimport KIND_BATCH, LINK_HEADER, LINK_MAGIC, Batch, check_link_frame
 from qpidd_py.core.channel cimport ACK, DISCARD, REQUEUE
 from qpidd_py.core.memory cimport mem_resized, reserve_used
+from qpidd_py.core.properties cimport bad_header
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
     FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, frame_at, le32, le64)
@@ -409,7 +410,7 @@ cdef class Connection:
                 elif f.type != FRAME_METHOD:
                     self.other_frame(&f, channel)
                 elif f.size < 4:
-                    self.fail(0, 502, f"SYNTAX_ERROR - method frame of {f.size} octets", 0, 0)
+                    self.fail(0, 501, f"FRAME_ERROR - method frame of {f.size} octets", 0, 0)
                 else:
                     method = be32(f.payload)
                     if method == BASIC_PUBLISH and channel is not None and state == EXPECT_FRAMES:
@@ -485,13 +486,15 @@ cdef class Connection:
     cdef int other_frame(self, Frame* f, Channel channel) except -1:
         """Content headers, bodies and heartbeats."""
         if f.type == FRAME_HEARTBEAT:
-            if f.channel or f.size:
-                return self.fail(0, 501, f"FRAME_ERROR - heartbeat on channel {f.channel}", 0, 0)
+            if f.size:
+                return self.fail(0, 501, f"FRAME_ERROR - heartbeat of {f.size} octets", 0, 0)
+            if f.channel:
+                return self.fail(0, 505, f"UNEXPECTED_FRAME - heartbeat on channel {f.channel}", 0, 0)
             return 0
         if self.state != EXPECT_FRAMES:
             return 0
         if channel is None:
-            return self.fail(0, 504, f"CHANNEL_ERROR - content on channel {f.channel}, which is not open", 0, 0)
+            return self.fail(0, 505, f"UNEXPECTED_FRAME - content on channel {f.channel}, which is not open", 0, 0)
         if channel.closing:
             return 0
         if f.type == FRAME_HEADER:
@@ -502,17 +505,16 @@ cdef class Connection:
         cdef uint32_t method = be32(p)
         if channel is not None and self.state == EXPECT_FRAMES and not channel.closing:
             if channel.assembling is not None:
-                return self.fail(0, 505, "UNEXPECTED_FRAME - method inside the content of basic.publish",
-                                 method >> 16, method & 0xFFFF)
+                return self.fail(0, 505, "UNEXPECTED_FRAME - method inside the content of basic.publish", 60, 40)
             if method == BASIC_ACK or method == BASIC_NACK:
                 if size != 13:
-                    return self.fail(0, 502, f"SYNTAX_ERROR - {size} octets", 60, method & 0xFFFF)
+                    return self.fail(0, 501, f"FRAME_ERROR - {size} octets", 60, method & 0xFFFF)
                 return channel.settle(be64(p + 4), p[12] & 1,
                                       ACK if method == BASIC_ACK else (REQUEUE if p[12] & 2 else DISCARD),
                                       method & 0xFFFF)
             if method == BASIC_REJECT:
                 if size != 13:
-                    return self.fail(0, 502, f"SYNTAX_ERROR - {size} octets", 60, 90)
+                    return self.fail(0, 501, f"FRAME_ERROR - {size} octets", 60, 90)
                 return channel.settle(be64(p + 4), False, REQUEUE if p[12] & 1 else DISCARD, 90)
         self.steps -= METHOD_STEPS
         try:
@@ -551,7 +553,8 @@ cdef class Connection:
                     and 0 < body_size <= self.frame_max - FRAME_OVERHEAD and body_size <= self.engine.max_message_size
                     and <uint64_t>(end - header) >= FRAME_OVERHEAD + header_size + FRAME_OVERHEAD + body_size
                     and (body - 1)[0] == FRAME_END and body[0] == FRAME_BODY and be16(body + 1) == channel.number
-                    and be32(body + 3) == body_size and body[7 + body_size] == FRAME_END):
+                    and be32(body + 3) == body_size and body[7 + body_size] == FRAME_END
+                    and not bad_header(header + 7, header_size)):
                 channel.publish(publication, header + 7, header_size, body + 7, body_size)
                 return (body - p) + FRAME_OVERHEAD + body_size
         channel.assembling = publication
@@ -573,10 +576,10 @@ cdef class Connection:
         exchange = p[6] if size > 6 else 255
         key = p[7 + exchange] if size > 7 + exchange else 255
         if size != 9 + exchange + key:
-            self.fail(0, 502, "SYNTAX_ERROR - basic.publish has lengths that do not fit", 60, 40)
+            self.fail(0, 501, "FRAME_ERROR - basic.publish has lengths that do not fit", 60, 40)
             return None
         if p[8 + exchange + key] & 2:
-            self.fail(0, 540, "NOT_IMPLEMENTED - basic.publish with immediate", 60, 40)
+            self.fail(0, 540, "NOT_IMPLEMENTED - immediate=true", 60, 40)
             return None
         self.steps -= 1
         try:

@@ -22,6 +22,8 @@ cdef class Engine:
     cdef readonly uint64_t delivered
     cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn
     cdef readonly Deadlines expiries        # when to look at the heads of queues, see expiry.pyx
+    cdef public object on_deadline          # called with the time, in ms since 1970, at which `expire_due` is wanted
+    cdef uint64_t armed                     # what it was called with last; UNLIMITED = nothing is to come
     cdef bint expiring                      # more heads have expired than one turn looks at
     cdef bint expired                       # this turn has looked
     cdef size_t letters_left                # that this turn may send

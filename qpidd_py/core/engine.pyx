@@ -80,7 +80,7 @@ cdef class Engine:
         self.throttles = set()
         self.starved = []
         self.unfinished = deque()
-        self.room = UNLIMITED
+        self.room = self.armed = UNLIMITED
         self.generation = 1
         self.publications = Publications()
 
@@ -249,7 +249,7 @@ cdef class Engine:
         if route.limited:
             for queue in route.queues:
                 if queue.limited():
-                    enforce(self, queue)
+                    enforce(self, queue, True)
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
@@ -496,6 +496,12 @@ cdef class Engine:
         if self.turn_wanted or self.touched_queues or self.short or self.expiring:
             self.end_turn()
 
+    def expire_due(self):
+        """It is `now`: what has expired leaves, and the turn ends."""
+        self.armed = UNLIMITED
+        self.expiring = self.expiries.waits(self.now)
+        self.end_turn()
+
     def throttle(self, bint on, str cause):
         """Stops reading from connections that publish, until each cause has ended: this bounds memory."""
         cdef Connection c
@@ -528,6 +534,8 @@ cdef class Engine:
             queue.look_at = UNLIMITED
             if queue.timed:
                 look_at(self, queue, self.now)
+            if queue.over(0, 0):
+                self.mark_queue(queue)
 
     def hold_inherited(self, uint64_t known):
         """What a new primary has taken over of transactions above `known` is handed out when all of that is safe:

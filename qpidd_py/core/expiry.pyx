@@ -48,6 +48,14 @@ cdef int expire_some(Engine engine) except -1:
     return 0
 
 
+cdef int expire_queue(Engine engine, Queue queue) except -1:
+    """Before a limit is judged: what has expired does not count.  As much as one slice."""
+    cdef int64_t left = SLICE
+    look_at(engine, queue, expire_heads(engine, queue, &left,
+                                        engine.pool.loaded + READS_MAX * engine.pool.segment_size))
+    return 0
+
+
 cdef uint64_t expire_heads(Engine engine, Queue queue, int64_t* left, uint64_t most) except 0:
     """Drops what has expired, as far as it goes; when to look again."""
     cdef Queue level

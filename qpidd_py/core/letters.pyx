@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t
 
 from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
 from qpidd_py.core.departures cimport log_delivered_of, log_queue_dequeues
+from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, content_of, record_of, ring_at
@@ -137,9 +138,13 @@ cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key,
 cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1:
     """True if the queue has no room for so many messages and refuses; consumers that can take messages make room
     first."""
-    if queue.rejects and queue.over(count, octets) and queue.consumers:
+    if not queue.rejects or not queue.over(count, octets):
+        return False
+    if queue.timed:
+        expire_queue(engine, queue)
+    if queue.consumers:
         pump(engine, queue, True)
-    return queue.rejects and queue.over(count, octets)
+    return queue.over(count, octets)
 
 
 cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint8_t* header, size_t header_size,

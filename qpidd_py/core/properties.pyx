@@ -1,10 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The properties that storing a message depends on, without decoding the rest: delivery-mode, expiration, user-id."""
+"""The properties that storing a message depends on, without decoding the rest: delivery-mode, expiration, user-id.
+
+And whether a consumer can read all of them: a length that does not fit would stop each one that gets the message.
+"""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.wire cimport be16, be32
+
+cdef enum:
+    MAX_DEPTH = 32              # of tables and arrays in one another, as in amqp/fields.py
 
 
 cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
@@ -40,6 +46,87 @@ cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
                 found.bad = not 48 <= p[at] <= 57
                 found.expiration = found.expiration * 10 + (p[at] - 48)
                 at += 1
+
+
+cdef bint bad_properties(const uint8_t* p, size_t n) noexcept:
+    """Of a content header: flags that are not of this class, or properties whose lengths are not what is there."""
+    cdef uint16_t flags = be16(p + 12)
+    cdef size_t at = 14, size
+    cdef int bit
+    if flags & 3:
+        return True
+    for bit in range(15, 1, -1):
+        if not flags & (1 << bit):
+            continue
+        if at >= n:
+            return True
+        if bit == 13:
+            if at + 4 > n:
+                return True
+            size = be32(p + at)
+            at += 4
+            if size > n - at or bad_table(p + at, size, 0):
+                return True
+        elif bit == 12 or bit == 11:
+            size = 1
+        elif bit == 6:
+            size = 8
+        else:
+            size = 1 + <size_t>p[at]
+        at += size
+    return at != n
+
+
+cdef bint bad_table(const uint8_t* p, size_t n, int depth) noexcept:
+    """The inside of a field table (specification 4.2.5.5): names and values."""
+    cdef size_t at = 0, size
+    while at < n:
+        at += 1 + <size_t>p[at]
+        size = field_size(p + at, n - at, depth) if at < n else 0
+        if size == 0:
+            return True
+        at += size
+    return False
+
+
+cdef bint bad_array(const uint8_t* p, size_t n, int depth) noexcept:
+    cdef size_t at = 0, size
+    while at < n:
+        size = field_size(p + at, n - at, depth)
+        if size == 0:
+            return True
+        at += size
+    return False
+
+
+cdef size_t field_size(const uint8_t* p, size_t n, int depth) noexcept:
+    """Octets of a value with its type letter, which is there; 0 if it is none, or not complete in n octets."""
+    cdef uint8_t kind = p[0]
+    cdef size_t size
+    if kind == b"S" or kind == b"x" or kind == b"F" or kind == b"A":
+        if n < 5 or be32(p + 1) > n - 5:
+            return 0
+        size = be32(p + 1)
+        if kind == b"F" and (depth == MAX_DEPTH or bad_table(p + 5, size, depth + 1)):
+            return 0
+        if kind == b"A" and (depth == MAX_DEPTH or bad_array(p + 5, size, depth + 1)):
+            return 0
+        return 5 + size
+    if kind == b"V":
+        return 1
+    if kind == b"t" or kind == b"b" or kind == b"B":
+        size = 2
+    elif kind == b"s" or kind == b"u":
+        size = 3
+    elif kind == b"I" or kind == b"i" or kind == b"f":
+        size = 5
+    elif kind == b"D":
+        size = 6
+    elif kind == b"l" or kind == b"L" or kind == b"d" or kind == b"T":
+        size = 9
+    else:
+        return 0
+    return size if size <= n else 0
 
 
 cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept:

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint64_t
 
 from qpidd_py.core.channel cimport Consumer
+from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.paging cimport at_hand
 
 
@@ -87,13 +88,17 @@ cdef int take_and_drop(Engine engine, Queue queue, Queue level, uint64_t index, 
         raise
 
 
-cdef int enforce(Engine engine, Queue queue) except -1:
-    """Drops the oldest until the queue is within its limits; consumers that can take them come first.  Without memory
-    for what is dropped the queue stays larger for now."""
+cdef int enforce(Engine engine, Queue queue, bint consumed) except -1:
+    """Drops what has expired, then the oldest until the queue is within its limits; if `consumed`, consumers that can
+    take them come first.  Without memory for what is dropped the queue stays larger for now."""
     cdef Queue level
     cdef int64_t index
+    if queue.rejects or not queue.over(0, 0):
+        return 0
     try:
-        if queue.consumers and queue.over(0, 0):
+        if queue.timed:
+            expire_queue(engine, queue)
+        if consumed and queue.consumers and queue.over(0, 0):
             pump(engine, queue, True)
         while queue.ready and queue.over(0, 0):
             level = queue.tail()

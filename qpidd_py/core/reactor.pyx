@@ -38,13 +38,13 @@ cdef extern from "<time.h>" nogil:
         long tv_sec
         long tv_nsec
     int clock_gettime(int clock, timespec* now)
-    int CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC
+    int CLOCK_REALTIME, CLOCK_MONOTONIC
 
 
 cdef uint64_t milliseconds() noexcept:
-    """Since 1970; for the expiry of messages, so the kernel's tick is fine enough."""
+    """Since 1970; for the expiry of messages, so the kernel's tick (1 to 10 ms) is too coarse."""
     cdef timespec t
-    clock_gettime(CLOCK_REALTIME_COARSE, &t)
+    clock_gettime(CLOCK_REALTIME, &t)
     return <uint64_t>t.tv_sec * 1000 + <uint64_t>t.tv_nsec // 1000000
 
 

@@ -5,11 +5,13 @@ Work that one client can cause for all is done in slices, and each turn asks for
 letters (`letters`), messages that have expired (`expiry`), frames for which Python is asked (`Connection.put_off`).  A
 connection whose slice is used up goes to the end of the line.
 """
+from libc.stdint cimport uint64_t
+
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.departures cimport log_delivered, log_dequeues
 from qpidd_py.core.expiry cimport expire_some
 from qpidd_py.core.letters cimport LETTERS, send_letters
-from qpidd_py.core.pump cimport pump
+from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
 
 cdef enum:
@@ -46,6 +48,16 @@ cdef int end_turn(Engine engine) except -1:
         engine.on_full()
     if engine.turn_wanted and engine.schedule is not None:
         engine.schedule()
+    if engine.on_deadline is not None and engine.expiries.heap and not engine.expiring:
+        arm(engine, <uint64_t>engine.expiries.heap[0][0])
+    return 0
+
+
+cdef int arm(Engine engine, uint64_t when) except -1:
+    """The owner calls at the earliest deadline.  It may be stale: then the call finds nothing and asks for the next."""
+    if when < engine.armed:
+        engine.armed = when
+        engine.on_deadline(when)
     return 0
 
 
@@ -104,8 +116,11 @@ cdef int pump_all(Engine engine) except -1:
             for queue in queues:
                 done += 1
                 queue.dirty = False
-                if queue.consumers and queue.ready and not queue.deleted:
-                    pump(engine, queue)
+                if queue.ready and not queue.deleted:
+                    if queue.over(0, 0):        # what came back from consumers is not handed out beyond a limit
+                        enforce(engine, queue, False)
+                    if queue.consumers:
+                        pump(engine, queue)
         except MemoryError:
             queue.dirty = True
             engine.dirty_queues += queues[done - 1:]

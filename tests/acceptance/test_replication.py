@@ -314,7 +314,7 @@ def test_22_exclusive_queue(make_cluster, tmp_path) -> None:
     users.write_text(f"bob: {hash_password('bob-password')}\n")
     cluster = make_cluster(3, ha_username="guest", ha_password="guest", user_file=str(users)).start()
     with cluster.primary.channel() as channel, cluster.primary.channel() as other:
-        channel.queue_declare("r22.queue", exclusive=True)
+        channel.queue_declare("r22.queue", exclusive=True, arguments={"qpid.replicate": "all"})
         channel.queue_declare("r22.consumer")
         channel.basic_consume("r22.consumer", lambda *_: None, exclusive=True)
         publish(channel, "r22.queue", ["exclusive"])
@@ -340,12 +340,13 @@ def test_23_auto_delete_exclusive(cluster: Cluster) -> None:
     server_named = channel.queue_declare("", exclusive=True, auto_delete=True).method.queue
     channel.queue_declare("r23.temporary", exclusive=True, auto_delete=True)
     channel.queue_declare("r23.timed", exclusive=True, auto_delete=True, arguments={"x-expires": 60_000})
-    channel.queue_declare("r23.exclusive", exclusive=True)
+    channel.queue_declare("r23.exclusive", exclusive=True, arguments={"qpid.replicate": "all"})
+    channel.queue_declare("r23.plain", exclusive=True)
     channel.queue_declare("r23.auto", auto_delete=True)
     for member in backups:
         for name in ("r23.timed", "r23.exclusive", "r23.auto"):
             wait_queue(member, name)
-        assert not {server_named, "r23.temporary"} & member.queues().keys()
+        assert not {server_named, "r23.temporary", "r23.plain"} & member.queues().keys()
     tag = channel.basic_consume("r23.auto", lambda *_: None)
     channel.basic_cancel(tag)
     wait_for(lambda: "r23.auto" not in primary.queues(), 60, "the end of the auto-delete queue")

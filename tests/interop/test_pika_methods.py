@@ -303,9 +303,12 @@ def test_queue_declare_rules(server, connection):
     assert (ok.queue, ok.message_count, ok.consumer_count) == ("q", 0, 0)
     channel.basic_publish("", "q", b"x")
     assert channel.queue_declare("q", durable=True, arguments={"x-mine": "kept"}).method.message_count == 1
-    for options in ({}, {"durable": True}, {"durable": True, "auto_delete": True, "arguments": {"x-mine": "kept"}}):
+    assert channel.queue_declare("q", durable=True, arguments={"x-queue-type": "classic"}).method.message_count == 1
+    for options in ({}, {"durable": True, "auto_delete": True}, {"durable": True, "arguments": {"x-max-length": 1}}):
         with closed_with(406):
             connection.channel().queue_declare("q", **options)
+    with closed_with(405):
+        connection.channel().queue_declare("q", durable=True, exclusive=True)
     with closed_with(404):
         connection.channel().queue_declare("none", passive=True)
     with closed_with(403):

@@ -18,7 +18,7 @@ from tests.support.wait import wait_for
 
 WAYS = ("alone", "cluster", "fail-over")
 
-Basic, Confirm, Queue = commands.Basic, commands.Confirm, commands.Queue
+Basic, Channel, Confirm, Queue = commands.Basic, commands.Channel, commands.Confirm, commands.Queue
 
 
 class Client(RawClient):
@@ -33,6 +33,16 @@ class Client(RawClient):
         """declare-ok, or what comes instead."""
         self.send(declaration(queue, durable, **options))
         return self.read()[1]
+
+    def refusal(self, command: Any) -> int:
+        """The code with which the channel is closed for it (and opened again); 0 if it is not."""
+        self.send(command if isinstance(command, bytes) else encode_method(1, command))
+        answer = self.read()[1]
+        if not isinstance(answer, Channel.Close):
+            return 0
+        self.send(encode_method(1, Channel.CloseOk()))
+        self.open_channel(1)
+        return int(answer.reply_code or 0)
 
     def count(self, queue: str) -> int:
         answer = self.ask(Queue.Declare(queue=queue, passive=True))
@@ -96,6 +106,15 @@ class Site:
     def port(self) -> int:
         return self._brokers.port if isinstance(self._brokers, BrokerProcess) else self._of(self._primary).port
 
+    @property
+    def backups(self) -> list[str]:
+        brokers = self._brokers
+        return [name for name in brokers.brokers if name != self._primary] if isinstance(brokers, Members) else []
+
+    def ask(self, name: str, request: str) -> Any:
+        assert isinstance(self._brokers, Members)
+        return self._brokers.ask(name, request)
+
     def _of(self, name: str) -> BrokerProcess:
         assert isinstance(self._brokers, Members)
         return self._brokers.brokers[name]
@@ -107,7 +126,9 @@ class Site:
         return client
 
     def middle(self) -> Client:
-        """All clients lose their connections; one comes back.  Where the way is a fail-over it finds a new primary."""
+        """All clients lose their connections; one comes back.  Where the way is a fail-over it finds a new primary,
+        which has all that was done before."""
+        self.client().declare("the-middle")  # answered when the backups have it, and with it what came before
         if self.way == "fail-over":
             self._fail_over()
         for client in self._clients:

@@ -61,7 +61,7 @@ def test_cut_anywhere_or_too_long(command_type):
     for end in range(4, len(payload)):
         with pytest.raises(ConnectionException) as info:
             decode_method(payload[:end])
-        assert info.value.reply_code == ReplyCode.SYNTAX_ERROR
+        assert info.value.reply_code == ReplyCode.FRAME_ERROR
         assert (info.value.class_id, info.value.method_id) == struct.unpack_from(">HH", payload)
     with pytest.raises(ConnectionException):
         decode_method(payload + b"\0")
@@ -72,7 +72,7 @@ def test_hostile_arguments(index, octets):
     try:
         decode_method(struct.pack(">I", index) + octets)
     except ConnectionException as error:
-        assert error.reply_code == ReplyCode.SYNTAX_ERROR
+        assert error.reply_code == ReplyCode.FRAME_ERROR
 
 
 def test_unknown_method():

@@ -364,7 +364,7 @@ def test_headers_that_cannot_be_read():
     header = b"\0\x3c\0\0" + (0).to_bytes(8, "big") + b"\x20\0" + b"\0\0\0\x03\x20ab"
     peer.feed(b"\x02\0\x01" + len(header).to_bytes(4, "big") + header + b"\xce")
     (close,) = peer.frames()
-    assert (close.reply_code, close.class_id, close.method_id) == (502, 60, 40)
+    assert (close.reply_code, close.class_id, close.method_id) == (501, 60, 40)
 
 
 def test_users():

@@ -62,7 +62,7 @@ def test_the_socket_ends_before_close_is_answered():
 
 
 def test_without_frames_that_wait_the_end_is_at_once():
-    broker, peer = pipelined(declare(exclusive=True))
+    broker, peer = pipelined(declare())
     peer.connection.closed("end of file")
     assert peer.connection not in broker.connections
 
