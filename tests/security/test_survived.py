@@ -113,7 +113,7 @@ def test_all_channels_at_once(broker: BrokerProcess) -> None:
         assert all(isinstance(peer.frame(), commands.Channel.OpenOk) for _ in range(2, 2048))
         peer.send(encode_method(2048, commands.Channel.Open()))
         refused = peer.frame()
-        assert isinstance(refused, commands.Connection.Close) and refused.reply_code == 504, refused
+        assert isinstance(refused, commands.Connection.Close) and refused.reply_code == 530, refused
 
 
 @pytest.mark.parametrize("size", [1 << 30, 1 << 63, (1 << 64) - 1])
