@@ -433,6 +433,7 @@ def node_settings(name: str, options: HaSettings, links: LinkSettings) -> NodeSe
         safety=options.safety,
         slice_size=options.ha_slice_size,
         slow_backup_timeout=options.ha_slow_backup_timeout,
+        slow_backup_latency=options.ha_slow_backup_latency,
     )
 
 

@@ -81,7 +81,7 @@ BROKER_KINDS = frozenset(
     | {"backup_connected", "backup_lost", "catchup_begin", "catchup_end", "salvage", "isolated", "fenced_self", "clock"}
     | {"repl_send", "repl_recv", "replack_send", "replack_recv", "confirm_sent", "enqueue", "expire", "drop"}
     | {"dead_letter", "purge", "queue_dump", "client_open", "client_close", "state_file", "limit", "paging", "log_end"}
-    | {"journal_read", "identity_lost"}
+    | {"journal_read", "identity_lost", "backup_late"}
 )
 MANAGER_KINDS = frozenset(
     {"starting", "start", "stop", "state", "election", "no_primary", "promote_request", "promoted", "refused"}

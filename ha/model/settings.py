@@ -83,6 +83,9 @@ class HaSettings:
     ha_slow_backup_timeout: float = option(
         duration, 10.0, "how long publishers wait for a backup that cannot keep up before it is dropped; 0 = for ever"
     )
+    ha_slow_backup_latency: float = option(
+        duration, 0.05, "a backup that delays confirms for that much longer than the others leaves the set; 0 = never"
+    )
     ha_salvage_limit: int = option(
         size, 1 << 30, "most that salvage files may take; 0 = keep nothing of what an unsafe promotion has lost"
     )
@@ -214,6 +217,8 @@ class NodeSettings:
     slice_size: int = 128 * 1024
     slow_backup_timeout: float = 10.0
     """0 = never dropped."""
+    slow_backup_latency: float = 0.05
+    """0 = none leaves for being late."""
     backlog_high: int = 64 << 20
     backlog_low: int = 16 << 20
     """Backlog of one backup in octets: above the first, publishers are not read; below the second, they are again."""

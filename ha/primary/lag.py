@@ -74,6 +74,13 @@ class LogHistory:
         then = self._at(position)
         return {**found, "octets": self.octets - then.octets, "seconds": round(max(0.0, now - then.time), 3)}
 
+    def delay(self, position: int, now: float) -> float:
+        """Seconds since the first operation after `position`; 0 if there is none."""
+        if position >= self.position:
+            return 0.0
+        first = self._samples[0]
+        return now - (self._at(position).time if position >= first.position else first.time)
+
     def _at(self, position: int) -> Sample:
         """The sample, interpolated, at which the log continued from `position`."""
         index = bisect_right(self._samples, position, key=lambda sample: sample.position)
@@ -116,6 +123,10 @@ class Lags:
             if now - peer.progress.reported >= REPORT:
                 peer.progress.reported = now
                 self._env.log("notice", f"backup {peer.member} catches up: {progress_text(catchup(peer))}")
+
+    def delay(self, position: int) -> float:
+        """Seconds for which a backup that holds everything up to `position` has lacked something."""
+        return self._history.delay(position, self._env.now())
 
     def shown(self, peer: Peer, position: int) -> Json:
         """The fields `lag`, `backlog` (octets that wait to be written) and, while it joins, `catchup`."""

@@ -13,6 +13,7 @@ Some losses are certain at once: its host refuses the connection, or it has come
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -66,17 +67,22 @@ class Losses:
 
     def suspect(self, peer: Peer) -> None:
         """A whole interval of silence: start a survey early, so that it has ended when the loss is certain."""
-        if self._local.safety.probes and not self._rounds and self._began < peer.pulse.heard + self._interval / 2:
+        self.expect(peer.pulse.heard + self._interval / 2)
+
+    def expect(self, since: float) -> None:
+        """A loss may be certain soon: have a survey that was begun at `since` or later."""
+        if self._local.safety.probes and not self._rounds and self._began < since:
             self._look()
 
-    def lost(self, peer: Peer, silent: bool = False) -> None:
-        """A counting backup is lost.  Only a loss by silence may use a survey that was begun before this call."""
+    def lost(self, peer: Peer, silent: bool = False, since: float = math.inf) -> None:
+        """A counting backup is lost.  A loss by silence may use a survey that was begun before this call, and one for
+        which that was expected: one begun at `since` or later."""
         if not self._local.safety.probes:
             self._remove([peer])
             return
         self._lost[peer.id] = peer
         self._local.refusals.alive(peer.member.address, peer.pulse.heard)
-        fresh = silent and self._began >= peer.pulse.heard + self._interval / 2
+        fresh = self._began >= (peer.pulse.heard + self._interval / 2 if silent else since)
         self._needed[peer.id] = self._number if fresh else self._number + 1
         if not fresh:
             self._look()

@@ -27,6 +27,7 @@ from ha.model.view import Survey
 from ha.primary.arrivals import Arrivals
 from ha.primary.failing import FailingLinks
 from ha.primary.lag import Lags
+from ha.primary.late import LateBackups
 from ha.primary.losses import Losses
 from ha.primary.peer import Peer, Phase
 from ha.primary.removals import Removals
@@ -61,7 +62,8 @@ class Primary(Role):
         self._observer = Observer(self)
         self._removals = Removals(self.env, self.engine)
         self._failing = FailingLinks(local)
-        self._slow = SlowBackups(local, self._drop_slow)
+        self._late = LateBackups(local, self)
+        self._slow = SlowBackups(local, self._late, self._drop_slow)
         self._looked = now
         self._last_tick = now
         self._base = self._sealed = self.engine.position
@@ -121,13 +123,16 @@ class Primary(Role):
         for link in self._live:
             link.send_batch(batch)
             if not self.throttle.slow and link.backlog > self.settings.backlog_high:
-                member = self._links[link].member
-                self.throttle.set_slow(f"backup {member} is slow: {link.backlog >> 20} MiB wait for it")
+                self._slow_down(self._links[link], link.backlog)
         self.update_safe()
+
+    def _slow_down(self, peer: Peer, backlog: int) -> None:
+        if not self._late.out(peer.id):
+            self.throttle.set_slow(f"backup {peer.member} is slow: {backlog >> 20} MiB wait for it")
 
     def update_safe(self) -> None:
         """Recompute how far the log is safe and tell the core."""
-        if self.throttle.slow and all(link.backlog < self.settings.backlog_low for link in self._live):
+        if self.throttle.slow and not any(map(self._holds_up, self._live)):
             self.throttle.set_slow("")
         roster = self.roster
         journal = self.local.journal
@@ -168,7 +173,7 @@ class Primary(Role):
     def complete_to(self, peer: Peer, position: int) -> None:
         peer.acked = max(peer.acked, position)
         peer.reported = True
-        if peer.target and position >= peer.target:
+        if peer.target and position >= peer.target and not self._late.out(peer.id):
             self.roster.enlist(peer)
         if self.roster.removing:
             self.roster.release()
@@ -252,7 +257,9 @@ class Primary(Role):
 
     def kept(self, peer: Peer) -> None:
         """It is lost still, unless it is on its way back."""
-        if not any(other.id == peer.id for other in self._links.values()):
+        if any(other.id == peer.id for other in self._links.values()):
+            peer.dropped = False
+        else:
             self._losses.lost(peer)
 
     def closed(self, link: Link, reason: str, silent: bool = False) -> None:
@@ -277,6 +284,27 @@ class Primary(Role):
         assert link is not None
         link.close()
         self.closed(link, reason)
+
+    def _holds_up(self, link: Link) -> bool:
+        """True if the publishers must go on waiting for it."""
+        return link.backlog >= self.settings.backlog_low and not self._late.out(self._links[link].id)
+
+    def delay(self, peer: Peer) -> float:
+        return self._lags.delay(peer.received)
+
+    def suspect_late(self, since: float) -> None:
+        self._losses.expect(since)
+
+    def leave(self, peer: Peer, since: float) -> None:
+        peer.dropped, peer.lost_at = True, self.env.now()
+        self._losses.lost(peer, since=since)
+
+    def come_back(self, peer: Peer) -> None:
+        peer.dropped = False
+        self._losses.back(peer.id)
+        if peer.id not in self.local.persisted.in_sync:
+            peer.target = self.seal()
+            self.complete_to(peer, peer.received)
 
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Refuse linked peers that have left the cluster and whose removal is safe."""
@@ -319,7 +347,10 @@ class Primary(Role):
             self._resumed()
         self._last_tick = now
         self._lags.tick(now, self._links.values())
-        self._slow.look([self._links[link] for link in self._live], now)
+        live = [self._links[link] for link in self._live]
+        complete = [peer for peer in live if peer.phase is Phase.COMPLETE]
+        self._late.look(self.roster.ready(), complete, self._lags.delay(self.local.journal.position), now)
+        self._slow.look(live, now)
         self._check_invariants()
         for link, peer in list(self._links.items()):
             self._tick_link(link, peer, now)
@@ -410,7 +441,8 @@ class Primary(Role):
 
     def members(self) -> list[Json]:
         """For `qpid-ha query` and the management pages."""
-        return self.roster.shown(self._links.values(), self._lags)
+        shown = self.roster.shown(self._links.values(), self._lags)
+        return [{**member, "late": self._late.remaining(member["id"])} for member in shown]
 
     @property
     def primary_address(self) -> str:

@@ -10,7 +10,8 @@
 
 A member is dropped only if the smaller set is allowed (`safety.may_shrink`): in quorum mode a slow member needed for
 the majority is kept, and publishers wait for it.  A backup that is not a member and joins too slowly is dropped as
-well: its copy must not stop the publishers for ever.
+well: its copy must not stop the publishers for ever.  One that is kept out because it is late (`late.py`) stops no
+publishers: it is dropped at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ha.model.local_member import LocalMember
+from ha.primary.late import LateBackups
 from ha.primary.peer import Peer
 
 LONGEST_FACTOR: Final = 16
@@ -39,9 +41,10 @@ def patience(local: LocalMember, peer: Peer, now: float) -> float | None:
 class SlowBackups:
     """Watches the backlog of each live backup."""
 
-    def __init__(self, local: LocalMember, drop: Callable[[Peer, str], None]) -> None:
+    def __init__(self, local: LocalMember, late: LateBackups, drop: Callable[[Peer, str], None]) -> None:
         """`drop` closes the link of a peer with a reason and reports it lost."""
         self._local = local
+        self._late = late
         self._drop = drop
         self._refused: dict[str, tuple[float, float]] = {}
 
@@ -63,6 +66,8 @@ class SlowBackups:
         return f"it was too slow and may not come back within {pause:g} s" if now < until else ""
 
     def _is_due(self, peer: Peer, now: float) -> bool:
+        if self._late.out(peer.id):
+            return peer.slow_since is not None
         left = patience(self._local, peer, now)
         return left is not None and left <= 0
 
@@ -73,4 +78,5 @@ class SlowBackups:
         pause = timeout if forgiven or not last else min(2 * last, LONGEST_FACTOR * timeout)
         self._refused[peer.id] = now + pause, pause
         peer.dropped = True
-        self._drop(peer, f"too slow: {backlog >> 20} MiB have been waiting for it for {timeout:g} s")
+        waits = "wait for it" if self._late.out(peer.id) else f"have been waiting for it for {timeout:g} s"
+        self._drop(peer, f"too slow: {backlog >> 20} MiB {waits}")

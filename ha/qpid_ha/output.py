@@ -98,6 +98,16 @@ def print_members(members: Sequence[Mapping[str, Any]], in_sync: set[str]) -> No
     for member, row in zip(members, rows, strict=True):
         if isinstance(member.get("catchup"), Mapping):
             print(f"{clip(row[0], 24).strip()}: {catchup_text(member['catchup'])}")
+        elif late := late_text(member):
+            print(f"{clip(row[0], 24).strip()}: {late}")
+
+
+def late_text(member: Mapping[str, Any]) -> str:
+    """Why a linked member is kept out of the in-sync set; empty if it is not."""
+    seconds = member.get("late")
+    if seconds is None:
+        return ""
+    return f"late: confirms do not wait for it; it is back after {seconds:.0f} s in which it keeps up"
 
 
 def lag_cells(member: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -150,6 +160,7 @@ def print_status_table(answers: Sequence[tuple[str, Mapping[str, Any] | Exceptio
         else:
             rows.append((names.get(address, ""), address, type(answer).__name__, "", "", "", ""))
             notes.append(describe(answer))
+    notes += [f"{member.get('name')}: {late}" for member in members if (late := late_text(member))]
     print_table(("Member", "Address", "Status", "In sync", "Lag", "Octets", "Seconds"), rows)
     for note in ["", *notes] if notes else []:
         print(wrapped(note, 4))

@@ -12,6 +12,8 @@ Kinds, in addition to those named after a change of this broker (state, promoted
                     least that its clock shows now); or attrs.left_out: number of clients without a row
                     (`client_rows.py`)
     client_close    peer, client_id, conn_id, reason
+    backup_late     peer, result begun (it leaves the in-sync set; reason, attrs delay_ms, others_ms) or ended
+                    (`primary/late.py`)
     state_file      result failed (reason) or ended: the vote and the in-sync set cannot be stored (`disk.py`)
     promoted        last_pos, attrs members, base: the end of the log with which the epoch began, if it is whole
     expire, drop, dead_letter, purge     messages removed without being consumed, in runs of ids (`removals.py`)

@@ -39,6 +39,16 @@ _HA: Final = tuple(
             "membership",
             {"result": "removed"},
         ),
+        (
+            r"backup (?P<peer>\S+) is late: (?P<reason>.+); it leaves the in-sync set$",
+            "backup_late",
+            {"result": "begun"},
+        ),
+        (
+            r"backup (?P<peer>\S+) may return to the in-sync set: (?P<reason>.+)$",
+            "backup_late",
+            {"result": "ended"},
+        ),
         (r"backup (?P<peer>\S+) is lost: (?P<reason>.+)$", "backup_lost", {}),
         (r"the link to the primary (?P<peer>\S+) is lost: (?P<reason>.+)$", "primary_lost", {}),
         (r"deposed: (?P<reason>.+)$", "demote", {}),

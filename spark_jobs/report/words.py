@@ -91,6 +91,10 @@ def _because(event: Row) -> str:
     return f": {reason}" if reason else ""
 
 
+def _late(event: Row) -> str:
+    return "is late and leaves the in-sync set" if event.get("result") == "begun" else "may return to the in-sync set"
+
+
 def _peer(event: Row) -> str:
     return str(event.get("peer") or "an unnamed peer")
 
@@ -177,6 +181,7 @@ _SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
     "demote": lambda e: f"{_node(e)} steps down{_because(e)}",
     "primary_lost": lambda e: f"{_node(e)} lost the primary {e.get('peer') or ''}{_because(e)}",
     "backup_lost": lambda e: f"{_node(e)} lost the backup {_peer(e)}{_because(e)}",
+    "backup_late": lambda e: f"{_node(e)}: the backup {_peer(e)} {_late(e)}{_because(e)}",
     "backup_connected": lambda e: f"{_node(e)}: the backup {_peer(e)} is connected",
     "twin": lambda e: f"{_node(e)} has seen two brokers with one identity{_because(e)}",
     "catchup_begin": lambda e: f"{_node(e)} begins to catch up",

@@ -415,6 +415,8 @@ class Ports:
         self.simulation.tap.broker(self.process, kind, fields)
         if kind == "backup_lost" and "too slow" in str(fields["reason"]):
             self.simulation.history.counts["dropped as slow"] += 1
+        if kind == "backup_late":
+            self.simulation.history.counts[f"late: {fields['result']}"] += 1
         if kind == "promoted":
             self.simulation.history.promoted(self.process)
             self.simulation.rules.promoted(self.process)

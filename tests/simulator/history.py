@@ -33,7 +33,9 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          acknowledged
     I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
          primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
-         unless the rest would be too few
+         unless the rest would be too few; for one that is kept out because it is late no publisher waits
+    I23  while the rest of the set is enough (a majority, and one backup) and quick, no member delays the confirms of
+         all for long; one that is kept out for that is a member again as soon as it is needed (`lateness.py`)
     I20  the copy of a queue that a broker outside follows has, after each pass, what the queue had when the pass began,
          less what was taken out of it meanwhile; in the end it is equal (`follower.py`)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ha.model.position import epoch_of
+from ha.primary.primary import Primary
 from tests.simulator import ledger
 from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, usurped
 from tests.simulator.ledger import Log
@@ -97,8 +98,9 @@ class Judge:
     def throttles(self, process: BrokerProcess, before: Mapping[SimTransport, int]) -> None:
         """I19; after each batch.  What waited before it: a link that joins, and gets no batches yet, may have more."""
         for link, waited in before.items() if process.is_primary else ():
-            if waited < link.backlog > process.settings.backlog_high and not process.engine.throttled:
-                name = link.end.peer_host.name
+            name = link.end.peer_host.name
+            held_up = process.engine.throttled or self._kept_out(process, name)
+            if waited < link.backlog > process.settings.backlog_high and not held_up:
                 raise Violation(f"I19: {link.backlog} octets wait for {name}, and {process.name} reads its publishers")
 
     def backlogs(self, process: BrokerProcess) -> None:
@@ -112,6 +114,10 @@ class Judge:
                 self._check_patience(process, link.end.peer_host.name, found[link][0] * TICK)
         self._slow[process.name] = found
 
+    def _kept_out(self, process: BrokerProcess, name: str) -> bool:
+        role = process.node.role
+        return isinstance(role, Primary) and role._late.out(self.simulation.by_name[name].node.local.id)
+
     def _check_patience(self, process: BrokerProcess, name: str, seconds: float) -> None:
         self.history.counts["ticks with a slow backup"] += 1
         timeout, in_sync = process.settings.slow_backup_timeout, process.node.local.persisted.in_sync
@@ -120,6 +126,8 @@ class Judge:
             member.address for member in in_sync.members if member.id != self.simulation.by_name[name].node.local.id
         }
         enough = self.simulation.scenario.mode != "quorum" or 2 * len(rest.intersection(voters)) > len(voters)
+        if self._kept_out(process, name):
+            timeout, enough = TICK, True
         if timeout and enough and seconds > timeout + LATE:
             raise Violation(f"I19: too much waits for {name} for {seconds:.1f} s, and {process.name} does not drop it")
 

@@ -36,6 +36,7 @@ from tests.simulator import liveness as core
 from tests.simulator.coincidences import planned
 from tests.simulator.disk import FAULTS as DISK_FAULTS
 from tests.simulator.faults import STEPS
+from tests.simulator.lateness import late
 from tests.simulator.registry import FILE_FAULTS
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
 from tests.simulator.topology import LETTERS
@@ -87,7 +88,7 @@ REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 RESTARTS = 0.35
 """Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener")
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -141,6 +142,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
         options["reactor"] = found
     actions += _narrow(seed, mode, names, options, faults)
+    actions += late(seed, mode, names, faults)
     actions += _clones(seed, mode, names, options, faults)
     actions += _listener(seed, mode, names, faults)
     if Random(f"once {seed} {mode}").random() < ONCE:

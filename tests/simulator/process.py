@@ -29,6 +29,7 @@ from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
 from tests.simulator.follower import Passes
 from tests.simulator.journal import SimulatedJournal
+from tests.simulator.lateness import LateJudge
 from tests.simulator.network import End
 from tests.simulator.pages import SimulatedPages
 from tests.simulator.reactor import Reactor
@@ -104,6 +105,7 @@ class BrokerProcess(Ports):
         """It is not started again."""
         self.busy_until = 0.0
         self.seen_safe = 0
+        self.late = LateJudge(self)
         self.machine = 0
         self.original: BrokerProcess | None = None
         """Whose data directory was copied here."""
@@ -250,6 +252,7 @@ class BrokerProcess(Ports):
         for transport in self.transports:
             transport.look()
         self.simulation.history.judge.backlogs(self)
+        self.late.look()
         self.after(TICK, self._tick)
 
     def kill(self, power: bool = False) -> None:
