@@ -11,7 +11,6 @@ Exit codes
     70  an invariant of the broker was broken, or the data path failed: ended at once, nothing was confirmed after it
 """
 
-import asyncio
 import dataclasses
 import logging
 import os
@@ -91,6 +90,7 @@ def _run(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, re
 def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, read: Callable[[], Settings]) -> int:
     # imported late: not needed for --help, --check or a wrong option
     from qpidd_py.server import collector
+    from qpidd_py.server.watchdog import run_watched
     from qpidd_py.service import Service
 
     os.umask(0o077)  # messages, events and what is put aside: files 0600, folders 0700; the log is open already
@@ -109,7 +109,7 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, 
         collector.set_up()
         service.on_refused = partial(_tell, files)
         service.read_settings = read
-        return asyncio.run(service.run(lambda: _ready(settings, service.port, readiness)))
+        return run_watched(service.run(lambda: _ready(settings, service.port, readiness)))
     finally:
         for file in reversed(files):
             file.remove()

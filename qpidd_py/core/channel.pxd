@@ -48,6 +48,7 @@ cdef class Channel(Sender):
     cdef public uint32_t prefetch
     cdef readonly uint32_t outstanding      # deliveries to consumers, not yet settled
     cdef readonly dict consumers
+    cdef bint relieved                      # its consumers may take more again: the end of the turn marks their queues
     # deliveries
     cdef Unacked* unacked
     cdef uint64_t unacked_mask, unacked_head, unacked_tail      # delivery tag t lies at t
@@ -65,7 +66,6 @@ cdef class Channel(Sender):
     cdef bint committing                    # the transaction is being applied
     cdef list publishes
     cdef list acks
-    cdef bytearray stash
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
                      size_t body_size) except -1
     cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1

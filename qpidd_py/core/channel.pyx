@@ -10,9 +10,9 @@ from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT, METHOD_ST
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.letters cimport admitting
-from qpidd_py.core.memory cimport mem_new, mem_zeroed
+from qpidd_py.core.memory cimport mem_new, mem_resized
 from qpidd_py.core.properties cimport bad_expiration, bad_header, other_user
-from qpidd_py.core.pump cimport next_message
+from qpidd_py.core.pump cimport DELIVERY, next_message
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
 from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.wire cimport (
@@ -176,6 +176,7 @@ cdef class Channel:
         cdef Connection connection = self.connection
         cdef Unacked* u
         connection.engine.delivered += 1
+        connection.engine.pump_left -= ring_at(&queue.main, index).size + DELIVERY
         connection.engine.note_delivered(queue)
         u = self.slot(self.unacked_tail)        # `slot_room` has made it
         memset(u, 0, sizeof(Unacked))
@@ -198,19 +199,19 @@ cdef class Channel:
         return 0
 
     cdef bint slot_room(self) noexcept:
-        """Room for one more slot; False when there is no memory."""
+        """Room for one more slot; False when there is no memory.  Many slots are not copied: the system moves their pages."""
+        cdef uint64_t old = self.unacked_mask + 1 if self.unacked != NULL else 8, tag
         cdef Unacked* slots
-        cdef uint64_t capacity = 16 if self.unacked == NULL else (self.unacked_mask + 1) * 2, tag
         if self.unacked_tail - self.unacked_head <= self.unacked_mask and self.unacked != NULL:
             return True
-        slots = <Unacked*>mem_zeroed(capacity, sizeof(Unacked))
+        slots = <Unacked*>mem_resized(self.unacked, 2 * old * sizeof(Unacked))
         if slots == NULL:
             return False
         for tag in range(self.unacked_head, self.unacked_tail):
-            slots[tag & (capacity - 1)] = self.unacked[tag & self.unacked_mask]
-        free(self.unacked)
+            if tag & old:
+                slots[tag & (2 * old - 1)] = slots[tag & (old - 1)]
         self.unacked = slots
-        self.unacked_mask = capacity - 1
+        self.unacked_mask = 2 * old - 1
         return True
 
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index, bint ready) except -1:
@@ -463,7 +464,7 @@ cdef class Channel:
             consumer.unacked -= 1
             self.outstanding -= 1
             if self.prefetch:
-                self.mark_consumers()
+                engine.relieve(self)
             elif consumer.queue.ready:
                 engine.mark_queue(consumer.queue)
         forget_slot(u)
@@ -535,7 +536,6 @@ cdef class Channel:
         self.auto_count = 0
         self.drop_assembly()
         self.publishes = self.acks = None
-        self.stash = None
         self.held = False
 
     # ---------------------------------------------------------------- transactions
@@ -562,21 +562,17 @@ cdef class Channel:
                 then()
             return
         self.held = True
-        if self.stash is None:
-            self.stash = bytearray()
         engine.held.append((position, self, reply, then))
         engine.want_turn()
 
     def pause(self):
         """This channel's frames are kept aside until `resume`."""
         self.held = True
-        if self.stash is None:
-            self.stash = bytearray()
 
     def resume(self):
         """Not from within a callback of this connection."""
         if self.held and self.connection.state != DEAD:
-            self.connection.replay(self)
+            self.connection.release(self)
 
     # ---------------------------------------------------------------- confirms
 

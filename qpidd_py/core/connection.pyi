@@ -31,6 +31,7 @@ class Connection:
     fd: int
     input_paused: bool
     unfinished: bool
+    stashed: int
     receives_batches: bool
     def __init__(self, engine: Engine, owner: Any, client: bool = False) -> None: ...
     def reads(self) -> bool: ...

@@ -2,6 +2,7 @@
 """Connections: octets in, frames to the channels or to the owner, octets out."""
 from collections import deque
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
@@ -49,6 +50,7 @@ cdef class Connection:
         self.frame_max = 131072
         self.state = EXPECT_FRAMES if client else EXPECT_HEADER
         self.channels = [None]
+        self.stashes = {}
         self.auto_channels = []
         self.fd = -1
 
@@ -82,6 +84,8 @@ cdef class Connection:
         queues = [channel.cancel(tag) for tag in list(channel.consumers)]
         channel.closing = True
         self.engine.forget_channel(channel)
+        if number != self.replaying:
+            self.drop_stash(number, self.stashed)
         channel.release_all()
         return queues
 
@@ -118,14 +122,14 @@ cdef class Connection:
 
     cpdef bint waits(self, bint answers) noexcept:
         """Whether frames that have come wait for a held answer or for the next slice; with `answers`, whether any
-        answer is held."""
+        answer is held, or frames behind one wait."""
         cdef Channel channel
         if self.state != EXPECT_FRAMES:
             return False
-        for channel in self.channels:
-            if channel is not None and channel.held and (answers or len(channel.stash)):
+        for channel in self.channels if answers else ():
+            if channel is not None and channel.held:
                 return True
-        return self.unfinished and not answers
+        return self.stashed or (self.unfinished and not answers)
 
     def leave(self, call, bint deaf):
         """The peer goes: nothing is delivered to it any more.  `call()` as soon as none of its frames wait; if it is to
@@ -396,6 +400,8 @@ cdef class Connection:
             while self.state == state:
                 if self.steps <= 0:
                     return self.put_off(at, n)
+                if self.replaying and self.holds(self.replaying):
+                    return at
                 answer = frame_at(p + at, n - at, self.frame_max, &f)
                 if answer == FRAME_INCOMPLETE:
                     return at
@@ -405,8 +411,8 @@ cdef class Connection:
                     self.state = DEAD if state == STOPPED else self.state
                     return n
                 channel = <Channel>self.channels[f.channel] if f.channel < <size_t>len(self.channels) else None
-                if channel is not None and channel.held:
-                    self.keep_aside(channel, p + at, f.total)
+                if (self.stashed or (channel is not None and channel.held)) and self.aside(channel, f.channel):
+                    self.keep_aside(f.channel, p + at, f.total)
                 elif f.type != FRAME_METHOD:
                     self.other_frame(&f, channel)
                 elif f.size < 4:
@@ -438,7 +444,11 @@ cdef class Connection:
         cdef uint64_t before = reserve_used()
         self.unfinished = False
         try:
-            if self.input_used:
+            self.begin_slice()
+            for number in list(self.stashes):
+                if not self.unfinished and not self.holds(number):
+                    self.replay(number)
+            if self.input_used and not self.unfinished:
                 self.input_grown()
         except MemoryError:
             self.starve()
@@ -451,8 +461,19 @@ cdef class Connection:
         """Without a loop that calls for the next turn nothing is put off."""
         self.steps = STEPS if self.engine.schedule is not None else ALL_STEPS
 
-    cdef int keep_aside(self, Channel channel, const uint8_t* p, size_t n) except -1:
-        channel.stash += PyBytes_FromStringAndSize(<const char*>p, n)
+    cdef bint holds(self, uint16_t number) except -1:
+        cdef Channel channel = self.channel(number)
+        return channel is not None and channel.held
+
+    cdef bint aside(self, Channel channel, uint16_t number) except -1:
+        """Are frames for this channel kept aside?"""
+        return (channel is not None and channel.held) or (number != self.replaying and number in self.stashes)
+
+    cdef int keep_aside(self, uint16_t number, const uint8_t* p, size_t n) except -1:
+        cdef bytearray stash = self.stashes.get(number)
+        if stash is None:
+            stash = self.stashes[number] = bytearray()
+        stash += PyBytes_FromStringAndSize(<const char*>p, n)
         self.stashed += n
         if self.stashed > MAX_STASH and not self.input_paused:
             self.pause_input(True)
@@ -470,18 +491,40 @@ cdef class Connection:
             self.mark()                     # its owner has to look whether it reads, as after output
         return 0
 
-    cdef int replay(self, Channel channel) except -1:
+    cdef int release(self, Channel channel) except -1:
         """A held reply was written: frames that the channel sent meanwhile are now handled, in order."""
-        cdef bytes frames = bytes(channel.stash)
         channel.held = False
-        channel.stash = None
-        self.stashed -= PyBytes_GET_SIZE(frames)
+        self.begin_slice()
+        self.replay(channel.number)
+        return self.depart()
+
+    cdef int replay(self, uint16_t number) except -1:
+        """Until the channel is held again, or the slice is used up."""
+        cdef bytearray frames = self.stashes.get(number)
+        cdef size_t used = 0
+        if frames is None:
+            return 0
+        self.replaying = number
+        try:
+            if self.state == EXPECT_FRAMES:
+                used = self.parse_frames(<const uint8_t*>PyByteArray_AS_STRING(frames), PyByteArray_GET_SIZE(frames))
+        finally:
+            self.replaying = 0
+        return self.drop_stash(number, used if self.state == EXPECT_FRAMES else self.stashed)
+
+    cdef int drop_stash(self, uint16_t number, size_t octets) except -1:
+        """The first octets of what was kept aside for a channel are dealt with."""
+        cdef bytearray frames = self.stashes.get(number)
+        if frames is None:
+            return 0
+        octets = min(octets, <size_t>PyByteArray_GET_SIZE(frames))
+        self.stashed -= octets
+        del frames[:octets]
+        if not frames:
+            del self.stashes[number]
         if self.input_paused and self.stashed < MAX_STASH and not self.engine.throttled:
             self.pause_input(False)
-        if frames and self.state in (EXPECT_FRAMES, STOPPED):
-            self.steps = ALL_STEPS
-            self.parse_frames(<const uint8_t*>PyBytes_AS_STRING(frames), PyBytes_GET_SIZE(frames))
-        return self.depart()
+        return 0
 
     cdef int other_frame(self, Frame* f, Channel channel) except -1:
         """Content headers, bodies and heartbeats."""

@@ -43,6 +43,8 @@ cdef class Engine:
     cdef readonly Publications publications
     cdef Queue last_queue
     cdef list dirty_queues, touched_queues, delivered_queues
+    cdef list relieved                      # channels, see Channel.relieved
+    cdef int64_t pump_left                  # octets that this turn may still hand out
     cdef list dirty_connections, dirty_links
     cdef list held
     cdef list awaited                       # (position, callback), see when_safe
@@ -76,6 +78,7 @@ cdef class Engine:
     cdef int release_committed(self) except -1
     cdef int hold_confirm(self, Sender sender, uint64_t tag, uint64_t position, bint refused) except -1
     cdef void mark_queue(self, Queue queue) noexcept
+    cdef int relieve(self, Sender sender) except -1
     cdef int dequeue(self, Queue queue, uint64_t index) except -1
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1
     cdef int note_all(self, Queue queue, str reason, bint unacked) except -1

@@ -65,6 +65,7 @@ cdef class Engine:
         self.dirty_queues = []
         self.touched_queues = []
         self.delivered_queues = []
+        self.relieved = []
         self.dirty_connections = []
         self.dirty_links = []
         self.confirms = Confirms()
@@ -311,6 +312,14 @@ cdef class Engine:
             self.dirty_queues.append(queue)
         self.want_turn()
 
+    cdef int relieve(self, Sender sender) except -1:
+        cdef Channel channel = <Channel>sender
+        if not channel.relieved:
+            channel.relieved = True
+            self.relieved.append(channel)
+            self.want_turn()
+        return 0
+
     cdef int dequeue(self, Queue queue, uint64_t index) except -1:
         queue.dequeue(index)
         self.touch(queue, True)
@@ -401,7 +410,7 @@ cdef class Engine:
             if then is not None:
                 then()
             try:
-                channel.connection.replay(channel)
+                channel.connection.release(channel)
             except MemoryError:
                 channel.connection.starve()
         return 0

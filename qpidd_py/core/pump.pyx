@@ -1,5 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What is ready goes to consumers; what has expired on the way, or is beyond a limit, goes out of its queue."""
+"""What is ready goes to consumers; what has expired on the way, or is beyond a limit, goes out of its queue.
+
+A turn hands out `PUMPED` octets; the queues that it has not come to are first in the next one.  What a limit needs (`now`)
+is not put off.
+"""
 from libc.stdint cimport uint64_t
 
 from qpidd_py.core.channel cimport Consumer
@@ -28,7 +32,7 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
         asked += 1
         idle += 1
         k = share
-        while k and c.ready():
+        while k and (now or engine.pump_left > 0) and c.ready():
             index = next_message(engine, queue, now)
             if index < 0:
                 return 0
@@ -36,6 +40,15 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
                 break
             k -= 1
             idle = 0
+        if engine.pump_left <= 0 and not now:
+            return put_off(engine, queue)
+    return 0
+
+
+cdef int put_off(Engine engine, Queue queue) except -1:
+    """The next turn goes on with it."""
+    queue.dirty = True
+    engine.dirty_queues.append(queue)
     return 0
 
 
@@ -50,6 +63,8 @@ cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
         if not c.ready():
             i += 1
             continue
+        if engine.pump_left <= 0 and not now:
+            return put_off(engine, queue)
         index = next_message(engine, queue, now)
         if index < 0:
             return 0

@@ -2,11 +2,12 @@
 """The end of a turn; see the head of engine.pyx.
 
 Work that one client can cause for all is done in slices, and each turn asks for the next one while some is left: dead
-letters (`letters`), messages that have expired (`expiry`), frames for which Python is asked (`Connection.put_off`).  A
-connection whose slice is used up goes to the end of the line.
+letters (`letters`), messages that have expired (`expiry`), frames for which Python is asked (`Connection.put_off`),
+deliveries (`pump`).  A connection whose slice is used up goes to the end of the line.
 """
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
+from qpidd_py.core.channel cimport Channel
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.departures cimport log_delivered, log_dequeues
 from qpidd_py.core.expiry cimport expire_some
@@ -16,6 +17,9 @@ from qpidd_py.core.queue cimport UNLIMITED, Queue
 
 cdef enum:
     RESUMED = 4                 # slices of input in one turn
+    PUMPED = 8 << 20            # octets that one turn hands out, with DELIVERY for each message
+
+cdef int64_t ALL = <int64_t>1 << 62
 
 
 cdef int end_turn(Engine engine) except -1:
@@ -26,6 +30,7 @@ cdef int end_turn(Engine engine) except -1:
     engine.in_turn = True
     engine.short = engine.expired = False
     engine.letters_left = LETTERS
+    engine.pump_left = PUMPED if engine.schedule is not None else ALL
     resume_some(engine)
     try:
         while rounds < 8 and (engine.turn_wanted or rounds == 0):
@@ -37,7 +42,8 @@ cdef int end_turn(Engine engine) except -1:
         engine.turn_wanted = False
     finally:
         engine.in_turn = False
-    if not engine.short and (engine.letters or engine.refused or engine.expiring or engine.unfinished):
+    if not engine.short and (engine.letters or engine.refused or engine.expiring or engine.unfinished
+                             or engine.dirty_queues):
         engine.turn_wanted = True
     if engine.short or engine.lacked:
         engine.lacked = False
@@ -107,13 +113,20 @@ cdef int expire(Engine engine) except -1:
 
 cdef int pump_all(Engine engine) except -1:
     cdef Queue queue
+    cdef Channel channel
     cdef size_t done
-    while engine.dirty_queues:
+    relieved, engine.relieved = engine.relieved, []
+    for channel in relieved:
+        channel.relieved = False
+        channel.mark_consumers()
+    while engine.dirty_queues and engine.pump_left > 0:
         queues = engine.dirty_queues
         engine.dirty_queues = []
         done = 0
         try:
             for queue in queues:
+                if engine.pump_left <= 0:
+                    break
                 done += 1
                 queue.dirty = False
                 if queue.ready and not queue.deleted:
@@ -122,9 +135,12 @@ cdef int pump_all(Engine engine) except -1:
                     if queue.consumers:
                         pump(engine, queue)
         except MemoryError:
+            done -= 1
             queue.dirty = True
-            engine.dirty_queues += queues[done - 1:]
             raise
+        finally:
+            if done < len(queues):
+                engine.dirty_queues = queues[done:] + engine.dirty_queues
     return 0
 
 

@@ -1,6 +1,9 @@
 """Input for which Python is asked is parsed in slices: others have their turns between, and order holds."""
 
+from itertools import pairwise
+
 import pamqp.commands as commands
+import pytest
 
 from qpidd_py.core import Engine, Queue, Route
 from tests.support.memory import MemoryClient, confirms, method_octets, publish_octets
@@ -98,3 +101,82 @@ def test_methods_are_counted_as_well() -> None:
     assert len(lab.hog.owner.methods) == 100 + SLICE // 10
     lab.turns()
     assert len(lab.hog.owner.methods) == 200
+
+
+def test_what_was_kept_aside_for_an_answer_is_handled_in_slices_and_in_order() -> None:
+    lab = Lab()
+    channel = lab.hog.connection.open_channel(2)
+    channel.pause()
+    declare = commands.Queue.Declare(queue="q", passive=True)
+    count = 500
+    lab.hog.connection.feed(method_octets(declare, 2) * count)
+    assert lab.hog.connection.stashed == count * len(method_octets(declare, 2))
+    channel.resume()
+    handled = [len(lab.hog.owner.methods)]
+    lab.hog.connection.feed(method_octets(commands.Basic.Qos(), 2))
+    while lab.wanted:
+        lab.wanted = 0
+        lab.engine.end_turn()
+        handled.append(len(lab.hog.owner.methods))
+    assert handled[-1] == count + 1 and handled[0] == SLICE // 10
+    assert max(after - before for before, after in pairwise(handled)) <= 2 * SLICE // 10
+    assert lab.hog.owner.methods[-1][1][:4] == method_octets(commands.Basic.Qos())[7:11]
+    assert lab.hog.connection.stashed == 0 and lab.hog.connection.reads()
+
+
+def test_a_channel_that_waits_for_each_answer_does_not_copy_the_rest_each_time() -> None:
+    lab = Lab()
+    client = lab.hog
+    lab.engine.on_batch = lambda batch: None
+    held: list[int] = []
+
+    def method(channel: int, payload: bytes) -> None:
+        held.append(lab.engine.log_config(b"declared"))
+        client.connection.channel(channel).hold(held[-1], b"")
+
+    client.owner.method = method  # type: ignore[method-assign]
+    octets = method_octets(commands.Queue.Declare(queue="q" * 20))
+    for _ in range(20):
+        client.connection.feed(octets * 1000)
+    while len(held) < 20_000:
+        assert client.connection.stashed == (20_000 - len(held)) * len(octets)
+        lab.engine.advance_safe(held[-1])
+        lab.engine.end_turn()
+
+
+def test_a_closed_channel_leaves_nothing_aside() -> None:
+    lab = Lab()
+    lab.hog.connection.open_channel(2).pause()
+    lab.hog.connection.feed(method_octets(commands.Basic.Qos(), 2) * 100_000)
+    assert lab.hog.connection.stashed > 1 << 20 and not lab.hog.connection.reads()
+    lab.hog.connection.close_channel(2)
+    assert lab.hog.connection.stashed == 0 and lab.hog.connection.reads()
+
+
+def consumers(lab: Lab, count: int, body: bytes) -> list[MemoryClient]:
+    found = []
+    for number in range(count):
+        queue: Queue = lab.engine.create_queue(10 + number, f"q{number}", False)
+        publisher = MemoryClient(lab.engine, k=queue)
+        for _ in range(4):
+            publisher.connection.feed(publish_octets(body, "k") * (1_000_000 // (len(body) + 100)))
+        client = MemoryClient(lab.engine)
+        client.channel.consume(queue, "c", True, 0)
+        found.append(client)
+    return found
+
+
+@pytest.mark.parametrize("body", [b"x", b"x" * 10_000])
+def test_a_turn_hands_out_a_part_and_each_consumer_has_its_turn(body: bytes) -> None:
+    lab = Lab()
+    clients = consumers(lab, 12, body)
+    lab.wanted = 1
+    parts, order = [], []
+    while lab.wanted:
+        lab.wanted = 0
+        lab.engine.end_turn()
+        sizes = [len(client.connection.take_output()) for client in clients]
+        order += [number for number, size in enumerate(sizes) if size]
+        parts.append(sum(sizes))
+    assert list(dict.fromkeys(order)) == list(range(12))
+    assert max(parts) <= 12 << 20 and len(parts) >= 3
