@@ -1,6 +1,7 @@
 """Settings that would be accepted and do harm, or nothing: refused at start and by `qpidd --check-config`."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from qpidd_py.__main__ import main
 
 THREE = "127.0.0.1:5672,10.0.0.2:5672,10.0.0.3:5672"
-LOGIN = ["--ha-username", "ha", "--ha-password", "secret"]
+SECRET = "a file with the password"
+LOGIN = ["--ha-username", "ha", "--ha-password-file", SECRET]
 CLUSTER = [*LOGIN, "--ha-cluster", "yes", "--ha-brokers-url", THREE, "--ha-safety", "quorum"]
 REFUSED = {
     "a user without a password": (["--ha-username", "ha"], "ha-username: found ha without a password"),
@@ -34,19 +36,31 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qpidd_py.options.DEFAULT_CONFIG_FILE", str(tmp_path / "none.conf"))
 
 
+@pytest.fixture
+def check(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[str]], int]:
+    """The exit code of `qpidd --check-config`."""
+    secret = tmp_path_factory.mktemp("secret") / "password"
+    secret.touch(0o600)
+    secret.write_text("geheim\n")
+    return lambda words: main(["--check-config", *(str(secret) if word == SECRET else word for word in words)])
+
+
 @pytest.mark.parametrize("what", REFUSED)
-def test_each_is_refused_in_one_line(what: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_each_is_refused_in_one_line(
+    check: Callable[[list[str]], int], what: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     words, expected = REFUSED[what]
-    assert main(["--check-config", *words]) == 1
+    assert check(words) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("qpidd: ") and expected in line
     assert list(tmp_path.iterdir()) == [], "nothing was made"
 
 
-def test_what_is_right_passes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["--check-config"]) == 0
-    assert main(["--check-config", *CLUSTER]) == 0
-    assert main(["--check-config", *CLUSTER, "--port", "9", "--ha-address", "10.0.0.2:5672"]) == 0
+def test_what_is_right_passes(
+    check: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert check([]) == check(CLUSTER) == 0
+    assert check([*CLUSTER, "--port", "9", "--ha-address", "10.0.0.2:5672"]) == 0
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
 
