@@ -20,12 +20,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 
-from spark_jobs.messages.evidence import Brokers
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from spark_jobs.schema import Event
@@ -92,7 +91,10 @@ def verdict(recorder: Recorder) -> Analysed:
     """By the plain reference, in this process."""
     rows = list(events(recorder))
     of_brokers = [row for row in rows if row["source"] == "broker"]
-    judge = Judge(brokers=Brokers.of(_counted(of_brokers))).add(rows)
+    known = replace(
+        Judge().add(rows).brokers(), clients=frozenset()
+    )  # they connect without a name; each has a log here
+    judge = Judge(brokers=known).add(rows)
     lost = Counter(queue for each in judge.verdicts() if each.verdict == "lost" for queue in each.counts.queues[:1])
     return Analysed(judge.summary(), lost, len(Facts.of(of_brokers).promotions))
 
@@ -103,23 +105,6 @@ def events(recorder: Recorder) -> Iterable[Event]:
         parsed = event_json.parse_file(name, map(line, rows), Context(), str(rows[0]["source"]))
         for at, event in zip(recorder.times[name], parsed, strict=True):
             yield {**event, "ts_est": at, "ts_lo": at, "ts_hi": at, "file": name}
-
-
-def _counted(rows: Iterable[Event]) -> list[dict[str, Any]]:
-    found: dict[str, list[Event]] = {}
-    for row in rows:
-        found.setdefault(str(row["proc"]), []).append(row)
-    return [
-        {
-            "proc": proc,
-            "seqs": len(of),
-            "seq_sum": sum(row["seq"] for row in of),
-            "seq_min": of[0]["seq"],
-            "seq_max": of[-1]["seq"],
-            "first_ts": of[0]["ts_wall"],
-        }
-        for proc, of in found.items()
-    ]
 
 
 def disagreements(simulation: Simulation, found: Analysed) -> list[str]:
