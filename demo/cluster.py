@@ -24,6 +24,7 @@ options:
   ha-password: qpid-ha
   link-heartbeat-interval: 0.5
   ha-backup-timeout: 5
+  ha-slow-backup-latency: 0
 {options}supervisor: {{hang-timeout: 1s, restart-delay: 1s}}
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ha.model.environment import Json
 from tests.acceptance.cluster import Cluster, Member
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 STILL = 200
 """Messages, one after the other, that are confirmed while the backup stands still."""
@@ -66,7 +66,7 @@ def test_a_backup_that_stutters_delays_confirms_for_a_moment_only(tmp_path: Path
             with stuttering(late):
                 wait_for(lambda: shown(primary, late).get("late"), 60, lambda: primary.log)
                 wait_for(lambda: f"{late.name} is no longer in-sync" in primary.log, 60, lambda: primary.log)
-            assert f"backup {late.name} is late: " in primary.log
+            wait_logged(primary, f"backup {late.name} is late: ")
             late.pause()
             before = confirmed[0]
             wait_for(lambda: confirmed[0] > before + STILL, 30, "confirmed without it")

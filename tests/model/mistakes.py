@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ha import node
+from ha.model.position import FARTHEST
 from ha.model.membership import InSync
 from ha.model.safety import Safety
 from ha.model.view import View
@@ -99,7 +100,7 @@ def base_not_compared() -> AbstractContextManager[None]:
     (else the granter's position would deny it)."""
 
     def blind(me: View, claim: ClaimRequest) -> str:
-        return grant(me, replace(claim, base=replace(claim.base, epoch=1 << 15), behind=True))
+        return grant(me, replace(claim, base=replace(claim.base, epoch=FARTHEST), behind=True))
 
     return patched(node, grant=blind)
 

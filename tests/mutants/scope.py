@@ -52,6 +52,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "primary/brokers",
         "primary/catchup",
         "primary/failing",
+        "primary/late",
         "primary/primary",
         "primary/relocation",
         "primary/slow",

@@ -37,6 +37,7 @@ class Members:
     def configure(self, broker: BrokerProcess) -> None:
         broker.options = [
             *("--ha-cluster", "yes", "--ha-brokers-url", self.url, "--ha-replicate", "all"),
+            *("--ha-slow-backup-latency", "0"),
             *self._options,
         ]
 

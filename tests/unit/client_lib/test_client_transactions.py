@@ -276,7 +276,8 @@ def test_a_duplicate_filter_forgets_what_was_rolled_back(lab: Lab) -> None:
     session.rollback(30)
     session.acknowledge(receiver.fetch(30), sync=False)
     session.commit(30)
-    lab.connect(broker).session().queue_sender("in").send(Message("1", id="same"), timeout=30)
+    copy = Message("1", id="same", properties={"x-resent": True})
+    lab.connect(broker).session().queue_sender("in").send(copy, timeout=30)
     with pytest.raises(Empty):
         receiver.fetch(0.1)
 
