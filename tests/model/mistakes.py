@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ha import node
-from ha.model.position import FARTHEST
 from ha.model.membership import InSync
+from ha.model.position import FARTHEST
 from ha.model.safety import Safety
 from ha.model.view import View
 from ha.node import Node

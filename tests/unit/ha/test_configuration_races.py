@@ -200,7 +200,8 @@ def test_an_auto_delete_queue_loses_its_user_while_a_backup_is_away(
 
 def test_an_exclusive_queue_ends_while_a_backup_is_away(world: BrokerWorld, client: Client) -> None:
     other = world["a"].client()
-    other.queue("mine", b"m", exclusive=True, **{"qpid.replicate": "all"})
+    replicated: dict[str, Any] = {"qpid.replicate": "all"}
+    other.queue("mine", b"m", exclusive=True, **replicated)
     world.all_ready()
     assert "mine" in world["b"].queues()
     (refused,) = client.do(Queue.Declare(queue="mine", passive=True))
