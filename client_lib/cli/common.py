@@ -316,9 +316,12 @@ def connection_options(program: str, options: argparse.Namespace) -> dict[str, A
 
 
 def _password_in(path: str) -> str:
-    """Raises OSError, and ValueError for a file without a password."""
-    with open(path, encoding="utf-8") as lines:
-        password = lines.readline().rstrip("\r\n")
+    """Raises ValueError for a file that cannot be read, or has no password."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            password = lines.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--password-file: cannot read {path}: {error}") from None
     if not password:
         raise ValueError(f"--password-file: {path} is empty, wanted a password")
     return password

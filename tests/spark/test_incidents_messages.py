@@ -25,6 +25,15 @@ def test_ledger(make):
 
 
 @pytest.mark.parametrize("make", LEDGERS, ids=lambda make: make.__name__)
+def test_deleting_any_file_makes_nothing_lost_and_nothing_up(make):
+    ledger = make()
+    for gone in ledger.files:
+        for number, found in judged({name: of for name, of in ledger.files.items() if name != gone}).items():
+            assert found.verdict != "lost" or ledger.verdicts[number][0] == "lost", (gone, number, found.cause)
+            assert found.verdict != "unexpected" or found.cause, (gone, number)
+
+
+@pytest.mark.parametrize("make", LEDGERS, ids=lambda make: make.__name__)
 def test_deleting_lines_never_makes_a_message_lost(make):
     ledger = make()
     lost = {number for number, verdict in judged(ledger.files).items() if verdict.verdict == "lost"}

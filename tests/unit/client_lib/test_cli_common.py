@@ -142,8 +142,11 @@ def test_password_in_a_file(capsys, tmp_path: Path) -> None:
     assert Connection.made["broker"] == "me@host" and Connection.made["password"] == "secret"
     file.write_text("\n")
     assert run(Work(lambda: None), "--password-file", str(file)) == common.USAGE
-    assert run(Work(lambda: None), "--password-file", str(tmp_path / "none")) == common.USAGE
     assert "is empty, wanted a password" in capsys.readouterr().err
+    file.write_bytes(b"\xff\xfe\n")
+    for wrong in (file, tmp_path, tmp_path / "none"):
+        assert run(Work(lambda: None), "--password-file", str(wrong)) == common.USAGE
+        assert f"--password-file: cannot read {wrong}: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
