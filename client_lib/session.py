@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from client_lib.core.ledger import Disposition
 from client_lib.core.receivers import Build
+from client_lib.core.unheard import giving_way
 from client_lib.core.window import SettledCallback
-from client_lib.errors import MessagingError
 from client_lib.message import Message
 from client_lib.receiver import Receiver
 from client_lib.sender import Sender
@@ -302,11 +302,8 @@ class Session:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
+        with giving_way(error):
             self.close()
-        except MessagingError:
-            if error is None:
-                raise
 
     # -- inside
 

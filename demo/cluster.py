@@ -24,7 +24,7 @@ options:
   ha-password: qpid-ha
   link-heartbeat-interval: 0.5
   ha-backup-timeout: 5
-  ha-slow-backup-latency: 0
+  ha-slow-backup-latency: 0  # three brokers and their clients on one machine: any may be late for a moment
 {options}supervisor: {{hang-timeout: 1s, restart-delay: 1s}}
 """
 

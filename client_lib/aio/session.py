@@ -19,8 +19,8 @@ from client_lib.aio.sender import Sender
 from client_lib.aio.waiting import Waiting
 from client_lib.core.ledger import Disposition
 from client_lib.core.receivers import Build
+from client_lib.core.unheard import giving_way
 from client_lib.core.window import SettledCallback
-from client_lib.errors import MessagingError
 from client_lib.message import Message
 
 if TYPE_CHECKING:
@@ -298,11 +298,8 @@ class Session:
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
+        with giving_way(error):
             await self.close()
-        except MessagingError:
-            if error is None:
-                raise
 
     # -- inside
 

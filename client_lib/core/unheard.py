@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from client_lib.errors import MessagingError, SendError
 from client_lib.message import Message
 
@@ -19,3 +22,13 @@ def raise_first(unheard: Unheard) -> None:
     refusals = (error for error in errors if isinstance(error, SendError))
     if errors:
         raise next(refusals, errors[0])
+
+
+@contextmanager
+def giving_way(error: BaseException | None) -> Iterator[None]:
+    """At the end of a `with` block: what closing raises gives way to an error that is on its way."""
+    try:
+        yield
+    except MessagingError:
+        if error is None:
+            raise

@@ -16,6 +16,7 @@ from pika.validators import require_callback, require_string
 
 from client_lib.core.ledger import Disposition
 from client_lib.core.steps import Steps
+from client_lib.core.unheard import giving_way
 from client_lib.errors import MessagingError
 from client_lib.failover.consuming import Consuming, Delivered
 from client_lib.failover.content import Incoming
@@ -52,12 +53,9 @@ class FailoverChannel:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
+        with giving_way(error):
             if self.is_open:
                 self.close()
-        except MessagingError:
-            if error is None:
-                raise
 
     @property
     def is_open(self) -> bool:

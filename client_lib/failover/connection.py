@@ -21,7 +21,7 @@ import pika
 from pika.validators import require_callback
 
 from client_lib.connection import CLOSE_TIME, Connection
-from client_lib.core.unheard import raise_first
+from client_lib.core.unheard import giving_way, raise_first
 from client_lib.errors import MessagingError
 from client_lib.failover.channel import FailoverChannel
 from client_lib.failover.errors import ConnectFailed, ConnectionUnusable, translate
@@ -99,12 +99,9 @@ class FailoverConnection:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
+        with giving_way(error):
             if self.is_open:
                 self.close()
-        except MessagingError:
-            if error is None:
-                raise
 
     def __repr__(self) -> str:
         return f"<FailoverConnection {self._connection.address} {'open' if self.is_open else 'closed'}>"

@@ -91,8 +91,8 @@ def verdict(recorder: Recorder) -> Analysed:
     """By the plain reference, in this process."""
     rows = list(events(recorder))
     of_brokers = [row for row in rows if row["source"] == "broker"]
-    known = replace(Judge().add(rows).brokers(), clients=frozenset())  # all have logs, without a name
-    judge = Judge(brokers=known).add(rows)
+    judge = Judge().add(rows)
+    judge.known = replace(judge.brokers(), clients=frozenset())  # they connect without a name; each has a log here
     lost = Counter(queue for each in judge.verdicts() if each.verdict == "lost" for queue in each.counts.queues[:1])
     return Analysed(judge.summary(), lost, len(Facts.of(of_brokers).promotions))
 

@@ -149,7 +149,8 @@ class Judge:
         self.messages: dict[tuple[str, int], Counts] = defaultdict(Counts)
         self.anonymous = 0
         self._drained = drained
-        self._brokers = brokers
+        self.known = brokers
+        """What the brokers' logs say of other logs; None: as the rows are."""
         self._seen: dict[tuple[Any, ...], list[int]] = defaultdict(list)  # what brokers' lines say → their numbers
         self._clock = clock
         self._processes: dict[str, Process] = defaultdict(Process)
@@ -168,8 +169,8 @@ class Judge:
         return self
 
     def brokers(self) -> Brokers:
-        if self._brokers is not None:
-            return self._brokers
+        if self.known is not None:
+            return self.known
         return Brokers.of(
             dict(zip(_SEEN, key, strict=True))
             | {"seqs": len(seqs), "seq_sum": sum(seqs), "seq_min": min(seqs), "seq_max": max(seqs)}
@@ -252,7 +253,7 @@ class Judge:
             verdict, cause = self._missing(counts, evidence)
             return Verdict(*key, verdict, cause, counts, missing=e - d)
         if a == 0 and seen:
-            return Verdict(*key, "unexpected", self._origin(key[0]), counts, duplicates=seen)
+            return Verdict(*key, "unexpected", self._origin(key[0], evidence), counts, duplicates=seen)
         recovered, duplicates = max(0, min(d, a) - e), counts.duplicates if a else 0
         if duplicates:
             return Verdict(*key, "duplicated", _mark(counts), counts, duplicates=duplicates, recovered=recovered)
@@ -261,10 +262,10 @@ class Judge:
         verdict = "refused" if counts.refusals else "unknown"
         return Verdict(*key, verdict, "delivered, never acknowledged" if counts.delivers else "", counts)
 
-    def _origin(self, producer: str) -> str:
+    def _origin(self, producer: str, evidence: MessageEvidence) -> str:
         senders = self._senders.get(producer, ())
         if not senders:
-            return Evidence(self._processes, self._drained, self.brokers()).gap
+            return evidence.gap
         return "" if all(self._processes[name].whole for name in senders) else "its producer's log is incomplete"
 
     def _missing(self, counts: Counts, evidence: MessageEvidence) -> tuple[str, str]:
