@@ -64,4 +64,4 @@ class FailingLinks:
     def refusal(self, id: str, now: float) -> str:
         """Why this backup may not connect yet; empty if it may connect."""
         refused = now < self._refused_until.get(id, 0.0)
-        return "its links break as soon as it is complete, and it is being dropped" if refused else ""
+        return "its links break again and again, and it is being dropped" if refused else ""
