@@ -69,7 +69,11 @@ def _head(spec: ClusterSpec) -> str:
 
 
 def _commands(model: Model) -> Iterator[str]:
-    yield from _said(reasons(model.properties), lines(["run property set", *map(_pair, model.properties)]))
+    yield from _said(reasons(model.properties), lines(["run property set", *map(_pair, _without_ms(model))]))
+    # pcs 0.11 refuses milliseconds, which Pacemaker takes.
+    for value in model.properties:
+        if value not in _without_ms(model):
+            yield f"run property set --force {_pair(value)}"
     defaults = " ".join(map(_pair, model.defaults))
     yield from _said(reasons(model.defaults), f"run resource defaults update {defaults} 2>/dev/null")
     for device in model.devices:
@@ -80,6 +84,10 @@ def _commands(model: Model) -> Iterator[str]:
     if model.address:
         yield from _create("resource", model.address)
     yield from _constraints(model)
+
+
+def _without_ms(model: Model) -> list[Value]:
+    return [value for value in model.properties if not value.value.endswith("ms")]
 
 
 def _said(why: str, command: str) -> Iterator[str]:

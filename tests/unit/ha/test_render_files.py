@@ -104,6 +104,7 @@ def test_times_are_written_as_their_readers_take_them():
     assert "token: 1500\n" in files["corosync.conf"] and "consensus: 1800\n" in files["corosync.conf"]
     values = {pair.get("name"): pair.get("value") for pair in ElementTree.fromstring(files["cib.xml"]).iter("nvpair")}
     assert values["heartbeat"] == "750ms" and values["dc-deadtime"] == "2s"
+    assert values["transition-delay"] == "50ms", "without it the controller sleeps for a second when a node is lost"
     assert "failure-timeout=90s" in files["cluster.pcs.sh"]
 
 
