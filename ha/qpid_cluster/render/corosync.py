@@ -24,8 +24,9 @@ totem {
 
     # Milliseconds without the token until a node counts as lost, the greatest part of the outage when a node dies:
     # token and consensus, then fencing, then the promotion. Shorter is faster, and takes a busy node for dead: 300 was
-    # unreliable, 1000 is a good value for a quiet network of one site, 3000 is Corosync's own default. 500 saves one second
-    # of outage when a node dies; with three busy nodes on two cores it took a living node for dead once in four minutes.
+    # unreliable, 1000 is a good value for a quiet network of one site, 3000 is Corosync's own default. 500 saves one
+    # second of outage when a node dies; with three busy nodes on two cores it took a living node for dead once in four
+    # minutes.
     token: $token
 
     # With three nodes or more Corosync adds this to the token for each node beyond two; its default is 650. With 0 the
