@@ -189,13 +189,15 @@ class Service:
         return listener
 
     def _watch(self, limit: Amount, files: DataSettings) -> MemoryWatch | None:
+        measure, pool = resident(), self._broker.engine.pool
         octets = limit.of(available())
         if limit.percent and octets < SMALLEST_MEMORY:
             log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
             octets = SMALLEST_MEMORY
         if not octets and files.page_folder not in ("", "no"):
             raise ConfigError(f"option page-folder: found {files.page_folder} with memory-limit=0, expected a limit")
-        return MemoryWatch(self._broker, octets, resident(), self._pager(octets, files)) if octets else None
+        self._broker.memory = lambda: {"resident": measure(), "limit": octets, "segments": pool.held()}
+        return MemoryWatch(self._broker, octets, measure, self._pager(octets, files)) if octets else None
 
     def _pager(self, limit: int, files: DataSettings) -> Pager | None:
         """The page file is made now; without one everything stays in memory."""

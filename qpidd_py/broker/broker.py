@@ -72,6 +72,7 @@ class Broker:
         """Users of brokers: they may publish messages of others (what was put aside), and read every queue."""
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self.alarms: dict[str, str] = {}  # name -> what an administrator has to know, while it lasts
+        self.memory: Callable[[], dict[str, int]] = dict  # octets, by what holds them or limits them
         self.paging: Callable[[], dict[str, object]] | None = None
         """What is in the page file, for management; None without one."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause

@@ -43,6 +43,7 @@ qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS]
 qpid-config [OPTIONS] add queue NAME [ADD-OPTIONS] [QUEUE-OPTIONS]
 qpid-config [OPTIONS] del exchange NAME
 qpid-config [OPTIONS] del queue NAME [--force | --force-if-not-empty | --force-if-used]
+qpid-config [OPTIONS] del connection NUMBER [--reason TEXT]
 qpid-config [OPTIONS] bind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]
 qpid-config [OPTIONS] unbind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]"""
 
@@ -63,7 +64,7 @@ def make_parser() -> Parser:
     add_login_options(add)
     _add_options(parser.add_argument_group("add-options").add_argument)
     _queue_options(parser.add_argument_group("queue-options").add_argument)
-    _deletion_options(parser.add_argument_group("options of del queue").add_argument)
+    _deletion_options(parser.add_argument_group("options of del").add_argument)
     return parser
 
 
@@ -85,6 +86,7 @@ def _deletion_options(add: Callable[..., Any]) -> None:
     add("--force", action="store_true", help="even if it is used or holds messages")
     add("--force-if-not-empty", action="store_true", help="even if it holds messages")
     add("--force-if-used", action="store_true", help="even if it has consumers")
+    add("--reason", metavar="TEXT", help="with del connection: what the client is told")
 
 
 class Tool:
@@ -106,6 +108,8 @@ class Tool:
                 return self._add_queue(name)
             case ["del", "exchange" | "queue" as what, name]:
                 return self._delete(what, name)
+            case ["del", "connection", number]:
+                return self._close(number)
             case ["bind" | "unbind" as what, exchange, queue, *rest]:
                 return self._bind(what, exchange, queue, rest)
         raise UsageError(f"unexpected arguments: {' '.join(words)}; see --help")
@@ -204,6 +208,18 @@ class Tool:
             if_empty=not (options.force or options.force_if_not_empty),
         )
         return self._call(with_fields(commands.Queue.Declare(), queue=name, passive=True), delete)
+
+    def _close(self, number: str) -> int:
+        """The number is that of `qpid-stat -c`; clients that fail over come back."""
+        if not number.isdecimal():
+            raise UsageError(f"connection {number!r}, wanted a number of qpid-stat -c")
+        arguments: dict[str, Any] = {"number": int(number)}
+        if self._options.reason:
+            arguments["reason"] = self._options.reason
+        with ManagementSocket(self._target, self._deadline) as broker:
+            closed = broker.request("session.close", arguments)
+        print_json(closed) if self._options.json else print(f"connection {number} from {closed['closed']} is closed")
+        return 0
 
     def _bind(self, what: str, exchange: str, queue: str, rest: list[str]) -> int:
         key = rest.pop(0) if rest and rest[0] not in ("all", "any") and "=" not in rest[0] else ""

@@ -18,37 +18,41 @@ without `more`.
     exchange.list {}                        one object per exchange
     binding.list  {}                        one object per binding
     session.list  {}                        one object per connection
+    subscription.list {}                    one object per consumer
+    session.close {number, reason=""}       closes a client's connection with 320 -> {"closed": peer}; one of the same
+                                            user, or any for the user of ha-username, or where there is none
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     ha.*          passed on to the HA plug-in
-
-Octet strings that are UTF-8 text are shown as text, others as {"base64": ...}.
 """
 
-import base64
 import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from decimal import Decimal
 from typing import Any, TypeVar
 
-from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.broker.exchange import Binding, Exchange
-from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.queue import Queue
-from qpidd_py.errors import AmqpError
+from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
-from qpidd_py.management.request import Json, Reply, RequestError
+from qpidd_py.management.request import Json, Reply, RequestError, text
+from qpidd_py.management.shown import (
+    PEEK_BODY,
+    show_binding,
+    show_connection,
+    show_consumer,
+    show_exchange,
+    show_message,
+    show_queue,
+    show_whole,
+)
+from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
 
 PEEK_LIMIT = 1000
 """Messages in one answer."""
-PEEK_BODY = 64 << 10
-"""Octets of a body that are shown; the rest is cut off and `cut` says so."""
 BROWSE_OCTETS = 1 << 20
 """Octets of headers and bodies in one answer to a peek; a single larger message is answered alone."""
 PART_OCTETS = 1 << 16
@@ -76,6 +80,7 @@ class Management:
             "exchange.list": self._exchange_list,
             "binding.list": self._binding_list,
             "session.list": self._session_list,
+            "subscription.list": self._subscription_list,
         }
         changes = Changes(broker)
         self._changes, self._move = changes.methods, changes.move
@@ -90,6 +95,8 @@ class Management:
                 yield from _in_parts(self._lists[method](), reply)
             elif method == "queue.peek":
                 reply({"ok": True, "result": self._queue_peek(arguments, asker)})
+            elif method == "session.close":
+                reply({"ok": True, "result": self._session_close(arguments, asker)})
             elif method in self._methods:
                 reply({"ok": True, "result": self._methods[method](arguments)})
             elif method == "queue.move":
@@ -143,6 +150,7 @@ class Management:
             "waiting_confirms": engine.waiting_confirms,
             "blocked": self.broker.blocked,
             "alarms": self.broker.alarms,
+            "memory": self.broker.memory(),
             "paged": self.broker.paging() if self.broker.paging is not None else None,
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),
@@ -151,7 +159,7 @@ class Management:
 
     def _queue_list(self) -> Iterator[Json]:
         queues = self.broker.vhost.queues
-        return (_show_queue(queue) for queue in _sorted(queues.values(), lambda each: each.name))
+        return (show_queue(queue) for queue in _sorted(queues.values(), lambda each: each.name))
 
     def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> list[Json]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
@@ -166,22 +174,41 @@ class Management:
         if "after" in arguments:
             after = _position(arguments["after"])
             return _browse(core, after if after <= self.broker.engine.sequence else 0, limit)
-        return [_show_message(*message) for message in core.glance(limit, PEEK_BODY, BROWSE_OCTETS)]
+        return [show_message(*message) for message in core.glance(limit, PEEK_BODY, BROWSE_OCTETS)]
+
+    def _session_close(self, arguments: Json, asker: ClientConnection | None) -> Json:
+        number, reason = arguments.get("number"), text(arguments, "reason", "closed by an administrator")
+        found = next((each for each in self.broker.connections if each.number == number), None)
+        if found is None or found.link is not None:
+            raise RequestError(f"no client has connection {str(number)[:SHOWN]!r}")
+        may = asker is None or asker.user == found.user or not self.broker.couriers or self._is_courier(asker)
+        if not may:
+            raise RequestError(f"connection {number} is of another user, {found.user[:SHOWN]!r}")
+        log.warning("connection %d of %s is closed by a request: %s", found.number, found.peer, shown(reason))
+        found.close(ReplyCode.CONNECTION_FORCED, reason.encode("utf-8", "replace").decode())
+        return {"closed": found.peer}
 
     def _is_courier(self, asker: ClientConnection | None) -> bool:
         return asker is not None and asker.user in self.broker.couriers
 
     def _exchange_list(self) -> Iterator[Json]:
         exchanges = self.broker.vhost.exchanges
-        return (_show_exchange(exchange) for exchange in _sorted(exchanges.values(), lambda each: each.name))
+        return (show_exchange(exchange) for exchange in _sorted(exchanges.values(), lambda each: each.name))
 
     def _binding_list(self) -> Iterator[Json]:
         exchanges = _sorted(self.broker.vhost.exchanges.values(), lambda each: each.name)
         bindings = (_sorted(exchange.bindings.values(), lambda each: each.key) for exchange in exchanges)
-        return (_show_binding(binding) for several in bindings for binding in several)
+        return (show_binding(binding) for several in bindings for binding in several)
 
     def _session_list(self) -> Iterator[Json]:
-        return (_show_connection(each) for each in _sorted(self.broker.connections, lambda each: each.number))
+        return (show_connection(each) for each in _sorted(self.broker.connections, lambda each: each.number))
+
+    def _subscription_list(self) -> Iterator[Json]:
+        """Consumers of a connection that has ended meanwhile are left out."""
+        for connection in _sorted(self.broker.connections, lambda each: each.number):
+            cores = [channel.core for channel in connection.channels.values()]
+            consumers = [consumer for core in cores for consumer in core.consumers.values()]
+            yield from (show_consumer(consumer, connection) for consumer in consumers)
 
 
 T = TypeVar("T")
@@ -206,65 +233,6 @@ def _in_parts(items: Iterator[Json], reply: Reply) -> Iterator[None]:
     reply({"ok": True, "result": part})
 
 
-def _show_queue(queue: DeclaredQueue) -> Json:
-    core = queue.core
-    return {
-        "name": queue.name,
-        "durable": queue.durable,
-        "exclusive": queue.exclusive,
-        "auto_delete": queue.auto_delete,
-        "replicate": queue.level,
-        "ready": core.ready,
-        "unacked": core.unacked,
-        "messages": core.ready + core.unacked,
-        "bytes": core.bytes,
-        "consumers": core.consumer_count,
-        "enqueued": core.enqueued,
-        "dequeued": core.dequeued,
-        "arguments": to_json(queue.arguments),
-    }
-
-
-def _show_exchange(exchange: Exchange) -> Json:
-    return {
-        "name": exchange.name,
-        "type": exchange.type,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "predeclared": exchange.predeclared,
-        "replicate": exchange.level,
-        "bindings": len(exchange.bindings),
-        "arguments": to_json(exchange.arguments),
-    }
-
-
-def _show_binding(binding: Binding) -> Json:
-    return {
-        "source": binding.source.name,
-        "destination": binding.destination.name,
-        "destination_type": "exchange" if isinstance(binding.destination, Exchange) else "queue",
-        "routing_key": to_json(binding.routing_key),
-        "replicated": binding.position > 0,
-        "arguments": to_json(dict(binding.arguments)),
-    }
-
-
-def _show_message(
-    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes, size: int
-) -> Json:
-    return {
-        "position": position,
-        "redelivered": redelivered,
-        "exchange": to_json(exchange),
-        "routing_key": to_json(routing_key),
-        "properties": _show_properties(header),
-        "size": size,
-        "cut": size > PEEK_BODY,
-        "body": to_json(body if size <= PEEK_BODY else _cut(body)),
-    }
-
-
 def _position(after: Any) -> int:
     if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after < POSITION_MAX:
         raise RequestError(f"after {after!r}, wanted a position, or 0")
@@ -281,92 +249,8 @@ def _browse(core: Queue, after: int, limit: int) -> list[Json]:
             room -= len(header) + len(body)
             if room < 0 and shown:
                 return shown
-            shown.append(_show_whole(position, redelivered, exchange, routing_key, header, body))
+            shown.append(show_whole(position, redelivered, exchange, routing_key, header, body))
             after = position
         if not found:
             break
     return shown
-
-
-def _show_whole(
-    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
-) -> Json:
-    return {
-        "position": position,
-        "redelivered": redelivered,
-        "exchange": to_json(exchange),
-        "routing_key": to_json(routing_key),
-        "header": base64.b64encode(header).decode(),
-        "body": base64.b64encode(body).decode(),
-    }
-
-
-def _cut(body: bytes) -> bytes:
-    """The beginning, without half a UTF-8 character at its end, so that a text does not look binary."""
-    for end in range(PEEK_BODY, PEEK_BODY - 4, -1):
-        try:
-            body[:end].decode()
-        except UnicodeDecodeError:
-            continue
-        return body[:end]
-    return body
-
-
-def _show_properties(header: bytes) -> Any:
-    try:
-        return to_json(decode_properties(header))
-    except AmqpError as error:
-        # Headers are not checked on arrival; a malformed header must not hide its message.
-        return {"unreadable": error.reply_text}
-
-
-def _show_connection(connection: ClientConnection) -> Json:
-    core = connection.core
-    return {
-        "number": connection.number,
-        "peer": connection.peer,
-        "state": connection.state.value,
-        "user": connection.user,
-        "admin": connection.admin,
-        "link": connection.link is not None,
-        "channels": len(connection.channels),
-        "publisher": core.publisher,
-        "received": core.received,
-        "sent": core.sent,
-        "backlog": core.backlog,
-        "client_properties": to_json(dict(connection.client_properties)),
-    }
-
-
-def to_json(value: Any) -> Any:
-    """Values of field tables and octet strings as JSON."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return _plain(value)
-        case bytes() | bytearray():
-            return _show_octets(bytes(value))
-        case Mapping():
-            return {str(name): to_json(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [to_json(inner) for inner in value]
-        case datetime():
-            return value.isoformat()
-        case Decimal():
-            return str(value)
-    return repr(value)
-
-
-def _plain(value: bool | int | float | str | None) -> Any:
-    if isinstance(value, str) and not value.isascii():
-        # Short strings with octets that are no UTF-8 come as surrogate escapes, which are no JSON.
-        return _show_octets(value.encode("utf-8", "surrogateescape"))
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    return value
-
-
-def _show_octets(value: bytes) -> Any:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}

@@ -61,7 +61,7 @@ def test_shipped_files_are_up_to_date() -> None:
         ("qpid-config add exchange ", ["direct", "fanout", "headers", "topic"]),
         ("qpid-config add exchange topic ", []),
         ("qpid-config add queue x --limit-policy r", ["reject", "ring"]),
-        ("qpid-config --durable del ", ["exchange", "queue"]),
+        ("qpid-config --durable del ", ["connection", "exchange", "queue"]),
         ("qpid-cluster ki", ["kill"]),
         ("qpid-cluster kill --ho", ["--hold"]),
         ("qpid-cluster render --for pace", ["pacemaker"]),

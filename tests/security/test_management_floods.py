@@ -11,7 +11,8 @@ import pytest
 
 from qpidd_py.amqp.codec import encode_content, encode_method
 from qpidd_py.broker.broker import Broker
-from qpidd_py.management.model import BROWSE_OCTETS, PART_OCTETS, PEEK_BODY, Management
+from qpidd_py.management.model import BROWSE_OCTETS, PART_OCTETS, Management
+from qpidd_py.management.shown import PEEK_BODY
 from qpidd_py.management.turns import AT_ONCE, BACKLOG, Turns
 from tests.security.peers import Raw, longest_wait
 from tests.support.process import BrokerProcess

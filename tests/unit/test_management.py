@@ -15,7 +15,8 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.hooks import Refusal
 from qpidd_py.management.amqp_door import install, read_arguments
-from qpidd_py.management.model import BROWSE_OCTETS, PEEK_BODY, to_json
+from qpidd_py.management.model import BROWSE_OCTETS
+from qpidd_py.management.shown import PEEK_BODY, to_json
 
 
 class NoTransport:

@@ -39,6 +39,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpidd": QPIDD_CODES,
     "qpid-ha": HA_CODES,
     "qpid-config": TOOL_CODES,
+    "qpid-stat": TOOL_CODES,
     "qpidd-journal": JOURNAL_CODES,
     "qpid-passwd": PASSWD_CODES,
     "qpid-cluster": CLUSTER_CODES,

@@ -1,0 +1,179 @@
+"""How management shows what a broker has: objects as JSON.
+
+Octet strings that are UTF-8 text are shown as text, others as {"base64": ...}.
+"""
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from qpidd_py.amqp.codec import decode_properties
+from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.exchange import Binding, Exchange
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.core.channel import Consumer
+from qpidd_py.errors import AmqpError
+from qpidd_py.management.request import Json
+
+PEEK_BODY: Final = 64 << 10
+"""Octets of a body that are shown; the rest is cut off and `cut` says so."""
+
+
+def show_queue(queue: DeclaredQueue) -> Json:
+    core = queue.core
+    return {
+        "name": queue.name,
+        "durable": queue.durable,
+        "exclusive": queue.exclusive,
+        "auto_delete": queue.auto_delete,
+        "replicate": queue.level,
+        "ready": core.ready,
+        "unacked": core.unacked,
+        "messages": core.ready + core.unacked,
+        "bytes": core.bytes,
+        "consumers": core.consumer_count,
+        "enqueued": core.enqueued,
+        "dequeued": core.dequeued,
+        "arguments": to_json(queue.arguments),
+    }
+
+
+def show_exchange(exchange: Exchange) -> Json:
+    return {
+        "name": exchange.name,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "predeclared": exchange.predeclared,
+        "replicate": exchange.level,
+        "bindings": len(exchange.bindings),
+        "arguments": to_json(exchange.arguments),
+    }
+
+
+def show_binding(binding: Binding) -> Json:
+    return {
+        "source": binding.source.name,
+        "destination": binding.destination.name,
+        "destination_type": "exchange" if isinstance(binding.destination, Exchange) else "queue",
+        "routing_key": to_json(binding.routing_key),
+        "replicated": binding.position > 0,
+        "arguments": to_json(dict(binding.arguments)),
+    }
+
+
+def show_message(
+    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes, size: int
+) -> Json:
+    return {
+        "position": position,
+        "redelivered": redelivered,
+        "exchange": to_json(exchange),
+        "routing_key": to_json(routing_key),
+        "properties": _show_properties(header),
+        "size": size,
+        "cut": size > PEEK_BODY,
+        "body": to_json(body if size <= PEEK_BODY else _cut(body)),
+    }
+
+
+def show_whole(
+    position: int, redelivered: bool, exchange: bytes, routing_key: bytes, header: bytes, body: bytes
+) -> Json:
+    return {
+        "position": position,
+        "redelivered": redelivered,
+        "exchange": to_json(exchange),
+        "routing_key": to_json(routing_key),
+        "header": base64.b64encode(header).decode(),
+        "body": base64.b64encode(body).decode(),
+    }
+
+
+def _cut(body: bytes) -> bytes:
+    """The beginning, without half a UTF-8 character at its end, so that a text does not look binary."""
+    for end in range(PEEK_BODY, PEEK_BODY - 4, -1):
+        try:
+            body[:end].decode()
+        except UnicodeDecodeError:
+            continue
+        return body[:end]
+    return body
+
+
+def _show_properties(header: bytes) -> Any:
+    try:
+        return to_json(decode_properties(header))
+    except AmqpError as error:
+        # Headers are not checked on arrival; a malformed header must not hide its message.
+        return {"unreadable": error.reply_text}
+
+
+def show_connection(connection: ClientConnection) -> Json:
+    core = connection.core
+    return {
+        "number": connection.number,
+        "peer": connection.peer,
+        "state": connection.state.value,
+        "user": connection.user,
+        "admin": connection.admin,
+        "link": connection.link is not None,
+        "channels": len(connection.channels),
+        "publisher": core.publisher,
+        "received": core.received,
+        "sent": core.sent,
+        "backlog": core.backlog,
+        "client_properties": to_json(dict(connection.client_properties)),
+    }
+
+
+def show_consumer(consumer: Consumer, connection: ClientConnection) -> Json:
+    return {
+        "queue": consumer.queue.name,
+        "tag": to_json(consumer.tag),
+        "connection": connection.number,
+        "peer": connection.peer,
+        "user": connection.user,
+        "channel": consumer.channel.number,
+        "acknowledges": not consumer.no_ack,
+        "prefetch": consumer.prefetch,
+        "unacked": consumer.unacked,
+        "priority": consumer.priority,
+    }
+
+
+def to_json(value: Any) -> Any:
+    """Values of field tables and octet strings as JSON."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return _plain(value)
+        case bytes() | bytearray():
+            return _show_octets(bytes(value))
+        case Mapping():
+            return {str(name): to_json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [to_json(inner) for inner in value]
+        case datetime():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+    return repr(value)
+
+
+def _plain(value: bool | int | float | str | None) -> Any:
+    if isinstance(value, str) and not value.isascii():
+        # Short strings with octets that are no UTF-8 come as surrogate escapes, which are no JSON.
+        return _show_octets(value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def _show_octets(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
