@@ -3,7 +3,7 @@
     MessagingError
       ConnectionError          ConnectError (AuthenticationFailure), UrlError, ConnectionClosed, HeartbeatTimeout
       SessionError             SessionClosed, ServerError (UnauthorizedAccess), NontransactionalSession,
-                               TransactionError (TransactionAborted, TransactionUnknown), Unsendable
+                               TransactionError (TransactionAborted, TransactionUnknown), Unsendable, FatalCommand
       LinkError                LinkClosed, InsufficientCapacity
         AddressError           MalformedAddress, InvalidOption, ResolutionError (NotFound, AssertionFailed)
         SenderError            SendError (Rejected, Returned, Unsendable)
@@ -28,6 +28,7 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionError",
     "Empty",
+    "FatalCommand",
     "FetchError",
     "HeartbeatTimeout",
     "InDoubt",
@@ -123,6 +124,15 @@ class ServerError(SessionError):
     def __init__(self, reply_code: int, reply_text: str) -> None:
         super().__init__(f"{reply_code} {reply_text}")
         self.reply_code, self.reply_text = reply_code, reply_text
+
+
+class FatalCommand(ServerError):
+    """The broker closed the connection each time it got this command; its session has ended.  `command`: the method
+    and its arguments."""
+
+    def __init__(self, reply_code: int, reply_text: str, command: str) -> None:
+        MessagingError.__init__(self, f"{reply_code} {reply_text}, each time for {command}")
+        self.reply_code, self.reply_text, self.command = reply_code, reply_text, command
 
 
 class UnauthorizedAccess(ServerError):

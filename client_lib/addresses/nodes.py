@@ -32,7 +32,7 @@ class Declaring(Protocol):
     restores: dict[object, tuple[Operation, ...]]
     """What is declared again after a fail-over, by owner (I/O thread, or lock held)."""
 
-    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]: ...
+    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None], what: str) -> Future[Any]: ...
 
 
 class Node:
@@ -77,7 +77,9 @@ class Node:
             return plan
 
         try:
-            plan: P = yield start_resolution(self._session, resolution)
+            plan: P = yield start_resolution(
+                self._session, resolution, f"what the address {str(self._address)!r} asks for"
+            )
         except BaseException:  # also after a timeout: the resolution may still complete
             self._forget()
             raise

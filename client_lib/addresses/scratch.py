@@ -25,7 +25,7 @@ Answered = Callable[[Answer | Exception], None]
 class CommandStarter(Protocol):
     """The part of a session that this module uses."""
 
-    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]: ...
+    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None], what: str) -> Future[Any]: ...
 
 
 class Scratch:
@@ -73,21 +73,24 @@ class Scratch:
             answered(answer)
 
 
-def start_resolution(session: CommandStarter, make: Callable[[], Resolution[T]]) -> Future[T]:
-    """The plan for an address, or the error; `make` begins a resolution and is called once for each connection."""
+def start_resolution(session: CommandStarter, make: Callable[[], Resolution[T]], what: str) -> Future[T]:
+    """The plan for an address, or the error; `make` begins a resolution and is called once for each connection.
+    `what` names it in errors."""
     result: Future[T] = Future()
 
     def run(channel: Any, done: Callable[[Any], None]) -> None:
         _Resolver(Scratch(channel), make(), done).step(None)
 
-    _follow(session.start_command(run), result)
+    _follow(session.start_command(run, what), result)
     return result
 
 
 def start_undo(session: CommandStarter, operations: Iterable[Operation]) -> Future[None]:
     """Runs all operations in order; one that fails (its object may be gone already) is logged and skipped."""
     result: Future[None] = Future()
-    _follow(session.start_command(lambda channel, done: _Undo(Scratch(channel), list(operations), done).step()), result)
+    undo = list(operations)
+    command = session.start_command(lambda channel, done: _Undo(Scratch(channel), list(undo), done).step(), f"{undo}")
+    _follow(command, result)
     return result
 
 
@@ -151,7 +154,7 @@ def start_request(session: CommandStarter, method: str, body: bytes) -> Future[b
     def run(channel: Any, done: Callable[[Any], None]) -> None:
         _Request(channel.connection, method, body, done)
 
-    _follow(session.start_command(run), result)
+    _follow(session.start_command(run, method), result)
     return result
 
 

@@ -26,14 +26,14 @@ from client_lib.connecting import tls
 from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
 from client_lib.connecting.dialer import Dialer, DialerOwner
 from client_lib.connecting.retry import Attempt
-from client_lib.connecting.suspects import Suspect, Suspects
+from client_lib.connecting.suspects import Request, Suspect, Suspects
 from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
 from client_lib.connecting.watchdog import Watchdog
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry
 from client_lib.core.recovery import Recovery
 from client_lib.core.unheard import Unheard
-from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError, Unsendable
+from client_lib.errors import ConnectionClosed, FatalCommand, HeartbeatTimeout, MessagingError, Unsendable
 from client_lib.events import RUN_SECONDS, EventLog
 from client_lib.options import Options, effective
 from client_lib.urls.url import Endpoint
@@ -55,11 +55,15 @@ class LinkUser(Suspect, Hashable, Protocol):
     @property
     def ended(self) -> bool: ...
 
+    @property
+    def opening(self) -> bool:
+        """It opens its channel, and is not ready yet."""
+
     def open_on(self, transport: Transport) -> None:
-        """The connection is open; without effect on a session that has ended."""
+        """The connection is open; without effect on a session that has a channel, or has ended."""
 
     def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
-        """Returns the number of messages sent and not confirmed."""
+        """Returns the number of messages sent and not confirmed.  `refusal`: of a close for a request of this one."""
 
     def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
         """Ends the session; returns the messages whose outcome is unknown."""
@@ -70,7 +74,7 @@ class LinkUser(Suspect, Hashable, Protocol):
     def close_channel(self) -> None: ...
 
     def flush(self, limit: int | None = None) -> bool:
-        """Writes what waits.  True if there is more to do at once.  `limit` is that of unconfirmed messages."""
+        """Writes what waits.  True if there is more to do at once.  `limit` is that of unanswered requests."""
 
 
 class Link:
@@ -89,7 +93,9 @@ class Link:
         self.failovers = 0
         self.workers: list[LinkUser] = []
         self.recovery = Recovery()
-        self.suspects = Suspects()
+        self._suspects = Suspects()
+        self._in_order = False
+        """Sessions open their channels one after the other."""
         self._loop = loop
         owner = DialerOwner(self._opened, self._give_up, self._lost, self._blocked)
         self._dialer = Dialer(addresses, options, loop, self.events, self.client_id, owner)
@@ -201,7 +207,7 @@ class Link:
         if self.state in (LinkState.FAILED, LinkState.CLOSED):
             worker.fail(self.error or ConnectionClosed("the connection is closed"))
         elif self._transport is not None and self.state is LinkState.CONNECTED:
-            worker.open_on(self._transport)
+            self._open_sessions(self._transport)
 
     def dismiss(self, worker: LinkUser) -> None:
         """A session leaves."""
@@ -214,10 +220,23 @@ class Link:
         for _ in range(len(self._jobs)):
             self._jobs.popleft()()
         more = bool(self._jobs)
+        if self._in_order and self._transport is not None:
+            self._open_sessions(self._transport)
         for worker in list(self.workers):
-            more = worker.flush(self.suspects.limit(worker)) or more
+            more = worker.flush(self.limit(worker)) or more
         if more:
             self.wake()
+
+    def limit(self, worker: LinkUser) -> int | None:
+        """How many requests this session may have unanswered now; None: any number."""
+        if self._in_order:
+            return 0
+        return self._suspects.limit(worker, self.workers) if self._suspects else None
+
+    @property
+    def careful(self) -> bool:
+        """Some session waits for its turn: `wake` when another one has got an answer, or has ended."""
+        return self._in_order or bool(self._suspects)
 
     def _flush_events(self) -> None:
         self.events.flush_runs()
@@ -243,8 +262,16 @@ class Link:
         LOGGER.info("%s: connected to %s", self.client_id, self.address)
         self._set_state(LinkState.CONNECTED)
         self._begin_watch(transport)
-        for worker in list(self.workers):
+        self._in_order = bool(self._suspects)
+        self._open_sessions(transport)
+
+    def _open_sessions(self, transport: Transport) -> None:
+        """All at once or, while there are suspects, each when the one before is ready."""
+        for worker in self._suspects.in_order(self.workers):
             worker.open_on(transport)
+            if self._in_order and worker.opening:
+                return
+        self._in_order = False
 
     def _give_up(self, error: MessagingError) -> None:
         LOGGER.error("%s: %s", self.client_id, error)
@@ -305,11 +332,15 @@ class Link:
         self._lost_at = now
         self.failovers += 1
         self._set_state(LinkState.CONNECTING)
-        blamed = None if refusal is None else self.suspects.closed(refusal[0], self.workers)
-        culprit = next((worker for worker in self.workers if worker.oldest_sent is blamed), None)
-        in_doubt = sum(worker.connection_lost(refusal) for worker in list(self.workers))
-        if refusal is not None and blamed is not None and culprit is not None:
-            culprit.fail(Unsendable(*refusal, blamed.message))
+        alone, over = (None, False) if refusal is None else self._suspects.closed(refusal[0], self.workers)
+        fatal = _fatal(alone.request, *refusal) if over and alone and alone.request and refusal else None
+        in_doubt = 0
+        for worker in list(self.workers):
+            mine = worker is alone
+            if mine and fatal is not None:
+                in_doubt += len(worker.fail(fatal))
+            else:
+                in_doubt += worker.connection_lost(refusal if mine else None)
         self.recovery.lost(now, [worker for worker in self.workers if not worker.ended], in_doubt)
         LOGGER.warning("%s: lost %s (%s); %d messages unconfirmed", self.client_id, self.address, reason, in_doubt)
         where = {"peer": str(self.address), "conn_id": self.conn_id}
@@ -335,3 +366,9 @@ class Link:
             self._later("again", self.options.reconnect_interval_max, self._start_anew)
         else:
             self._end()
+
+
+def _fatal(request: Request, reply_code: int, reply_text: str) -> MessagingError:
+    if request.message is not None:
+        return Unsendable(reply_code, reply_text, request.message)
+    return FatalCommand(reply_code, reply_text, request.what)

@@ -1,31 +1,51 @@
-"""Whose message makes the broker close the connection (pure).
+"""Whose request makes the broker close the connection (pure).
 
-Theory.  connection.close names no channel.  After a close that a message may have caused, all sessions with unconfirmed
-messages are suspects.  While there are any, only the first of them publishes, one message at a time, until everything
-that it had sent before is confirmed; then it is cleared, and it is the turn of the next.  So each further close is held
-against one message; after CLOSES of them its session ends, and the others go on.
+Theory.  connection.close names no channel.  A *request* is what a session has sent and the broker has not answered: a
+message, a command, what is restored after a fail-over, a commit.  After a close that a request may have caused, all
+sessions with one are suspects.  While one of them has something to send again, only the first such session sends
+requests, one at a time, and only when no other session waits for an answer.  So each further close is held against one
+request; after CLOSES of them its session ends, and the others go on.
+
+A session is cleared when all that it had sent before is answered.  A transactional one sends nothing again by itself:
+it stays a suspect until it commits, and holds up the others only while it has something to send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
-from client_lib.core.outbox import Entry
+from client_lib.message import Message
 
-CAUSED = frozenset({501, 502, 503, 504, 505, 541})
-"""Reply codes of closes that a message may have caused."""
+UNCAUSED = (0, 200, 320)
+"""Reply codes of closes that no request caused: none, success, forced."""
 CLOSES = 3
+
+
+class Request(NamedTuple):
+    """`key` is the same object when the request is sent again, in a transaction for all of them."""
+
+    key: object
+    what: str
+    message: Message | None = None
 
 
 class Suspect(Protocol):
     """The part of a session that this module uses."""
 
     @property
-    def oldest_sent(self) -> Entry | None: ...
+    def request(self) -> Request | None:
+        """The oldest that is not answered."""
 
     @property
-    def resends(self) -> bool: ...
+    def due(self) -> bool:
+        """It has something to send, or waits for an answer."""
+
+    @property
+    def cleared(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Suspect)
 
 
 class Suspects:
@@ -33,30 +53,43 @@ class Suspects:
 
     def __init__(self) -> None:
         self._sessions: list[Suspect] = []
-        self._blamed: Entry | None = None
+        self._blamed: tuple[Suspect, object] | None = None
         self._closes = 0
 
     def __bool__(self) -> bool:
         return bool(self._sessions)
 
-    def closed(self, reply_code: int, sessions: Iterable[Suspect]) -> Entry | None:
-        """The broker closed the connection; not called for other losses.  Returns a message that its session must end
-        for.  `sessions` still know what they had sent."""
-        if reply_code not in CAUSED:
-            return None
-        if not self._sessions:
-            self._sessions = [session for session in sessions if session.oldest_sent is not None]
-        oldest = self._sessions[0].oldest_sent if self._sessions else None
-        if oldest is None:
-            return None
-        self._closes = self._closes + 1 if oldest is self._blamed else 1
-        self._blamed = oldest
-        return oldest if self._closes >= CLOSES else None
+    def closed(self, reply_code: int, sessions: Iterable[Suspect]) -> tuple[Suspect | None, bool]:
+        """The broker closed the connection; not called for other losses.  `sessions` still know their requests.
 
-    def limit(self, session: Suspect) -> int | None:
-        """How many messages of this session may be unconfirmed now; None: any number."""
-        while self._sessions and not self._sessions[0].resends:
-            del self._sessions[0]
-        if not self._sessions:
+        Returns the only session that had one, None if there is no such one, and whether it must end."""
+        busy = [session for session in sessions if session.request is not None]
+        if reply_code in UNCAUSED:
+            return None, False
+        self._sessions += [session for session in busy if session not in self._sessions]
+        request = busy[0].request if len(busy) == 1 else None
+        if request is None:
+            return None, False
+        blamed = self._blamed
+        again = blamed is not None and blamed[0] is busy[0] and blamed[1] is request.key
+        self._closes = self._closes + 1 if again else 1
+        self._blamed = busy[0], request.key
+        return busy[0], self._closes >= CLOSES
+
+    def limit(self, session: Suspect, sessions: Sequence[Suspect]) -> int | None:
+        """How many requests this session may have unanswered now; None: any number."""
+        self._clear()
+        turn = next((suspect for suspect in self._sessions if suspect.due), None)
+        if turn is None:
             return None
-        return int(session is self._sessions[0])
+        return int(session is turn and all(other.request is None for other in sessions if other is not session))
+
+    def in_order(self, sessions: Iterable[S]) -> list[S]:
+        """The suspects among them first."""
+        return sorted(sessions, key=lambda session: session not in self._sessions)
+
+    def _clear(self) -> None:
+        if any(session.cleared for session in self._sessions):
+            self._sessions = [session for session in self._sessions if not session.cleared]
+            if self._blamed is not None and self._blamed[0] not in self._sessions:
+                self._blamed = None

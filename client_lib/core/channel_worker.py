@@ -27,6 +27,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from client_lib.connecting.link import Link
+from client_lib.connecting.suspects import Request
 from client_lib.connecting.transport import ChannelClosed, Transport
 from client_lib.core.aftermath import Aftermath
 from client_lib.core.commands import Commands, Run
@@ -36,7 +37,7 @@ from client_lib.core.getting import Getting
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, some_ids
 from client_lib.core.publishing import Publishing
-from client_lib.core.restoring import FATAL_RESTORES, RESTORE_INTERVAL, Restoring, refused, replay
+from client_lib.core.restoring import INTERNAL_ERROR, RESTORE_INTERVAL, Restoring, refused, replay
 from client_lib.core.states import ENDED, State
 from client_lib.core.subscribing import Subscribing
 from client_lib.core.subscription import Subscription
@@ -79,6 +80,7 @@ class ChannelWorker:
             self.transaction,
             self.wake,
             self._wake_later,
+            self._wake_others,
         )
         self.transacting = self._writing.transacting
         self.error: MessagingError | None = None
@@ -90,6 +92,8 @@ class ChannelWorker:
         self._channel: Any = None
         self._transport: Transport | None = None
         self._restoring = Restoring(link.options.restore_timeout, link.options.heartbeat)
+        self._commits = -1
+        """Of the transactional session when its connection was lost."""
 
     # -- from any thread
 
@@ -99,15 +103,37 @@ class ChannelWorker:
     def _wake_later(self) -> None:
         self._link.call_later(0.005, self.wake)
 
-    @property
-    def oldest_sent(self) -> Entry | None:
-        """The oldest message that waits for its confirm; None in a transaction."""
-        return self.publishing.outbox.oldest_in_flight
+    def _wake_others(self) -> None:
+        """A session may wait for its turn."""
+        if self._link.careful:
+            self.wake()
 
     @property
-    def resends(self) -> bool:
-        """Messages that were sent on a lost connection are not confirmed yet."""
-        return self.publishing.resent > 0 and not self.ended
+    def opening(self) -> bool:
+        return self.state in (State.OPENING, State.RESTORING)
+
+    @property
+    def request(self) -> Request | None:
+        """The oldest that is not answered."""
+        if self.opening:
+            return Request(self._restoring, "what a session declares again")
+        return None if self.ended else self._writing.request
+
+    @property
+    def due(self) -> bool:
+        """It has something to send, or waits for an answer."""
+        if self.ended:
+            return False
+        return self.state is not State.READY or self._writing.waiting or self.request is not None
+
+    @property
+    def cleared(self) -> bool:
+        """Nothing that it sent on a lost connection is unanswered; in a transaction: it has committed since."""
+        if self.ended or self.state is not State.READY:
+            return self.ended
+        if self.transaction is not None:
+            return self.transaction.commits != self._commits
+        return self.publishing.resent == 0 and not self._commands.repeats
 
     @property
     def ended(self) -> bool:
@@ -120,15 +146,16 @@ class ChannelWorker:
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         self._link.call_later(seconds, callback)
 
-    def start_command(self, run: Run) -> Future[Any]:
-        """`run(channel, done)` in the I/O thread, once there is a channel; again if it is lost before `done`."""
+    def start_command(self, run: Run, what: str) -> Future[Any]:
+        """`run(channel, done)` in the I/O thread, once there is a channel; again if it is lost before `done`.  `what`
+        names it in errors."""
         with self.monitor:
             self.check()
-            return self.add_command(run)
+            return self.add_command(run, what)
 
-    def add_command(self, run: Run) -> Future[Any]:
+    def add_command(self, run: Run, what: str) -> Future[Any]:
         """Lock held; the session has not ended."""
-        future = self._commands.add(run)
+        future = self._commands.add(run, what)
         self.wake()
         return future
 
@@ -136,7 +163,10 @@ class ChannelWorker:
         """Subscribes again, with another capacity.  Not waited for."""
         with self.monitor:
             if self.subscribing.knows(subscription) and self.error is None:
-                self.add_command(lambda channel, done: self.subscribing.renew(channel, subscription, done))
+                self.add_command(
+                    lambda channel, done: self.subscribing.renew(channel, subscription, done),
+                    f"basic.consume {subscription.queue!r}",
+                )
 
     def check(self) -> None:
         """Raises the error that ended the session or its transaction, if there is one."""
@@ -149,9 +179,9 @@ class ChannelWorker:
     # -- life of a channel
 
     def open_on(self, transport: Transport) -> None:
-        """The connection is open: opens a channel on it."""
+        """The connection is open: opens a channel on it, unless there is one."""
         with self.monitor:
-            if self.state in ENDED:
+            if self.state is not State.LOST:
                 return
             aftermath = self._reset(State.OPENING)
             generation = self.generation
@@ -197,6 +227,7 @@ class ChannelWorker:
         with self.monitor:
             self.state = State.RESTORING
             topology, subscriptions = self.declarations.all(), list(self.deliveries.subscriptions.values())
+        subscriptions = [subscription for subscription in subscriptions if subscription.established]
         channel = self._channel
 
         def ready(_frame: Any = None) -> None:
@@ -208,11 +239,11 @@ class ChannelWorker:
     def _ready(self) -> None:
         with self.monitor:
             self.state = State.READY
-            self._restoring.fatal = 0
             self.monitor.notify_all()
         self.watcher.ready()
         self._recovered()
-        self.flush(self._link.suspects.limit(self))
+        self.flush(self._link.limit(self))
+        self._wake_others()
 
     def _recovered(self) -> None:
         """Reports the end of the outage if this was the last session to recover."""
@@ -225,7 +256,7 @@ class ChannelWorker:
         """The channel ended.  If the connection ended with it, `connection_lost` does the work."""
         if generation != self.generation or not isinstance(reason, ChannelClosed):
             return
-        if self.state not in (State.OPENING, State.RESTORING):
+        if not self.opening:
             self.fail(server_error(reason.reply_code, reason.reply_text))
             return
         patience = self._restoring.patience(reason.reply_code)
@@ -247,19 +278,18 @@ class ChannelWorker:
     def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
         """Returns the number of messages sent and not confirmed.
 
-        `refusal`: code and text of the broker's connection.close, if there was one."""
-        error = None if refusal is None else refused(*refusal)
+        `refusal`: code and text of the broker's connection.close, if it was for a request of this session.  A command
+        is refused by it if there was nothing else that could be meant."""
+        error = None
         with self.monitor:
             if self.state in ENDED:
                 return 0
-            restoring = self.state in (State.OPENING, State.RESTORING)
+            self._commits = -1 if self.transaction is None else self.transaction.commits
+            if refusal is not None and refusal[0] != INTERNAL_ERROR and self._writing.only_a_command:
+                error = refused(*refusal)
             aftermath = self._reset(State.LOST, error)
         aftermath.tell(self.publishing)
         self.watcher.lost()
-        if error is not None and restoring:
-            self._restoring.fatal += 1
-            if self._restoring.fatal >= FATAL_RESTORES:
-                self.fail(error)
         return aftermath.unconfirmed
 
     def _reset(self, state: State, error: MessagingError | None = None) -> Aftermath:
@@ -293,6 +323,7 @@ class ChannelWorker:
             self._reset(State.CLOSED if closed else State.FAILED)
         Aftermath(answers=[*((future, error) for future in futures), *ends]).tell(self.publishing)
         self._link.recovery.gone(self)
+        self._wake_others()
         if doubtful:
             LOGGER.warning("%s: %s; %d messages in doubt: %s", self.name, error, len(doubtful), some_ids(doubtful))
         self.publishing.report(left)
@@ -329,7 +360,7 @@ class ChannelWorker:
     # -- work on a ready channel
 
     def flush(self, limit: int | None = None) -> bool:
-        """Writes what waits.  True if there is more to do at once.  `limit` is that of unconfirmed messages."""
+        """Writes what waits.  True if there is more to do at once.  `limit` is that of unanswered requests."""
         channel, transport = self._channel, self._transport
         if not self._is_ready() or transport is None or channel is None or not channel.is_open:
             return False
@@ -351,8 +382,7 @@ class ChannelWorker:
                 return
             entries = self.publishing.confirmed(method.delivery_tag, method.multiple, taken)
         self.publishing.report(entries)
-        if self._link.suspects:
-            self.wake()
+        self._wake_others()
         if self._link.recovery.active:
             self._recovered()
 

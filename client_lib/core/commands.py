@@ -1,7 +1,7 @@
 """Commands to the broker, executed once and in order: declarations, subscriptions, queries.
 
-A command without an answer runs again on the next channel, unless the broker closed the connection because of a
-request: it may have been this command, which would end every later connection too.
+A command without an answer runs again on the next channel, unless the broker closed the connection and it was the only
+request (`client_lib.connecting.suspects`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ Run = Callable[[Any, Callable[[Any], None]], None]
 @dataclass(eq=False)
 class Command:
     run: Run
+    what: str
+    """For errors."""
     future: Future[Any] = field(default_factory=Future)
+    repeats: bool = False
+    """It has run on a lost connection."""
 
 
 class Commands:
@@ -43,10 +47,25 @@ class Commands:
         """True if no command waits and no answer is outstanding."""
         return not self._waiting and not self._outstanding
 
-    def add(self, run: Run) -> Future[Any]:
-        """Lock held."""
-        command = Command(run)
-        self._waiting.append(command)
+    @property
+    def oldest(self) -> Command | None:
+        """The oldest without an answer."""
+        return self._outstanding[0] if self._outstanding else None
+
+    @property
+    def single(self) -> Command | None:
+        """The only one without an answer."""
+        return self._outstanding[0] if len(self._outstanding) == 1 else None
+
+    @property
+    def repeats(self) -> bool:
+        """A command that has run on a lost connection is not answered yet."""
+        return any(command.repeats for command in (*self._outstanding, *self._waiting))
+
+    def add(self, run: Run, what: str, first: bool = False) -> Future[Any]:
+        """Lock held.  `first`: before those that wait."""
+        command = Command(run, what)
+        (self._waiting.appendleft if first else self._waiting.append)(command)
         return command.future
 
     def start(self, channel: Any, answered: Callable[[], None]) -> None:
@@ -77,6 +96,8 @@ class Commands:
         unanswered, self._outstanding = self._outstanding, []
         if error is not None:
             return [command.future for command in unanswered]
+        for command in unanswered:
+            command.repeats = True
         self._waiting.extendleft(command for command in reversed(unanswered) if not command.future.done())
         return []
 

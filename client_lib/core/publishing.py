@@ -107,11 +107,8 @@ class Publishing:
         self.report(entries)
 
     def write(self, transport: Transport, channel: int, later: Callable[[], None], limit: int | None = None) -> bool:
-        """Writes waiting messages; True if there is more to do at once.  If the socket is full it schedules itself with
-        `later`.  With a `limit` at most so many are unconfirmed; nothing is written in a transaction then."""
-        if limit is not None:
-            self._write_some(transport, channel, limit - self.outbox.in_flight)
-            return False
+        """Writes waiting messages, with a `limit` at most so many; True if there is more to do at once.  If the socket
+        is full it schedules itself with `later`."""
         for _ in range(PUBLISH_TURN // PUBLISH_CHUNK):
             if not self.outbox.waiting:
                 return False
@@ -120,20 +117,16 @@ class Publishing:
                 return False
             with self._monitor:
                 if self._transaction is None:
-                    entries = self.outbox.send_next(PUBLISH_CHUNK)
+                    entries = self.outbox.send_next(limit or PUBLISH_CHUNK)
                 else:
-                    entries = self._send_in_transaction(self._transaction)
+                    entries = self._send_in_transaction(self._transaction, limit or PUBLISH_CHUNK)
             self._write(transport, channel, entries)
+            if limit is not None:
+                return False
         return self.outbox.waiting > 0
 
-    def _write_some(self, transport: Transport, channel: int, room: int) -> None:
-        if room > 0 and self._transaction is None:
-            with self._monitor:
-                entries = self.outbox.send_next(room)
-            self._write(transport, channel, entries)
-
-    def _send_in_transaction(self, transaction: Transaction) -> list[Entry]:
-        entries = self.outbox.take_next(PUBLISH_CHUNK)
+    def _send_in_transaction(self, transaction: Transaction, count: int) -> list[Entry]:
+        entries = self.outbox.take_next(count)
         transaction.written(entries)
         wanted = False
         for entry in entries:

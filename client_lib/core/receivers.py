@@ -78,7 +78,12 @@ class Receivers:
                     done(None)
                     return
                 worker.deliveries.subscriptions[tag] = subscription
-            worker.subscribing.start(channel, subscription, done)
+
+            def established(frame: Any) -> None:
+                subscription.established = True
+                done(frame)
+
+            worker.subscribing.start(channel, subscription, established)
 
         def failed(future: Future[Any]) -> None:
             # A cancelled command may still subscribe; the code that cancelled it closes the receiver
@@ -88,7 +93,9 @@ class Receivers:
                     self._open.pop(subscription, None)
 
         self._open[subscription] = None
-        future = worker.start_command(subscribe)
+        future = worker.start_command(
+            subscribe, f"basic.consume({subscription.queue!r}, arguments={subscription.arguments})"
+        )
         future.add_done_callback(failed)
         return future
 
@@ -151,7 +158,10 @@ class Receivers:
             worker.monitor.notify_all()
             if known is None or worker.error is not None:
                 return None
-            return worker.add_command(lambda channel, done: worker.subscribing.cancel(channel, subscription, done))
+            return worker.add_command(
+                lambda channel, done: worker.subscribing.cancel(channel, subscription, done),
+                f"basic.cancel({subscription.consumer_tag!r})",
+            )
 
     # -- basic.get
 
@@ -171,7 +181,7 @@ class Receivers:
 
             worker.getting.ask(queue, no_ack, got)
 
-        future = worker.start_command(run)
+        future = worker.start_command(run, f"basic.get({queue!r})")
         message: Message | None = yield future
         if message is not None:
             source.note_fetched(message)

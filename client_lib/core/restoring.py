@@ -8,15 +8,13 @@ from typing import Any
 from client_lib.core.declarations import Declaration
 from client_lib.core.subscribing import Subscribing
 from client_lib.core.subscription import Subscription
-from client_lib.errors import MessagingError, server_error
+from client_lib.errors import ServerError, server_error
 
 RESTORE_INTERVAL = 0.1  # seconds
 LOCKED = (403, 405)
 """Reply codes for a queue or a consumer that is exclusive to another connection."""
-UNCAUSED = (0, 200, 320, 541)
-"""Reply codes of closes that no request of the client caused: none, success, forced, internal error."""
-FATAL_RESTORES = 3
-"""After so many connections that the broker closed because of a request while restoring, the session ends."""
+INTERNAL_ERROR = 541
+"""Of a close that may pass: a command that caused it is repeated."""
 
 
 class Restoring:
@@ -25,8 +23,6 @@ class Restoring:
     def __init__(self, timeout: float, heartbeat: float) -> None:
         self.proven = False
         """True if something was confirmed on this connection."""
-        self.fatal = 0
-        """Connections in a row that the broker closed because of a request while restoring."""
         self._timeout, self._heartbeat = timeout, heartbeat
         self._since = 0.0
 
@@ -50,10 +46,8 @@ class Restoring:
         return None if waited > self._timeout else max(RESTORE_INTERVAL, min(waited, 1.0))
 
 
-def refused(reply_code: int, reply_text: str) -> MessagingError | None:
+def refused(reply_code: int, reply_text: str) -> ServerError:
     """The error of a connection.close that a request of the client caused."""
-    if reply_code in UNCAUSED:
-        return None
     return server_error(reply_code, f"{reply_text} (the broker closed the connection)")
 
 

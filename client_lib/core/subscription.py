@@ -62,6 +62,8 @@ class Subscription:
         self.arguments = dict(arguments or {})
         self.duplicates = duplicates
         self.error: MessagingError | None = None
+        self.established = False
+        """The broker has accepted it once: it is restored after a fail-over."""
         self.waiting = 0
         """The number of calls that wait in fetch."""
         self.source = queue

@@ -25,7 +25,7 @@ class TopologyHost(Protocol):
     monitor: Monitor
     declarations: Declarations
 
-    def start_command(self, run: Run) -> Future[Any]: ...
+    def start_command(self, run: Run, what: str) -> Future[Any]: ...
 
 
 class Topology:
@@ -48,7 +48,8 @@ class Topology:
 
             getattr(channel, method)(**arguments, callback=answered)
 
-        return self._worker.start_command(run)
+        said = ", ".join(f"{name}={value!r}" for name, value in arguments.items() if value)
+        return self._worker.start_command(run, f"{method.replace('_', '.', 1)}({said})")
 
     def _remember(self, declaration: Declaration) -> None:
         with self._worker.monitor:

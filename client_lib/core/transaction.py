@@ -48,6 +48,9 @@ class Transaction:
         self.phase = Phase.OPEN
         self.published: list[Entry] = []
         """On the wire, oldest first."""
+        self.proven = 0
+        """The broker has read so many of them: what it answered came behind them."""
+        self.commits = 0
         self._touched = False
         self._finished: Finished = []
         self._sealed: Finished = []
@@ -114,6 +117,7 @@ class Transaction:
         """tx.commit-ok.  Returns what was published."""
         assert self.phase is Phase.COMMIT_SENT, self.phase
         self.phase = Phase.OPEN
+        self.commits += 1
         self._sealed = []
         return self._take()
 
@@ -160,8 +164,13 @@ class Transaction:
         return self._take()
 
     def _take(self) -> list[Entry]:
-        published, self.published = self.published, []
+        published, self.published, self.proven = self.published, [], 0
         return published
+
+    @property
+    def unproven(self) -> Entry | None:
+        """The oldest on the wire that the broker may not have read."""
+        return self.published[self.proven] if self.proven < len(self.published) else None
 
 
 def unknown() -> TransactionUnknown:

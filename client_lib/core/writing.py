@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from client_lib.connecting.suspects import Request
 from client_lib.connecting.transport import Transport, flow_ok
 from client_lib.core.commands import Commands
 from client_lib.core.deliveries import Deliveries
@@ -31,6 +32,7 @@ class Writing:
         transaction: Transaction | None,
         wake: Callable[[], None],
         wake_later: Callable[[], None],
+        wake_others: Callable[[], None],
     ) -> None:
         self.flowing = True
         """False while the broker asks for a pause (channel.flow)."""
@@ -39,23 +41,79 @@ class Writing:
             self.transacting = Transacting(transaction, publishing, deliveries, monitor)
         self._monitor, self._commands, self._transaction = monitor, commands, transaction
         self._publishing, self._deliveries = publishing, deliveries
-        self._wake, self._wake_later = wake, wake_later
+        self._wake, self._wake_later, self._wake_others = wake, wake_later, wake_others
+
+    @property
+    def request(self) -> Request | None:
+        """The oldest that is not answered."""
+        entry, command = self._publishing.outbox.oldest_in_flight, self._commands.oldest
+        if self._transaction is not None:
+            entry = self._transaction.unproven
+            if entry is None and self._transaction.phase is Phase.COMMIT_SENT:
+                return Request(self._transaction, "tx.commit")
+        if entry is not None:
+            return Request(self._transaction or entry, "a message", entry.message)
+        return None if command is None else Request(command, command.what)
+
+    @property
+    def only_a_command(self) -> bool:
+        """The only request is a command."""
+        request, single = self.request, self._commands.single
+        return request is not None and single is not None and request.key is single
+
+    @property
+    def waiting(self) -> bool:
+        """There are requests to be sent."""
+        ending = self._transaction is not None and self._transaction.ending
+        return ending or self._commands.waiting or self._publishing.outbox.waiting > 0
 
     def flush(self, channel: Any, transport: Transport, ready: Callable[[], bool], limit: int | None = None) -> bool:
         """Writes acknowledgements, commands, messages, while `ready`.  True if there is more to do at once.  `limit` is
-        that of unconfirmed messages."""
+        that of unanswered requests."""
         self.send_settlements(channel)
+        if limit is not None:
+            self._send_one(channel, transport, limit)
+            return False
         while self._commands.waiting and ready():
             self.send_settlements(channel)
             self._commands.start(channel, self._answered)
         if not ready():
             return False
-        more = self._send_messages(channel, transport, limit)
+        more = self._send_messages(channel, transport)
         if self._transaction is not None and self._transaction.ending and ready():
             self._end_transaction(channel)
         return more
 
+    def _send_one(self, channel: Any, transport: Transport, limit: int) -> None:
+        """At most one request, when nothing is unanswered."""
+        if self.request is not None:
+            self._prove(channel)
+        elif limit and self._commands.waiting:
+            self._commands.start(channel, self._answered)
+        elif limit and self._publishing.outbox.waiting:
+            self._send_messages(channel, transport, limit)
+            self._prove(channel)
+        elif limit and self._transaction is not None and self._transaction.ending:
+            self._end_transaction(channel)
+
+    def _prove(self, channel: Any) -> None:
+        """Asks for an answer that comes when the broker has read the messages of the transaction."""
+        if self._transaction is None or self._transaction.unproven is None or not self._commands.quiet:
+            return
+        transaction, published = self._transaction, self._transaction.published
+        count = len(published)
+
+        def proven() -> None:
+            if published is transaction.published:
+                transaction.proven = count
+            self._answered()
+
+        with self._monitor:
+            self._commands.add(lambda channel, done: channel.basic_qos(callback=done), "basic.qos", first=True)
+        self._commands.start(channel, proven)
+
     def _answered(self) -> None:
+        self._wake_others()
         if self._transaction is not None and self._transaction.ending:
             self._wake()  # it waits until nothing else is outstanding
 
@@ -88,7 +146,7 @@ class Writing:
         if active:
             self._wake()
 
-    def _send_messages(self, channel: Any, transport: Transport, limit: int | None) -> bool:
+    def _send_messages(self, channel: Any, transport: Transport, limit: int | None = None) -> bool:
         if transport.blocked or not self.flowing:
             return False
         return self._publishing.write(transport, int(channel), self._wake_later, limit)

@@ -21,6 +21,8 @@ from pamqp.heartbeat import Heartbeat
 
 Stored = tuple[str, commands.Basic.Properties, bytes, bool]  # routing key, properties, body, redelivered
 
+UNANSWERED = (0, "")
+
 
 @dataclass
 class Store:
@@ -58,6 +60,8 @@ class ScriptedBroker:
         self.unroutable = False
         self.close_at: Callable[[bytes], tuple[int, str] | None] = lambda body: None
         """The connection is closed with this for a message with such a body."""
+        self.close_for: Callable[[Any], tuple[int, str] | None] = lambda method: None
+        """The connection is closed with this for such a method; or it is UNANSWERED."""
         self.refuse_declare: Callable[[str], tuple[int, str] | None] = lambda queue: None
         self.accepted = 0
         self.heartbeats = 0
@@ -208,10 +212,18 @@ class Peer:
             return
         else:
             self.broker.store.calls.append((self.broker.name, value.name))
-            self._method(channel, value)
+            refused = self.broker.close_for(value)
+            if refused is None:
+                self._method(channel, value)
+            elif refused is not UNANSWERED:
+                self._close(refused)
             return
         if len(self._body) >= self._wanted:
             self._published(channel)
+
+    def _close(self, refused: tuple[int, str]) -> None:
+        self.send(0, commands.Connection.Close(*refused, 60, 40))
+        self.deaf = True
 
     def _published(self, channel: int) -> None:
         key = self._publish.routing_key
@@ -219,8 +231,7 @@ class Peer:
         broker = self.broker
         refused = broker.close_at(self._body)
         if refused is not None:
-            self.send(0, commands.Connection.Close(*refused, 60, 40))
-            self.deaf = True
+            self._close(refused)
             return
         if broker.unroutable:
             self.send(

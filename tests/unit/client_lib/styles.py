@@ -69,6 +69,16 @@ class Threaded:
     def sync(self, number: int = 0) -> None:
         self.session(number).sync(PATIENCE)
 
+    def begin(self, number: int) -> None:
+        """Session `number` is transactional."""
+        self._sessions[number] = self.connection.session(transactional=True)
+
+    def commit(self, number: int) -> None:
+        self.session(number).commit(PATIENCE)
+
+    def roll_back(self, number: int) -> None:
+        self.session(number).rollback(PATIENCE)
+
     def close_session(self, number: int = 0) -> Any:
         return self.session(number).close()
 
@@ -178,6 +188,15 @@ class PikaStyle(Threaded):
 
     def sync(self, number: int = 0) -> None:
         self.session(number).wait_for_confirms(PATIENCE)
+
+    def begin(self, number: int) -> None:
+        self.session(number).tx_select()
+
+    def commit(self, number: int) -> None:
+        self.session(number).tx_commit()
+
+    def roll_back(self, number: int) -> None:
+        self.session(number).tx_rollback()
 
     def close(self, **arguments: Any) -> Any:
         return self.connection.close()

@@ -38,15 +38,15 @@ def test_a_decision_is_sent_before_the_command_that_follows_it():
     deliveries: Any = Decided()
     transport: Any = SimpleNamespace(blocked=True)
     publishing: Any = None
-    writing = Writing(monitor, commands, publishing, deliveries, None, lambda: None, lambda: None)
+    writing = Writing(monitor, commands, publishing, deliveries, None, *[lambda: None] * 3)
     sent = channel.sent
 
     def first(_channel, _done):
         sent.append("first")
         # meanwhile the application releases a message and asks again
         deliveries.waiting.append(Settle(3, Disposition.RELEASE))
-        commands.add(lambda _channel, _done: sent.append("second"))
+        commands.add(lambda _channel, _done: sent.append("second"), "second")
 
-    commands.add(first)
+    commands.add(first, "first")
     writing.flush(channel, transport, lambda: True)
     assert sent == ["first", "reject 3", "second"]

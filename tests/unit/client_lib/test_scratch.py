@@ -74,7 +74,7 @@ class FakeConnection:
     def last(self) -> FakeChannel:
         return self.channels[-1]
 
-    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None]) -> Future[Any]:
+    def start_command(self, run: Callable[[Any, Callable[[Any], None]], None], what: str) -> Future[Any]:
         self.run = run
         self.again()
         return self.command

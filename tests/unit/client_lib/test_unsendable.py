@@ -4,13 +4,14 @@ session only.  In all three APIs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from client_lib import MessagingError, SendError
+from client_lib import FatalCommand, MessagingError, SendError, Unsendable
 from tests.support.wait import wait_for
-from tests.unit.client_lib.scripted_broker import ScriptedBroker
+from tests.unit.client_lib.scripted_broker import UNANSWERED, ScriptedBroker
 from tests.unit.client_lib.styles import STYLES, Open, PikaStyle, opened
 
 LONG = "x" * 256
@@ -117,3 +118,112 @@ def test_a_close_that_no_message_caused_ends_no_session(style: Any, lab: tuple[S
         broker.close_at = lambda body, refusals=refusals: next(refusals, None)  # type: ignore[misc]
         style.publish("k", f"{count}".encode())
     assert style.failovers == 6
+
+
+def of_poison(code: int) -> Callable[[Any], tuple[int, str] | None]:
+    """Closes for each method that names the queue `poison`."""
+    return lambda method: (code, "POISONED") if getattr(method, "queue", "") == "poison" else None
+
+
+@pytest.mark.parametrize("code", [501, 541])
+@pytest.mark.parametrize("what", ["declare", "get", "consume"])
+def test_a_command_that_the_broker_closes_the_connection_for(
+    code: int, what: str, style: Any, lab: tuple[ScriptedBroker, Open]
+) -> None:
+    broker, _ = lab
+    style.publish("k", b"before", number=1)
+    broker.close_for = of_poison(code)
+    with pytest.raises(MessagingError, match=f"{code}.*POISONED") as refused:
+        getattr(style, what)("poison")
+    if code == 541:  # it may pass, so it is tried again
+        error: Any = refused.value if isinstance(refused.value, FatalCommand) else refused.value.__cause__
+        assert "poison" in error.command
+    style.publish("k", b"another one", number=1)
+    style.declare("q", number=2)
+    assert style.failovers == (3 if code == 541 else 1)
+
+
+@pytest.mark.parametrize("code", [503, 541])
+def test_commands_of_other_sessions_at_the_same_time_are_done(
+    code: int, style: Any, lab: tuple[ScriptedBroker, Open]
+) -> None:
+    broker, _ = lab
+    for number in range(3):
+        style.publish("k", number=number)
+    waiting: set[str] = set()
+
+    def close(method: Any) -> tuple[int, str] | None:
+        """The first connection when all three wait for an answer, then each for the poison."""
+        if method.name == "Queue.Declare" and len(waiting) < 3:
+            waiting.add(method.queue)
+            return (code, "POISONED") if len(waiting) == 3 else UNANSWERED
+        return of_poison(code)(method)
+
+    broker.close_for = close
+    with ThreadPoolExecutor(2) as threads:
+        others = [threads.submit(style.declare, f"q{number}", None, number) for number in (1, 2)]
+        with pytest.raises(MessagingError, match=f"{code}.*POISONED"):
+            style.declare("poison")
+        for other in others:
+            other.result(30)
+    assert {"q1", "q2"} <= set(broker.store.queues) and "poison" not in broker.store.queues
+    style.publish("k", number=1)
+    assert style.failovers == (4 if code == 541 else 2)
+
+
+@pytest.mark.parametrize("code", [501, 541])
+def test_what_is_restored_and_the_broker_closes_for(code: int, lab: tuple[ScriptedBroker, Open], style: Any) -> None:
+    """The other sessions wait only until it is known whose fault it is."""
+    broker, _ = lab
+    for number in range(3):
+        style.declare("poison" if number == 1 else "q", number=number)
+    broker.close_for = of_poison(code)
+    broker.drop()
+    for number in (0, 2):
+        style.publish("k", number=number)
+    with pytest.raises(MessagingError, match=f"{code}.*POISONED"):
+        style.publish("k", number=1)
+    assert style.failovers <= 5
+
+
+def test_a_transaction_that_the_broker_closes_the_connection_for(style: Any, lab: tuple[ScriptedBroker, Open]) -> None:
+    """The program does it again and again, as it should.  Two other sessions go on, one with transactions."""
+    broker, _ = lab
+    broker.close_at = lambda body: (541, "POISONED") if body == b"poison" else None
+    style.begin(1)
+    style.begin(2)
+    for _ in range(10):
+        error = tried(style, 1, b"a", b"poison", b"b")
+        if "POISONED" in str(error):
+            break
+        style.publish("k", b"another one", number=0)
+        done_in_a_transaction(style, 2)
+    told: Any = error if isinstance(error, Unsendable) else getattr(error, "__cause__", None)
+    assert isinstance(told, Unsendable), error
+    assert told.message.body == b"poison"
+    assert style.failovers <= 5
+    style.publish("k", b"at last", number=0)
+    done_in_a_transaction(style, 2)
+    bodies = [body for _, _, body, _ in broker.store.queues["k"]]
+    assert b"a" not in bodies and bodies[-2:] == [b"at last", b"in a transaction"]
+
+
+def tried(style: Any, number: int, *bodies: bytes) -> Exception | None:
+    """A transaction, rolled back if it fails: what the program sees then, pika's errors too."""
+    try:
+        for body in bodies:
+            style.post("k", body, number=number)
+        style.commit(number)
+        return None
+    except Exception as error:
+        failure = error
+    try:
+        style.roll_back(number)
+    except Exception as error:  # the channel is closed
+        failure = failure if "POISONED" in str(failure) else error
+    return failure
+
+
+def done_in_a_transaction(style: Any, number: int) -> None:
+    """Also if the first one is lost with the connection."""
+    assert None in (tried(style, number, b"in a transaction") for _ in range(5))
