@@ -81,6 +81,15 @@ def wait_until(condition: Callable[[], bool], timeout: float, what: str, interva
         time.sleep(interval)
 
 
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections at this port of the loopback interface."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
 def speaks_amqp(port: int) -> bool:
     """Whether a broker on the loopback interface answers the protocol header with connection.start."""
     try:

@@ -17,12 +17,13 @@ from benchmarks.processes import (
     BenchmarkError,
     free_ports,
     is_alive,
+    listens,
     speaks_amqp,
     stop_process,
     wait_until,
 )
 
-START_TIMEOUT = 120.0
+START_TIMEOUT = 60.0
 
 
 def find_server() -> Path | None:
@@ -62,6 +63,7 @@ class RabbitCluster:
         self.epmd = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        wait_until(lambda: listens(self.epmd_port), START_TIMEOUT, "epmd answers")
         for number in range(self.size):
             self._start_node(number)
 
@@ -122,9 +124,14 @@ class RabbitCluster:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(
-            lambda: speaks_amqp(self.ports[number]), START_TIMEOUT, f"RabbitMQ node {number} answers", interval=0.2
-        )
+        wait_until(lambda: self._answers(number), START_TIMEOUT, f"RabbitMQ node {number} answers", interval=0.2)
+
+    def _answers(self, number: int) -> bool:
+        """Raises BenchmarkError, with the end of its log, if it has ended."""
+        if self.scripts[number].poll() is not None:
+            log = (self.base / f"node{number}" / "stdout").read_text(errors="replace")
+            raise BenchmarkError(f"RabbitMQ node {number} has ended: {log[-2000:]}")
+        return speaks_amqp(self.ports[number])
 
     def _configuration(self, number: int) -> list[str]:
         lines = [
@@ -157,5 +164,6 @@ class RabbitCluster:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "ERL_CRASH_DUMP": str(folder / "erl_crash.dump"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }

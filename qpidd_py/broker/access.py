@@ -30,3 +30,9 @@ def check_free(queue: DeclaredQueue) -> None:
     """Raises 403 while a plug-in keeps the queue's messages to itself."""
     if queue.reserved:
         raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' {queue.reserved}")
+
+
+def check_source(name: str) -> None:
+    """Raises 403 for the default exchange, which has the bindings that it has."""
+    if name == "":
+        raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")

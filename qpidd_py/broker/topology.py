@@ -3,7 +3,7 @@
 from pamqp import commands
 
 from qpidd_py.amqp.codec import make, routing_key_octets
-from qpidd_py.broker.access import refuse
+from qpidd_py.broker.access import check_source, refuse
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.errors import ReplyCode
@@ -45,7 +45,9 @@ def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> N
 
 
 def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
-    queue = channel.find_queue(command.queue)
+    name = channel.queue_name(command.queue)
+    check_source(command.exchange)
+    queue = channel.find_queue(name)
     key = _binding_key(channel, command.queue, command.routing_key)
     position = channel.vhost.bind(command.exchange, queue, key, command.arguments or {})
     if not command.nowait:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table
-from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
+from qpidd_py.broker.access import check_free, check_ours, check_source, find_exchange, refuse
 from qpidd_py.broker.arguments import (
     ALTERNATE,
     REPLICATE,
@@ -164,6 +164,7 @@ class VHost:
             raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name))
         what = f"queue '{name}' in vhost '/'"
         check_queue_arguments(arguments, what)
+        durable = queue.durable if exclusive else durable  # an exclusive queue ends with its connection anyhow
         wanted = {"durable": durable, "auto_delete": auto_delete, **compared(arguments)}
         first_difference(what, wanted, queue.properties())
         first_difference(what, {REPLICATE: arguments.get(REPLICATE, queue.level)}, {REPLICATE: queue.level})
@@ -421,8 +422,9 @@ class VHost:
         return self.engine.changed if binding.position else 0
 
     def _bindable(self, source: str, destination: DeclaredQueue | Exchange | None) -> Exchange:
-        if source == "" or (isinstance(destination, Exchange) and destination.name == ""):
-            raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
+        check_source(source)
+        if isinstance(destination, Exchange):
+            check_source(destination.name)
         exchange = self.find_exchange(source)
         if isinstance(destination, Exchange):
             check_ours(destination, f"exchange '{destination.name}'", self.engine.passive)

@@ -1,0 +1,314 @@
+"""One conversation with one broker, and what came back.
+
+What a broker does of its own accord comes when it likes.  So after each step the client asks its channel, which has
+handled the step when it answers; each queue on another channel (how many messages and consumers?), twice, since one
+queue may send to another; and its channel again, which has then delivered what the queues handed out.  What came
+between two steps is one entry of the transcript: methods in their order, then content in the order of consumer tags.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Final
+
+import pamqp.body
+import pamqp.header
+from pamqp import commands
+
+from qpidd_py.amqp.codec import encode_method, make
+from tests.differential.steps import QUEUES, Step
+from tests.support.memory import publish_octets
+from tests.support.three_ways import Client
+
+Basic, Channel, Confirm, Connection, Exchange, Queue, Tx = (
+    commands.Basic,
+    commands.Channel,
+    commands.Confirm,
+    commands.Connection,
+    commands.Exchange,
+    commands.Queue,
+    commands.Tx,
+)
+CAPABILITIES: Final = {"capabilities": {"consumer_cancel_notify": True, "basic.nack": True}}
+OPTIONS: Final = {"frame_max": 131072, "channel_max": 2047, "properties": CAPABILITIES}
+SYNC: Final = "differential"
+"""A queue that is always there."""
+BARRIER: Final = encode_method(1, Queue.Declare(queue=SYNC, passive=True))
+FIRST_STATE: Final = 10
+"""The channel on which the first queue is asked."""
+UNKNOWN: Final = 1000
+"""A delivery tag that no conversation reaches."""
+
+Seen = list[Any]
+"""What a step brought."""
+
+
+class Ended(Exception):
+    """The broker has closed the connection; what came is in the transcript."""
+
+
+class Conversation:
+    """One connection."""
+
+    def __init__(self, port: int, prefix: str) -> None:
+        """`prefix` is put before each name that is not predeclared; the same for all brokers."""
+        self._client = Client(port)
+        self._client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client.open(**OPTIONS)
+        self._client.declare(SYNC)
+        self._prefix = prefix
+        self._seen: Seen = []
+        self._content: list[list[Any]] = []
+        self._held: list[int] = []  # delivery tags that are not settled
+        self._published = self._confirmed = 0
+        self._numbered = 0
+        self._without_ack: set[str] = set()
+        self._answers: dict[int, Any] = {}
+        self._refused: dict[int, Any] = {}
+        self._confirming = self._passed = False
+        self._alone = (
+            False  # nothing may follow before the answer: RabbitMQ refuses what comes behind tx.commit with 504
+        )
+        self._open = True
+        for place in range(len(QUEUES)):
+            self._client.open_channel(FIRST_STATE + place)
+
+    def hold(self, steps: list[Step]) -> list[Seen]:
+        """The transcript: an entry for each step, the first for none."""
+        found: list[Seen] = []
+        try:
+            for step in steps:
+                self._send(*step)
+                self._collect()
+                found.append(self._entry())
+        except Ended:
+            found.append(self._entry())
+        self.close()
+        return found
+
+    def close(self) -> None:
+        self._client.close()
+
+    # ------------------------------------------------------------ what is sent
+
+    def _name(self, name: str) -> str:
+        return name if not name or name.startswith("amq.") else self._prefix + name
+
+    def _named(self, values: Any) -> Any:
+        """With our prefix, wherever there is the name of a queue or exchange of ours."""
+        if isinstance(values, dict):
+            return {name: self._named(value) for name, value in values.items()}
+        if isinstance(values, list):
+            return [self._named(value) for value in values]
+        return self._prefix + values if values in (*QUEUES, "x0", "x1") else values
+
+    def _send(self, name: str, values: dict[str, Any]) -> None:
+        getattr(self, "_" + name.replace("-", "_"))(**self._named(values))
+
+    def _method(self, command: Any, **fields: Any) -> None:
+        self._client.send(encode_method(1, make(command, **fields)))
+
+    def _declare(self, **fields: Any) -> None:
+        self._method(Queue.Declare, ticket=0, passive=False, nowait=False, **fields)
+
+    def _exchange(self, **fields: Any) -> None:
+        self._method(Exchange.Declare, ticket=0, passive=False, nowait=False, **fields)
+
+    def _bind(self, **fields: Any) -> None:
+        self._method(Queue.Bind, ticket=0, nowait=False, **fields)
+
+    def _unbind(self, **fields: Any) -> None:
+        self._method(Queue.Unbind, ticket=0, **fields)
+
+    def _exchange_bind(self, **fields: Any) -> None:
+        self._method(Exchange.Bind, ticket=0, nowait=False, arguments={}, **fields)
+
+    def _exchange_unbind(self, **fields: Any) -> None:
+        self._method(Exchange.Unbind, ticket=0, nowait=False, arguments={}, **fields)
+
+    def _publish(self, **fields: Any) -> None:
+        self._numbered += 1
+        self._published += self._confirming
+        self._client.send(publish_octets(b"%03d" % self._numbered, **fields))
+
+    def _get(self, queue: str, no_ack: bool) -> None:
+        self._without_ack -= {""}
+        self._without_ack |= {""} if no_ack else set()
+        self._method(Basic.Get, ticket=0, queue=queue, no_ack=no_ack)
+
+    def _consume(self, queue: str, tag: str, no_ack: bool, exclusive: bool, priority: int | None) -> None:
+        self._without_ack -= {tag}
+        self._without_ack |= {tag} if no_ack else set()
+        arguments = {} if priority is None else {"x-priority": priority}
+        flags = {"no_local": False, "no_ack": no_ack, "exclusive": exclusive, "nowait": False}
+        self._method(Basic.Consume, ticket=0, queue=queue, consumer_tag=tag, arguments=arguments, **flags)
+
+    def _cancel(self, tag: str) -> None:
+        self._method(Basic.Cancel, consumer_tag=tag, nowait=False)
+
+    def _qos(self, count: int, everywhere: bool) -> None:
+        self._method(Basic.Qos, prefetch_size=0, prefetch_count=count, global_=everywhere)
+
+    def _recover(self, requeue: bool) -> None:
+        self._held.clear()
+        self._method(Basic.Recover, requeue=requeue)
+
+    def _settle(self, place: int, how: str, requeue: bool, multiple: bool) -> None:
+        """One of the deliveries that the client holds; nothing if it holds so few."""
+        if place >= len(self._held):
+            return
+        tag = self._held[place]
+        several = multiple and how != "reject"
+        self._held = [held for held in self._held if held != tag and not (several and held < tag)]
+        self._settled(tag, how, requeue, multiple)
+
+    def _settle_unknown(self) -> None:
+        self._settled(UNKNOWN, "ack", False, False)
+
+    def _settled(self, tag: int, how: str, requeue: bool, multiple: bool) -> None:
+        if how == "ack":
+            self._method(Basic.Ack, delivery_tag=tag, multiple=multiple)
+        elif how == "nack":
+            self._method(Basic.Nack, delivery_tag=tag, multiple=multiple, requeue=requeue)
+        else:
+            self._method(Basic.Reject, delivery_tag=tag, requeue=requeue)
+
+    def _purge(self, queue: str) -> None:
+        self._method(Queue.Purge, ticket=0, queue=queue, nowait=False)
+
+    def _delete(self, **fields: Any) -> None:
+        self._method(Queue.Delete, ticket=0, nowait=False, **fields)
+
+    def _exchange_delete(self, **fields: Any) -> None:
+        self._method(Exchange.Delete, ticket=0, nowait=False, **fields)
+
+    def _confirm(self) -> None:
+        self._method(Confirm.Select, nowait=False)
+
+    def _tx(self) -> None:
+        self._method(Tx.Select)
+
+    def _commit(self) -> None:
+        self._method(Tx.Commit)
+        self._alone = True
+
+    def _rollback(self) -> None:
+        self._method(Tx.Rollback)
+
+    def _close_channel(self) -> None:
+        self._method(Channel.Close, reply_code=200, reply_text="", class_id=0, method_id=0)
+        self._alone = True
+
+    # ------------------------------------------------------------ what comes
+
+    def _collect(self) -> None:
+        self._barrier()
+        states = self._states()
+        if (again := self._states()) != states:
+            again = self._states()
+        self._barrier()
+        while self._confirming and self._confirmed < self._published and self._open:
+            self._read()  # what goes to a disk is confirmed later
+        self._seen.append(("queues", *again))
+
+    def _barrier(self) -> None:
+        """Until the channel has handled all that came before."""
+        self._passed = sent = False
+        while not self._passed:
+            if not self._open:
+                self._reopen()
+                sent = False
+            if not self._alone and not sent:
+                self._client.send(BARRIER)
+                sent = True
+            self._read()
+
+    def _reopen(self) -> None:
+        self._held.clear()
+        self._published = self._confirmed = 0
+        self._confirming = self._alone = False
+        self._client.send(encode_method(1, Channel.Open()))
+        while not self._open:
+            self._read()
+
+    def _states(self) -> list[Any]:
+        """Of each queue: how many messages and consumers, or the code of the refusal."""
+        self._answers.clear()
+        for place, queue in enumerate(QUEUES):
+            command = Queue.Declare(queue=self._prefix + queue, passive=True)
+            self._client.send(encode_method(FIRST_STATE + place, command))
+        while len(self._answers) < len(QUEUES):
+            self._read()
+        return [self._answers[place] for place in sorted(self._answers)]
+
+    def _read(self) -> None:
+        """One frame."""
+        got = self._client.read()
+        if got is None or isinstance(got[1], Connection.Close):
+            self._seen.append(("connection.close", got and got[1].reply_code))
+            raise Ended
+        channel, frame = got
+        if channel < FIRST_STATE:
+            self._note(frame)
+        elif isinstance(frame, Queue.DeclareOk):
+            self._answers[channel] = (frame.message_count, frame.consumer_count)
+        elif isinstance(frame, Channel.Close):
+            self._client.send(encode_method(channel, Channel.CloseOk()), encode_method(channel, Channel.Open()))
+            self._refused[channel] = frame.reply_code
+        else:
+            assert isinstance(frame, Channel.OpenOk), frame
+            self._answers[channel] = self._refused.pop(channel)
+
+    def _note(self, frame: Any) -> None:
+        """Of the conversation's own channel."""
+        if isinstance(frame, pamqp.header.ContentHeader):
+            self._content[-1].append(_readable(frame.properties))
+        elif isinstance(frame, pamqp.body.ContentBody):
+            self._content[-1].append(frame.value)
+        elif isinstance(frame, (Basic.Deliver, Basic.GetOk, Basic.Return)):
+            self._content.append([frame])
+        elif isinstance(frame, Queue.DeclareOk) and frame.queue == SYNC:
+            self._passed = True
+        elif isinstance(frame, (Basic.Ack, Basic.Nack)):
+            self._confirm_came(frame)
+        elif isinstance(frame, Channel.OpenOk):
+            self._open = True
+        else:
+            self._method_came(frame)
+
+    def _method_came(self, frame: Any) -> None:
+        self._alone = False
+        if isinstance(frame, Channel.Close):
+            self._client.send(encode_method(1, Channel.CloseOk()))
+            self._seen.append((frame.name, frame.reply_code, frame.class_id, frame.method_id))
+        else:
+            self._seen.append((frame.name, *(value for name, value in frame if name != "delivery_tag")))
+        self._open = self._open and not isinstance(frame, (Channel.Close, Channel.CloseOk))
+        self._confirming = self._confirming or isinstance(frame, Confirm.SelectOk)
+
+    def _confirm_came(self, frame: Any) -> None:
+        first = self._confirmed + 1 if frame.multiple else frame.delivery_tag
+        for tag in range(first, frame.delivery_tag + 1):
+            self._seen.append((frame.name, tag))
+        self._confirmed = frame.delivery_tag
+
+    def _entry(self) -> Seen:
+        """What came, and what of it the client holds now."""
+        content = sorted(self._content, key=lambda item: getattr(item[0], "consumer_tag", "") or "")
+        for frame, *rest in content:
+            fields = {name: value for name, value in frame if name not in ("delivery_tag", "cluster_id")}
+            tag = fields.get("consumer_tag", "")
+            self._seen.append((frame.name, fields, *rest))
+            if not isinstance(frame, Basic.Return) and tag not in self._without_ack:
+                self._held.append(frame.delivery_tag)
+        seen, self._seen = self._seen, []
+        self._content.clear()
+        return seen
+
+
+def _readable(properties: Any) -> dict[str, Any]:
+    """Those that are there, without the time of deaths."""
+    found = {name: value for name, value in properties if value not in (None, "")}
+    for death in (found.get("headers") or {}).get("x-death", ()):
+        death.pop("time")
+    return found
