@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -61,15 +62,17 @@ def fresh_memory_cost() -> float:
 
 
 def free_ports(number: int) -> list[int]:
-    """Free TCP ports of the loopback interface; all different."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+    """Free TCP ports of the loopback interface; all different.  Below those that the system gives to outgoing
+    connections: one of these may take a port before the server does that it was chosen for."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    for port in random.sample(range(min(10_000, first // 2), first), k=100 + number):
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == number:
+            return found
+    raise BenchmarkError(f"no {number} free ports below {first}")
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, what: str, interval: float = 0.05) -> None:

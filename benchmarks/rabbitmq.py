@@ -151,6 +151,7 @@ class RabbitCluster:
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "HOME": str(self.base),
+            "ERL_CRASH_DUMP": "/dev/null",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self.epmd_port),
             "RABBITMQ_NODENAME": f"rabbit{number}@localhost",
