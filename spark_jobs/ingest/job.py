@@ -33,6 +33,7 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import given as ingest_given
 from spark_jobs.ingest import local as ingest_local
+from spark_jobs.ingest import twice
 from spark_jobs.ingest.given import IngestError
 from spark_jobs.ingest.local import Outcome
 from spark_jobs.ingest.plan import UNREAD, Found, labels
@@ -99,6 +100,8 @@ def run(
 
 
 def _done(engine: Engine, workspace: Workspace, catalog: Catalog, before: int, changed: bool) -> Ingested:
+    if changed:
+        twice.drop(engine, workspace.path(EVENTS), catalog, f"r{_run(catalog):05d}")
     if not catalog.parts:  # so that there is a table
         engine.keep(workspace.path(EVENTS), schema.ddl(), [])
         catalog.parts = engine.parts(workspace.path(EVENTS))

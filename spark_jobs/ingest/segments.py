@@ -114,18 +114,20 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 @dataclass
 class Summary:
-    """Of a segment's rows: the times, and what its processes cover."""
+    """Of a segment's rows: the times, and what its processes cover; `seqs`: process → first, last."""
 
     first_ts: int | None = None
     last_ts: int | None = None
     covers: dict[tuple[str, str, str], Cover] = field(default_factory=dict)
+    seqs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def of(resume: Resume) -> Summary:
         covers = {cover.key: cover for cover in resume.covers}
-        return Summary(resume.first_ts, resume.last_ts, covers)
+        return Summary(resume.first_ts, resume.last_ts, covers, dict(resume.seqs))
 
     def add(self, rows: pa.Table) -> None:
+        self._numbers(rows.select(["proc", "seq"]))
         ends = pc.min_max(rows["ts_wall"]).as_py()
         if ends["min"] is None:
             return
@@ -141,6 +143,17 @@ class Summary:
             first, last = row["ts_wall_min"], row["ts_wall_max"]
             cover = Cover(row["node"], row["source"], proc, first, last, ids.get(proc, ""))
             self.covers[cover.key] = cover.joined(self.covers.get(cover.key))
+
+    def _numbers(self, rows: pa.Table) -> None:
+        name = rows["proc"][0].as_py() if len(rows) else None
+        if name is not None and not rows["proc"].null_count and pc.all(pc.equal(rows["proc"], name)).as_py():
+            found = [{"proc": name, "seq_min": pc.min(rows["seq"]).as_py(), "seq_max": pc.max(rows["seq"]).as_py()}]
+        else:
+            found = rows.group_by("proc").aggregate([("seq", "min"), ("seq", "max")]).to_pylist()
+        for row in found:
+            if row["proc"] and row["seq_min"] is not None:
+                first, last = self.seqs.get(row["proc"], (row["seq_min"], row["seq_max"]))
+                self.seqs[row["proc"]] = min(first, row["seq_min"]), max(last, row["seq_max"])
 
     def _times(self, first: int, last: int) -> None:
         self.first_ts = first if self.first_ts is None else min(self.first_ts, first)
@@ -225,7 +238,8 @@ class Segment:
         counts = {name: getattr(self.context.tally, name) for name in COUNTS}
         covers = [self.summary.covers[key] for key in sorted(self.summary.covers)]
         common = {name: value for name, value in self._joined.common.items() if name in COMMON}
-        return Resume(octets, counts, common, deepcopy(covers), self.summary.first_ts, self.summary.last_ts)
+        summary = self.summary
+        return Resume(octets, counts, common, deepcopy(covers), summary.first_ts, summary.last_ts, dict(summary.seqs))
 
 
 def rows_of(found: pa.Table) -> list[Event]:

@@ -50,7 +50,7 @@ class Cover:
 
 @dataclass
 class Resume:
-    """Where a segment's last whole line ends, and what was counted up to there."""
+    """Where a segment's last whole line ends, and what was counted up to there.  `seqs`: process → first, last."""
 
     octets: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Resume:
     covers: list[Cover] = field(default_factory=list)
     first_ts: int | None = None
     last_ts: int | None = None
+    seqs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))

@@ -20,7 +20,7 @@ from spark_jobs.ingest import job as ingest
 from spark_jobs.ingest.job import Ingested, IngestError, IngestSettings
 from spark_jobs.workspace import Workspace
 from tests.spark.ingest_world import odd_file, table
-from tests.support.slow import mostly_slow
+from tests.support.slow import both_engines, mostly_slow
 
 SECOND = 1_000_000
 BEGIN = 1_790_000_000_000_000
@@ -163,6 +163,35 @@ def test_a_segment_with_another_name_or_packed_or_twice_is_known(place: Place):
     assert place.run().added == 0
     assert place.files()["copy.jsonl"]["state"] == "copy"
     assert place.files()["copy.jsonl"]["why"] == "the same as c-0001.jsonl"
+
+
+@both_engines
+def test_a_segment_that_is_doubled_without_its_head_counts_once(places: Place):
+    places.write("c.jsonl", *map(line, range(1, 7)))
+    places.write("kept/c.jsonl", line(3)[40:], *map(line, range(4, 9)))  # cut in the middle of a line, and newer
+    whole = [("c.jsonl", number) for number in range(1, 7)]
+    assert places.run().events == 8
+    assert places.keys() == [*whole, ("kept/c.jsonl", 5), ("kept/c.jsonl", 6)]
+    assert places.files()["kept/c.jsonl"]["covered"] == 3
+    assert places.run().changed is False
+
+
+def test_what_is_doubled_later_counts_once(place: Place):
+    place.write("c.jsonl", *map(line, range(1, 5)))
+    place.run()
+    place.write("tail.jsonl", line(3), line(4)[:-1])  # its last line has no end
+    assert place.run().added == 0
+    place.write("c.jsonl", *map(line, range(1, 7)))
+    place.write("tail.jsonl", *map(line, range(3, 7)))
+    assert place.run().added == 2
+    assert sorted(row["seq"] for row in place.rows()) == [1, 2, 3, 4, 5, 6]
+    assert place.files()["tail.jsonl"]["covered"] == 4
+
+
+def test_a_process_that_counts_again_from_one_loses_nothing(place: Place):
+    place.write("a.jsonl", *map(line, range(1, 5)))
+    place.write("b.jsonl", *(line(number, ts_wall=BEGIN + (100 + number) * SECOND) for number in range(2, 5)))
+    assert place.run().events == 7 == len(place.rows())
 
 
 def test_another_segment_under_a_known_name_loses_nothing(place: Place):
