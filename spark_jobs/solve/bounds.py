@@ -38,20 +38,23 @@ class Phase:
 
     @property
     def known(self) -> bool:
-        return self.begin is not None and self.end is not None
+        return self.duration is not None
 
     @property
     def duration(self) -> int | None:
-        """us"""
+        """us; never below 0: where only the estimates are in the wrong order, none of it is certain.  None if the end
+        was certainly before the begin: then these lines are not its bounds."""
         if self.begin is None or self.end is None:
             return None
         near = _on_one_clock(self.begin, self.end)
-        return self.end.est - self.begin.est if near is None else near[0]
+        length, error = near or (self.end.est - self.begin.est, None)
+        most = self.end.hi - self.begin.lo if error is None else length + error
+        return max(0, length) if most >= 0 else None
 
     @property
     def limits(self) -> tuple[int, int] | None:
         """us: the duration is certainly between them; None if the clocks are unknown."""
-        if self.begin is None or self.end is None or self.end.hi - self.begin.lo > _UNKNOWN:
+        if self.begin is None or self.end is None or not self.known or self.end.hi - self.begin.lo > _UNKNOWN:
             return None
         near = _on_one_clock(self.begin, self.end)
         if near is not None:

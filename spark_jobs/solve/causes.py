@@ -21,7 +21,7 @@ from typing import Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve import power
-from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, subject
+from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, is_done, subject
 
 NEEDS_PRIMARY: Final = frozenset(
     {"planned", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
@@ -115,6 +115,8 @@ def _alarm(scene: CauseScene) -> Cause:
         formed = scene.all(lambda e: e["kind"] == "membership" and e["ts_est"] >= tokens[0]["ts_est"])
         why = "the token was lost, and " + ("the same members went on" if formed else "nothing followed")
         return Cause("false-alarm", why, None, (*tokens[:1], *formed[:1]))
+    if left and not scene.victim:
+        return Cause("unknown", "a node left, and no log here says which node was the primary", None, tuple(left[:2]))
     if left:
         return Cause("no-failover", "a node left that was not the primary's", None, tuple(left[:2]))
     return Cause("no-failover", "the primary stayed", None, tuple(scene.rows[:1]) if not tokens else tuple(tokens[:1]))
@@ -130,7 +132,7 @@ def _planned(scene: CauseScene) -> Cause | None:
     if asked and (first_failure is None or asked[0]["ts_est"] < first_failure):
         return Cause("planned", _wish(asked[0]), None, tuple(asked[:3]))
     orderly = [event for event in scene.before if _is_orderly(event, scene.victim)]
-    if not failed and any(event["kind"] == "op_result" for event in orderly):
+    if not failed and any(is_done(event, "demote") for event in orderly):
         why = "the primary was demoted in order, and nothing had failed"
         return Cause("planned", why, None, tuple(orderly[:2]))
     return None
@@ -163,7 +165,7 @@ def _is_orderly(event: Event, victim: str) -> bool:
         return False
     if event["kind"] == "plan":
         return _gives_up(event)
-    return event["kind"] == "op_result" and attr(event, "task") == "demote" and event.get("result") == "ok"
+    return is_done(event, "demote")
 
 
 def _partition(scene: CauseScene) -> Cause | None:
@@ -236,11 +238,15 @@ def _crash(scene: CauseScene) -> Cause | None:
         for e in scene.before
         if e["kind"] == "peer_state" and e.get("peer") == scene.victim and e.get("new") == "lost"
     ]
-    if left and lost:
-        return Cause("crash", f"the node of {scene.victim} was lost", None, (left[0], lost[0]))
-    if left and any(e["kind"] == "token_lost" for e in scene.before):
-        return Cause("crash", f"a node was lost while {scene.victim} was primary", None, (left[0],))
-    return None
+    if not left or not (lost or any(e["kind"] == "token_lost" for e in scene.before)):
+        return None
+    evidence = (left[0], *lost[:1])
+    if scene.victim not in scene.facts.managed:
+        what = "crashed, was cut off, or only its cluster software ended"
+        why = f"the others lost {scene.victim}, and no log of Pacemaker there tells whether it {what}"
+        return Cause("unknown", why, None, evidence)
+    why = f"the node of {scene.victim} was lost" if lost else f"a node was lost while {scene.victim} was primary"
+    return Cause("crash", why, None, evidence)
 
 
 def _kill(scene: CauseScene) -> Cause | None:

@@ -17,12 +17,13 @@ false and says in `note` what is missing.  Nothing is taken from the order of ph
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
-from spark_jobs.solve.signs import OWN, Facts, Promotion, attr, place, subject
+from spark_jobs.solve.signs import OWN, Facts, Promotion, attr, is_done, place, subject
 
 NAMES: Final = (
     *("fault", "detection", "decision", "fencing", "promotion", "recovering", "path"),
@@ -207,10 +208,7 @@ class _Scene:
         if self.new is None:
             return Phase("promotion", note="no broker was promoted")
         note = "nothing says when it was asked for"
-        lines = self.new.lines
-        # the agent's result is the end for Pacemaker; else the broker's own line
-        told = [line for line in lines if line["kind"] == "op_result"]
-        return self._phase("promotion", self.new.asked, told[0] if told else self.new.done, note)
+        return self._phase("promotion", self.new.asked, _by_agent(self.new), note)
 
     # ---- service -----------------------------------------------------------------------------------------------------
 
@@ -229,7 +227,7 @@ class _Scene:
         return Phase("recovering", Bound.of(begin), Bound.of(active))
 
     def _path(self, new: Promotion) -> Phase:
-        done = next((line for line in new.lines if line["kind"] == "op_result"), new.done)
+        done = _by_agent(new)
         started = self._first(lambda e: _is_start(e, new.node), done["ts_est"])
         if started is None:
             return Phase("path", None, None, f"no resource was started on {new.node}")
@@ -303,13 +301,14 @@ def _is_state(event: Event, node: str, new: str) -> bool:
     )
 
 
+def _by_agent(new: Promotion) -> Event:
+    """For Pacemaker a promotion ends with the agent's result; else with the broker's own line."""
+    told = {line["kind"]: line for line in reversed(new.lines) if is_done(line, "promote")}
+    return told.get("op_result") or told.get("op_confirmed") or new.done
+
+
 def _is_start(event: Event, node: str) -> bool:
-    return (
-        event["kind"] == "op_result"
-        and attr(event, "task") == "start"
-        and event.get("result") == "ok"
-        and subject(event) == node
-    )
+    return is_done(event, "start") and subject(event) == node
 
 
 def interval(event: Event | None) -> int | None:
@@ -335,5 +334,7 @@ def total(found: Iterable[Phase], down: bool = False) -> int | None:
     by_name = {phase.name: phase for phase in found}
     death = (by_name["fault"].begin if down else None) or by_name["fault"].end
     ends = [by_name[name].end for name in ("promotion", "recovering", "path")]
-    known = [bound.est for bound in ends if bound is not None]
-    return max(known) - death.est if known and death is not None else None
+    last = max((bound for bound in ends if bound is not None), key=lambda bound: bound.est, default=None)
+    if last is None or death is None:
+        return None
+    return Phase("total", replace(death, line=None), replace(last, line=None)).duration

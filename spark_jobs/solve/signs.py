@@ -69,6 +69,12 @@ def is_failed_monitor(event: Event) -> bool:
     return (event.get("result") or "").lower() not in ("", "ok", "promoted", "cancelled")
 
 
+def is_done(event: Event, task: str) -> bool:
+    """The resource's agent did it: as its own node says, or the DC, which was told."""
+    told = event["kind"] in ("op_result", "op_confirmed") and event.get("result") == "ok"
+    return told and attr(event, "task") == task
+
+
 def subject(event: Event) -> str:
     """The node that a fact is about."""
     if event["kind"] in ("op_result", "op_unexpected", "op_confirmed", "initiate", "op_request", "plan"):
@@ -114,12 +120,12 @@ def _rank(event: Event) -> int | None:
     kind, source = event["kind"], event.get("source")
     if source in OWN and (kind == "promoted" or (kind == "state" and event.get("new") == "recovering")):
         return (0 if kind == "promoted" else 1) if source == "broker" else _RANK_TOLD + (kind != "promoted")
-    if kind == "op_result" and attr(event, "task") == "promote" and event.get("result") == "ok":
-        return 4
+    if is_done(event, "promote"):
+        return 4 if kind == "op_result" else 5
     if source == MANAGER and kind == "promoted":
-        return 5
-    if source in OWN and kind == "state" and event.get("new") == "active":
         return 6
+    if source in OWN and kind == "state" and event.get("new") == "active":
+        return 7
     return None
 
 
@@ -166,6 +172,11 @@ class Facts:
     def written(self) -> set[str]:
         """Nodes of which there is a log, of a broker or of the cluster's software."""
         return {event.get("node") or "" for event in self.rows if event.get("source") in (*OWN, *CLUSTER)}
+
+    @cached_property
+    def managed(self) -> set[str]:
+        """Nodes with a log of Pacemaker, which says when its daemons end."""
+        return {event.get("node") or "" for event in self.rows if event.get("source") in ("pacemaker", "syslog")}
 
     @cached_property
     def clients(self) -> bool:
