@@ -119,6 +119,7 @@ class RabbitCluster:
         with (folder / "stdout").open("ab") as log:
             self.scripts[number] = subprocess.Popen(
                 [self.sbin / "rabbitmq-server"],
+                cwd=folder,  # a crash dump may be written there
                 env=self._environment(number),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -151,7 +152,6 @@ class RabbitCluster:
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "HOME": str(self.base),
-            "ERL_CRASH_DUMP": "/dev/null",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self.epmd_port),
             "RABBITMQ_NODENAME": f"rabbit{number}@localhost",

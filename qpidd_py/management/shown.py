@@ -33,6 +33,7 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "unacked": core.unacked,
         "messages": core.ready + core.unacked,
         "bytes": core.bytes,
+        "ready_bytes": core.ready_bytes,
         "consumers": core.consumer_count,
         "enqueued": core.enqueued,
         "dequeued": core.dequeued,

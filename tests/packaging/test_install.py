@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.packaging.conftest import make
 
-OURS = ("qpidd", "qpidd-journal", "qpid-passwd", "qpid-ha", "qpid-config", "qpid-stat", "qpid-cluster")
+OURS = ("qpidd", "qpidd-journal", "qpid-passwd", "qpid-ha", "qpid-config", "qpid-stat", "qpid-metrics", "qpid-cluster")
 PROGRAMS = (*OURS, "qpid-send", "qpid-receive", "failover-report")
 MODES = {
     "etc/init.d/qpidd": 0o755,

@@ -63,7 +63,7 @@ def test_without_pika_the_client_tools_say_what_is_missing(name: str, word: str)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
 
 
-MODULE_OF = {"pyyaml": "yaml"}
+MODULE_OF = {"prometheus-client": "prometheus_client", "pyyaml": "yaml"}
 
 
 def imports_of(node: ast.AST) -> Iterator[str]:

@@ -8,7 +8,7 @@ from client_lib.cli.values import LEVELS
 from ha.model.status import EXPECTATIONS
 from ha.qpid_cluster import main as local_manager
 from ha.qpid_ha import parser as cli_parser
-from qpidd_py.cli import qpid_config, qpid_passwd, qpid_stat, qpidd_journal
+from qpidd_py.cli import qpid_config, qpid_metrics, qpid_passwd, qpid_stat, qpidd_journal
 from qpidd_py.config import GROUPS
 from qpidd_py.options import command_line
 from qpidd_py.plugins import load_plugins
@@ -20,7 +20,7 @@ MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remo
 
 
 def all_programs() -> list[Program]:
-    ours = [qpidd(), qpid_ha(), qpid_config_(), qpid_stat_(), qpid_cluster(), qpidd_journal_(), qpid_passwd_()]
+    ours = [qpidd(), qpid_ha(), qpid_config_(), *plain_tools(), qpid_cluster(), qpidd_journal_(), qpid_passwd_()]
     return [*ours, *client_tools(), failover_report_()]
 
 
@@ -66,8 +66,10 @@ def qpid_config_() -> Program:
     return Program(qpid_config.PROGRAM, {path: Place(options, words) for path, words in places.items()})
 
 
-def qpid_stat_() -> Program:
-    return Program(qpid_stat.PROGRAM, {(): Place(options_of(qpid_stat.make_parser(), {}))})
+def plain_tools() -> list[Program]:
+    return [
+        Program(tool.PROGRAM, {(): Place(options_of(tool.make_parser(), {}))}) for tool in (qpid_stat, qpid_metrics)
+    ]
 
 
 def qpid_cluster() -> Program:

@@ -40,6 +40,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpid-ha": HA_CODES,
     "qpid-config": TOOL_CODES,
     "qpid-stat": TOOL_CODES,
+    "qpid-metrics": TOOL_CODES,
     "qpidd-journal": JOURNAL_CODES,
     "qpid-passwd": PASSWD_CODES,
     "qpid-cluster": CLUSTER_CODES,

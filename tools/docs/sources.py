@@ -11,7 +11,7 @@ from client_lib.cli.common import EXIT_CODES as CLIENT_EXIT_CODES
 from ha.model.status import TRANSITIONS, State
 from ha.qpid_cluster import main as local_manager
 from ha.qpid_ha import parser as cli_parser
-from qpidd_py.cli import qpid_config, qpid_passwd, qpid_stat, qpidd_journal
+from qpidd_py.cli import qpid_config, qpid_metrics, qpid_passwd, qpid_stat, qpidd_journal
 from qpidd_py.config import GROUPS
 from qpidd_py.logrules import category
 from qpidd_py.options import command_line
@@ -68,7 +68,7 @@ class Program:
 
 def programs() -> Mapping[str, Program]:
     """All programs that are installed, by name."""
-    ours = (_qpidd(), _qpid_ha(), _qpid_config(), _qpid_stat(), _qpid_cluster(), _qpidd_journal(), _qpid_passwd())
+    ours = (_qpidd(), _qpid_ha(), *_broker_tools(), _qpid_cluster(), _qpidd_journal(), _qpid_passwd())
     found = (*ours, *_client_tools(), _failover_report())
     return {program.name: program for program in found}
 
@@ -88,16 +88,16 @@ def _qpid_ha() -> Program:
     )
 
 
-def _qpid_config() -> Program:
-    usage = tuple(line for line in qpid_config.USAGE.splitlines() if line)
-    return Program(
-        qpid_config.PROGRAM, "list and change queues, exchanges and bindings", qpid_config.make_parser(), synopsis=usage
-    )
-
-
-def _qpid_stat() -> Program:
-    usage = tuple(line for line in qpid_stat.USAGE.splitlines() if line)
-    return Program(qpid_stat.PROGRAM, "show what a broker has and does", qpid_stat.make_parser(), synopsis=usage)
+def _broker_tools() -> list[Program]:
+    texts = {
+        qpid_config: "list and change queues, exchanges and bindings",
+        qpid_stat: "show what a broker has and does",
+        qpid_metrics: "serve the metrics of a broker to Prometheus",
+    }
+    return [
+        Program(tool.PROGRAM, text, tool.make_parser(), synopsis=tuple(filter(None, tool.USAGE.splitlines())))
+        for tool, text in texts.items()
+    ]
 
 
 def _qpid_cluster() -> Program:

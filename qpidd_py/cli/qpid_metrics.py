@@ -1,0 +1,136 @@
+"""`qpid-metrics`: serves a broker's metrics to Prometheus.  Shell; the metrics are in `metric_views`.
+
+A process of its own next to each broker, so that a scrape costs the broker some management requests and nothing else.
+Each scrape has a connection of its own: it goes on when the broker comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target, split_host_port
+from qpidd_py.cli.output import ShowVersion, describe, run_tool
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_login_options,
+    config_of,
+    target_of,
+    timeout_of,
+)
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+log = logging.getLogger(__name__)
+
+PROGRAM: Final = "qpid-metrics"
+PORT: Final = 15692
+"""As RabbitMQ's plug-in."""
+USAGE: Final = "qpid-metrics [OPTIONS]"
+
+
+def make_parser() -> Parser:
+    parser = Parser(prog=PROGRAM, usage=USAGE, add_help=False, allow_abbrev=False)
+    add = parser.add_argument_group("options").add_argument
+    add("-h", "--help", action="store_true", help="show this help")
+    add("--version", action=ShowVersion)
+    add("--listen", default=f"127.0.0.1:{PORT}", metavar="HOST:PORT", help=f"serve here (default 127.0.0.1:{PORT})")
+    add("--listen-certificate", metavar="FILE", help="serve TLS with this certificate (PEM)")
+    add("--listen-key", metavar="FILE", help="its private key (PEM)")
+    add("--queues", type=int, default=0, metavar="N", help="the N longest queues each by name, too (default 0)")
+    add("--once", action="store_true", help="print the metrics once, and end")
+    add_address_options(add)
+    add_login_options(add)
+    return parser
+
+
+class Scrape:
+    """Asks one broker; what Prometheus' library calls a collector."""
+
+    def __init__(self, target: Target, seconds: float, queues: int) -> None:
+        self._target, self._seconds, self._queues = target, seconds, queues
+        self._one = Lock()
+        """Any number of scrapes at a time are one connection to the broker after the other."""
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, or only that the broker does not answer."""
+        from qpidd_py.cli import metric_views
+
+        try:
+            with self._one:
+                found = self._ask()
+        except (OSError, BrokerError) as error:
+            log.warning("%s", describe(error))
+            found = [metric_views.down()]
+        yield from found
+
+    def _ask(self) -> list[Metric]:
+        from qpidd_py.cli import metric_views as views
+
+        with ManagementSocket(self._target, Deadline(self._seconds)) as broker:
+            info, queues = broker.request("broker.info"), broker.request("queue.list")
+            found = [*views.of_broker(info), *views.of_queues(queues, self._queues)]
+            try:
+                query = broker.request("ha.query") if info["ha"] else None
+            except RequestRefused:  # a broker outside a cluster that follows single queues
+                query = None
+        return found + (list(views.of_cluster(query)) if query else [])
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Raises all errors; `main` prints them as one line."""
+    parser = make_parser()
+    if {"-h", "--help"} & set(arguments):
+        print(parser.format_help().rstrip())
+        return 0
+    options = parser.parse_args(arguments)
+    address = _check(options)
+    config = config_of(options)
+    scrape = Scrape(target_of(options, config), timeout_of(options, config), options.queues)
+    return _serve(scrape, address, options)
+
+
+def _check(options: Options) -> tuple[str, int]:
+    """The address to listen on.  Raises UsageError."""
+    host, port = split_host_port(options.listen)
+    if not host or port is None:
+        raise UsageError(f"argument --listen: found {options.listen!r}, wanted HOST:PORT")
+    if options.queues < 0:
+        raise UsageError(f"argument --queues: found {options.queues}, wanted 0 or more")
+    if bool(options.listen_certificate) != bool(options.listen_key):
+        raise UsageError("--listen-certificate and --listen-key belong together")
+    return host, port
+
+
+def _serve(scrape: Scrape, address: tuple[str, int], options: Options) -> int:
+    from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(scrape)
+    if options.once:
+        print(generate_latest(registry).decode(), end="")
+        return 0
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    start_http_server(address[1], address[0], registry, certfile=options.listen_certificate, keyfile=options.listen_key)
+    print(f"{PROGRAM}: serves http{'s' * bool(options.listen_key)}://{options.listen}/metrics", flush=True)
+    signal.sigwait(signals)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(format=f"%(asctime)s {PROGRAM}: %(message)s")
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    return run_tool(run, words, "Failed: ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""`qpid-metrics`: what Prometheus reads, in its own format; against a broker behind a socket."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from ha.model.status import State
+from qpidd_py.cli import metric_views
+from qpidd_py.cli.qpid_metrics import main
+from tests.support.socket_broker import SocketBroker
+from tests.unit.test_qpid_stat import declared
+
+RULES = Path(__file__).parents[2] / "config/prometheus/qpidd.rules.yml"
+PAGE = Path(__file__).parents[2] / "docs/reference/qpid-metrics.md"
+
+QUERY = {
+    "status": "active",
+    "epoch": 7,
+    "stalled": {"why": "lost b", "seconds": 1.5, "until": "b is back"},
+    "isolated": False,
+    "members": [
+        {"name": "b", "address": "b:1", "counts": True, "lag": {"operations": 3, "octets": 40, "seconds": 0.5}},
+        {"name": "", "address": "c:1", "counts": False, "lag": None},
+    ],
+}
+
+
+class Hooks:
+    """Of a primary in a cluster."""
+
+    def admit(self, connection, properties):
+        return None
+
+    def opened(self, connection):
+        return False
+
+    def connection_closed(self, connection):
+        pass
+
+    def alarm(self, name, reason):
+        pass
+
+    def limited(self, reason):
+        pass
+
+    def request(self, method, arguments, reply, user):
+        assert method == "ha.query"
+        reply({"ok": True, "result": QUERY})
+        return True
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    for name in ("QPID_CONFIG", "QPID_PORT", "QPID_INTERFACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server():
+    with SocketBroker(Hooks()) as found:
+        yield found
+
+
+@pytest.fixture
+def scrape(server, capsys):
+    """The samples by name and labels."""
+
+    def run(*words):
+        assert main(["--once", *words, "-b", server.address]) == 0
+        families = text_string_to_metric_families(capsys.readouterr().out)
+        samples = [sample for family in families for sample in family.samples]
+        return {(sample.name, *sorted(sample.labels.values())): sample.value for sample in samples}
+
+    return run
+
+
+def test_totals_have_the_names_of_rabbitmq(server, scrape):
+    declared(server, "a", b"12", b"3")
+    declared(server, "b", b"4")
+    server.broker.memory = lambda: {"resident": 5, "limit": 6, "segments": 7}
+    found = scrape()
+    assert found["rabbitmq_queue_messages_ready",] == 3 and found["rabbitmq_queue_messages_ready_bytes",] == 4
+    assert (found["rabbitmq_queues",], found["rabbitmq_connections",], found["qpidd_up",]) == (2, 3, 1)
+    assert found["rabbitmq_global_messages_received_total", "amqp091"] == 3
+    assert found["rabbitmq_process_resident_memory_bytes",] == 5 and found["rabbitmq_resident_memory_limit_bytes",] == 6
+    assert not any("detailed" in name for name, *_ in found)
+
+
+def test_the_longest_queues_are_named_and_no_more(server, scrape):
+    for number in range(1, 5):
+        declared(server, f"q{number}", *[b""] * number)
+    found = scrape("--queues", "2")
+    named = {labels[1]: value for (name, *labels), value in found.items() if name == "rabbitmq_detailed_queue_messages"}
+    assert named == {"q4": 4, "q3": 3}
+
+
+def test_the_cluster_as_its_primary_sees_it(server, scrape):
+    server.broker.limit("disk", "disk: full")
+    found = scrape()
+    assert [state for state in metric_views.STATES if found["qpidd_ha_state", state]] == ["active"]
+    assert (found["qpidd_ha_epoch",], found["qpidd_ha_stalled_seconds",], found["qpidd_ha_isolated",]) == (7, 1.5, 0)
+    assert (found["qpidd_ha_backup_in_sync", "b"], found["qpidd_ha_backup_in_sync", "c:1"]) == (1, 0)
+    assert found["qpidd_ha_backup_lag_seconds", "b"] == 0.5 and ("qpidd_ha_backup_lag_seconds", "c:1") not in found
+    assert found["qpidd_alarm", "disk"] == 1 and found["qpidd_publishers_blocked",] == 1
+
+
+def test_states_are_those_of_brokers():
+    assert tuple(state.value for state in State) == metric_views.STATES
+
+
+def test_a_broker_outside_a_cluster_has_no_state(server, scrape):
+    server.broker.hooks = None
+    assert not any(name.startswith("qpidd_ha") for name, *_ in scrape())
+
+
+def test_a_broker_that_does_not_answer_is_down(capsys):
+    with SocketBroker() as gone:
+        address = gone.address
+    assert main(["--once", "-b", address]) == 0
+    assert "qpidd_up 0.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--listen", "15692"], "argument --listen: found '15692', wanted HOST:PORT"),
+        (["--queues", "-1"], "argument --queues: found -1"),
+        (["--listen-key", "k"], "belong together"),
+        (["here"], "unrecognized arguments: here"),
+    ],
+)
+def test_bad_arguments_are_named(capsys, words, text):
+    assert main(words) == 1
+    assert text in capsys.readouterr().out
+
+
+def test_rules_and_page_name_only_metrics_that_there_are(server, scrape):
+    server.broker.memory = lambda: {"resident": 5, "limit": 6, "segments": 7}
+    server.broker.limit("disk", "disk: full")
+    declared(server, "q")
+    there = {name for name, *_ in scrape("--queues", "1")}
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    assert all(set(re.findall(r"qpidd_\w+", rule["expr"])) <= there for rule in rules) and len(rules) == 6
+    page = set(re.findall(r"`((?:qpidd|rabbitmq)_\w+?)(?:\{\w+\})?`", PAGE.read_text()))
+    assert page <= there and len(page) > 15
