@@ -24,18 +24,31 @@ class Receiver(Subscription):
         self._waiting = waiting
 
     def fetch(self, timeout: float | None = None) -> Message:
-        """The next message; waits for `timeout` seconds (None: for ever, 0: not at all).
+        """The next message; waits for `timeout` seconds (None: for ever, 0: not at all), then asks the broker whether
+        the queue is empty.  During a fail-over it waits for the answer of the new broker, too.
 
-        Raises Empty, LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
+        Raises Empty: there is none, or all of `capacity` is fetched and not acknowledged; LinkClosed,
+        ReceiverCancelled, SessionError, ConnectionError."""
+        message = self.poll(timeout)
+        if message is None:
+            self._waiting.run(self._waiting.core.receivers.asking([self]), None)
+            message = self.poll(0)
+        if message is None:
+            raise Empty(f"no message in {self.source} within {timeout} s")
+        return message
+
+    def poll(self, timeout: float | None = None) -> Message | None:
+        """As `fetch`, but asks nobody and does not wait longer: None if nothing has arrived here in time."""
         self._waiting.refuse_io_thread("fetch")
         with self._worker.monitor:
             message = self.take()
             if message is None:
                 message = self._wait(timeout)
-        self.note_fetched(message)
+        if message is not None:
+            self.note_fetched(message)
         return message
 
-    def _wait(self, timeout: float | None) -> Message:
+    def _wait(self, timeout: float | None) -> Message | None:
         deadline = None if timeout is None else time.monotonic() + timeout
         self.waiting += 1
         try:
@@ -43,7 +56,7 @@ class Receiver(Subscription):
                 self.check()
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise Empty(f"no message in {self.source} within {timeout} s")
+                    return None
                 self._waiting.monitor.wait(left)
                 message = self.take()
                 if message is not None:

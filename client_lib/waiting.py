@@ -60,8 +60,17 @@ class Waiting:
         return True
 
     def next_receiver(self, timeout: float | None) -> Subscription:
-        """The receiver that has the oldest message.  Raises Empty."""
+        """The receiver that has the oldest message.  Raises Empty, when the broker has none either."""
         self.refuse_io_thread("next_receiver")
+        receiver = self._first_receiver(timeout)
+        if receiver is None:
+            self.run(self.core.receivers.asking(self.core.receivers.all()), None)
+            receiver = self._first_receiver(0)
+        if receiver is None:
+            raise Empty(f"no message for any receiver within {timeout} s")
+        return receiver
+
+    def _first_receiver(self, timeout: float | None) -> Subscription | None:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.monitor:
             while True:
@@ -71,7 +80,7 @@ class Waiting:
                     return receiver
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise Empty(f"no message for any receiver within {timeout} s")
+                    return None
                 self.worker.subscribing.waiting_for_any += 1
                 try:
                     self.monitor.wait(left)

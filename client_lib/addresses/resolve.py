@@ -74,10 +74,12 @@ class Operation:
 
 @dataclass(frozen=True)
 class Answer:
-    """`reply_code` 0: done; else the code and text with which the broker closed the channel."""
+    """`reply_code` 0: done; else the code and text with which the broker closed the channel.  `count`: the messages
+    that are ready in the queue that was asked for."""
 
     reply_code: int = 0
     reply_text: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True)

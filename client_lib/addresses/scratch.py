@@ -55,7 +55,8 @@ class Scratch:
     def _run(self, operation: Operation) -> None:
         try:
             getattr(self._channel, operation.method)(
-                **operation.arguments, callback=lambda _frame: self._answer(Answer())
+                **operation.arguments,
+                callback=lambda frame: self._answer(Answer(count=_count(frame))),
             )
         except Exception as error:  # pika could not encode the arguments
             self._answer(error)
@@ -73,6 +74,10 @@ class Scratch:
             answered(answer)
 
 
+def _count(frame: Any) -> int:
+    return int(getattr(getattr(frame, "method", None), "message_count", 0))
+
+
 def start_resolution(session: CommandStarter, make: Callable[[], Resolution[T]], what: str) -> Future[T]:
     """The plan for an address, or the error; `make` begins a resolution and is called once for each connection.
     `what` names it in errors."""
@@ -83,6 +88,16 @@ def start_resolution(session: CommandStarter, make: Callable[[], Resolution[T]],
 
     _follow(session.start_command(run, what), result)
     return result
+
+
+def start_count(session: CommandStarter, queue: str) -> Future[int]:
+    """How many messages are ready in the queue; 0 if it is not there or may not be asked for."""
+
+    def counting() -> Resolution[int]:
+        answer = yield Operation("queue_declare", {"queue": queue, "passive": True})
+        return answer.count
+
+    return start_resolution(session, counting, f"queue.declare({queue!r}, passive=True)")
 
 
 def start_undo(session: CommandStarter, operations: Iterable[Operation]) -> Future[None]:

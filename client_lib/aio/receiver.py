@@ -41,9 +41,21 @@ class Receiver(Subscription):
         self._burst = 0
 
     async def fetch(self, timeout: float | None = None) -> Message:
-        """The next message; waits for `timeout` seconds (None: for ever, 0: not at all).
+        """The next message; waits for `timeout` seconds (None: for ever, 0: not at all), then asks the broker whether
+        the queue is empty.  During a fail-over it waits for the answer of the new broker, too.
 
-        Raises Empty, LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
+        Raises Empty: there is none, or all of `capacity` is fetched and not acknowledged; LinkClosed,
+        ReceiverCancelled, SessionError, ConnectionError."""
+        message = await self.poll(timeout)
+        if message is None:
+            await self._waiting.run(self._waiting.core.receivers.asking([self]))
+            message = await self.poll(0)
+        if message is None:
+            raise Empty(f"no message in {self.source} within {timeout} s")
+        return message
+
+    async def poll(self, timeout: float | None = None) -> Message | None:
+        """As `fetch`, but asks nobody and does not wait longer: None if nothing has arrived here in time."""
         loop = self._waiting.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         await self._let_others_run()
@@ -54,7 +66,7 @@ class Receiver(Subscription):
                 break
             self.check()
             if again and not woken:
-                raise Empty(f"no message in {self.source} within {timeout} s")
+                return None
             left = None if deadline is None else max(0.0, deadline - loop.time())
             woken, again = await self._line.wait(left, again), True
         self.note_fetched(message)

@@ -67,7 +67,16 @@ class Waiting:
             self._arrivals.wake(len(self._arrivals))
 
     async def next_receiver(self, timeout: float | None) -> Subscription:
-        """The receiver that has the oldest message.  Raises Empty."""
+        """The receiver that has the oldest message.  Raises Empty, when the broker has none either."""
+        receiver = await self._first_receiver(timeout)
+        if receiver is None:
+            await self.run(self.core.receivers.asking(self.core.receivers.all()))
+            receiver = await self._first_receiver(0)
+        if receiver is None:
+            raise Empty(f"no message for any receiver within {timeout} s")
+        return receiver
+
+    async def _first_receiver(self, timeout: float | None) -> Subscription | None:
         loop = self.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         woken = again = False
@@ -77,7 +86,7 @@ class Waiting:
             if receiver is not None:
                 return receiver
             if again and not woken:
-                raise Empty(f"no message for any receiver within {timeout} s")
+                return None
             left = None if deadline is None else max(0.0, deadline - loop.time())
             woken, again = await self._arrivals.wait(left, again), True
 

@@ -18,7 +18,7 @@ from client_lib.cli.common import PATIENCE, SLICE, Pace, World
 from client_lib.cli.production import EOS, TS
 from client_lib.cli.sequence import SequenceTracker
 from client_lib.connection import Connection
-from client_lib.errors import Empty, Timeout, TransactionAborted, TransactionUnknown
+from client_lib.errors import Timeout, TransactionAborted, TransactionUnknown
 from client_lib.message import Message
 
 PROGRAM = "qpid-receive"
@@ -158,13 +158,12 @@ class Receiving:
             left = limit - (self._world.clock() - quiet_since)
             if left <= 0 and not self._options.forever:
                 return None
-            try:
-                message: Message = self._receiver.fetch(timeout=SLICE if self._options.forever else min(SLICE, left))
+            message: Message | None = self._receiver.poll(SLICE if self._options.forever else min(SLICE, left))
+            if message is not None:
                 return message
-            except Empty:
-                self._idle()
-                if not self._connection.is_connected:
-                    quiet_since = self._world.clock()
+            self._idle()
+            if not self._connection.is_connected:
+                quiet_since = self._world.clock()
         return None
 
     def _idle(self) -> None:

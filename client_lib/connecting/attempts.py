@@ -51,9 +51,10 @@ class Abandon:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """No more attempts; `start` or `lost` begins again."""
+    """No more attempts; `start` or `lost` begins again.  `denied`: no address may be used like this."""
 
     reason: str
+    denied: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """How long to wait between two rounds of attempts (pure; randomness is an injected generator).
 
-The pause grows exponentially from `interval_min` to `interval_max`, with jitter over its upper half.  If a broker
-refused the connection in a round, the cluster is up and a promotion is under way: the pause after such a round does not
-grow beyond REFUSED_FACTOR times `interval_min`, and the first one is the minimum.
+The pause doubles from `interval_min` to `interval_max`, with jitter over its upper half.  If a broker refused the
+connection in a round, the cluster is up and a promotion may be near: the pause after such a round begins at the minimum
+and grows by REFUSED_GROWTH, so that it stays near an eighth of the time without a connection.  When a broker announces
+its promotion it begins anew, once.
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-import tenacity
-
-REFUSED_FACTOR = 10
+REFUSED_GROWTH = 1.125
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,21 @@ class BackOff:
     """The pauses after one loss: between half of the exponential wait and the whole of it, so clients differ."""
 
     def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
-        self._most_when_refused = REFUSED_FACTOR * policy.interval_min
-        self._exponential = tenacity.wait_exponential(multiplier=policy.interval_min, max=policy.interval_max)
+        self._least, self._most = policy.interval_min, policy.interval_max
         self._rng = rng
         self._rounds = self._refused = 0
+        self._announced = False
 
-    def pause(self, refused: bool) -> float:
-        """Seconds to pause after the round that has just ended; `refused`: a broker answered in it."""
+    def pause(self, refused: bool, announced: bool = False) -> float:
+        """Seconds to pause after the round that has just ended; `refused`: a broker answered in it; `announced`: that
+        it is being promoted."""
         self._rounds += 1
         if not refused:
-            return self._wait(self._rounds)
-        self._refused += 1
-        return min(self._wait(self._refused), self._most_when_refused)
+            return self._wait(2.0, self._rounds)
+        self._refused = 1 if announced and not self._announced else self._refused + 1
+        self._announced = announced
+        return self._wait(REFUSED_GROWTH, self._refused)
 
-    def _wait(self, attempt: int) -> float:
-        state = tenacity.RetryCallState(retry_object=tenacity.Retrying(), fn=None, args=(), kwargs={})
-        state.attempt_number = attempt
-        return self._exponential(state) * (0.5 + 0.5 * self._rng.random())
+    def _wait(self, growth: float, number: int) -> float:
+        whole = min(self._most, self._least * growth ** min(number - 1, 1000))
+        return whole * (0.5 + 0.5 * self._rng.random())

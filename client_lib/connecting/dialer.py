@@ -37,7 +37,10 @@ from client_lib.urls.url import Endpoint, learned_addresses, primary_in_refusal
 
 LOGGER = logging.getLogger("client_lib")
 CONNECTION_FORCED = 320
-NEVER_RETRY = {403: "access refused", 530: "not allowed"}  # login, virtual host
+DENIED = (403, 530)
+"""Reply codes for a wrong login or virtual host."""
+PROMOTED = "(recovering)"
+"""In the text of a backup that is being promoted."""
 POLITE_CLOSE = 1.0  # seconds for connection.close-ok
 
 
@@ -76,6 +79,8 @@ class Dialer:
         self._losers: set[Transport] = set()  # to be closed with a handshake
         self._timer: Timer | None = None
         self._complained: dict[str, str] = {}  # which address, and the text
+        self._denial: type[ConnectError] = ConnectError
+        """Of the last broker that denied us."""
 
     # -- for the link
 
@@ -131,8 +136,8 @@ class Dialer:
                     self._abandon(attempt, reason, hung)
                 case Wait(until):
                     self._wait(until)
-                case GiveUp(reason):
-                    self._give_up(ConnectError(reason))
+                case GiveUp(reason, denied):
+                    self._give_up((self._denial if denied else ConnectError)(reason))
 
     def _wait(self, until: float) -> None:
         if self._timer is not None:
@@ -213,8 +218,9 @@ class Dialer:
         if transport.refusal is not None:
             self._refused(attempt, *transport.refusal)
         elif isinstance(cause, AuthenticationFailure):
-            self._fact("connect_refused", attempt, result="unreachable", reason=str(cause))
-            self._give_up(cause)
+            self._denied(attempt, AuthenticationFailure, str(cause), "unreachable")
+        elif tls.is_wrong(cause):
+            self._denied(attempt, ConnectError, tls.explain(cause) or describe(cause), "unreachable")
         else:
             self._attempt_failed(attempt, tls.explain(cause) or describe(cause))
 
@@ -228,21 +234,30 @@ class Dialer:
         self._fact("connect_refused", attempt, result="unreachable", reason=reason)
         self._do(self._planner.failed(attempt, time.monotonic(), reason))
 
-    def _refused(self, attempt: Attempt, code: int, text: str) -> None:
-        self._fact("connect_refused", attempt, result=str(code), reason=text)
-        now, reason = time.monotonic(), f"{code} {text}"
+    def _denied(self, attempt: Attempt, kind: type[ConnectError], reason: str, result: str) -> None:
+        self._denial = kind
         self._complain(attempt.address, reason)
-        if code in NEVER_RETRY:
-            self._give_up(AuthenticationFailure(f"{attempt.address}: {reason}"))
-        elif code == CONNECTION_FORCED:
-            self._do(self._planner.refused(attempt, now, reason, self.hint(text, attempt.address)))
+        self._fact("connect_refused", attempt, result=result, reason=reason)
+        self._do(self._planner.denied(attempt, time.monotonic(), reason))
+
+    def _refused(self, attempt: Attempt, code: int, text: str) -> None:
+        now, reason = time.monotonic(), f"{code} {text}"
+        if code in DENIED:
+            self._denied(attempt, AuthenticationFailure, reason, str(code))
+            return
+        forced = code == CONNECTION_FORCED
+        self._complain(attempt.address, reason, logging.INFO if forced else logging.WARNING)
+        self._fact("connect_refused", attempt, result=str(code), reason=text)
+        if forced:
+            hint = self.hint(text, attempt.address)
+            self._do(self._planner.refused(attempt, now, reason, hint, PROMOTED in text))
         else:
             self._do(self._planner.failed(attempt, now, reason))
 
-    def _complain(self, address: Endpoint, reason: str) -> None:
+    def _complain(self, address: Endpoint, reason: str, level: int = logging.WARNING) -> None:
         """Logs each reason once until connected."""
         where = str(address)
-        level = logging.DEBUG if self._complained.get(where) == reason else logging.WARNING
+        level = logging.DEBUG if self._complained.get(where) == reason else level
         self._complained[where] = reason
         LOGGER.log(level, "%s: cannot connect to %s: %s", self._client_id, where, reason)
 

@@ -26,6 +26,9 @@ is something to wait for: call `tick` then.
   from it for `connect_overlap`.  Once a place has answered, other attempts that have not reached it are abandoned.
 * A connection that ends within SHORT_LIFE is no success.  After FREE_LOSSES of them in a row each loss is followed by a
   pause that grows as after refusals; otherwise a broker that accepts and then closes would be tried in a tight loop.
+* Denials.  Before the first success all attempts end when every place has denied us (login, virtual host, certificate)
+  or could not be reached, and at least one has denied.  After it a denial is a failure like others: somebody may be at
+  work there.
 * Limits.  At most IN_FLIGHT attempts at a time and PER_PLACE at one place.
 * Lateness.  If a tick comes much later than asked for, this process was paused: answers may be waiting unread, so
   attempts in flight get that much extra time, once.
@@ -39,12 +42,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
-from client_lib.connecting.backoff import REFUSED_FACTOR, BackOff, RetryPolicy
+from client_lib.connecting.backoff import BackOff, RetryPolicy
 from client_lib.connecting.places import Place, Places
 from client_lib.urls.url import Endpoint
 
 __all__ = [
-    "REFUSED_FACTOR",
     "Abandon",
     "Action",
     "Attempt",
@@ -95,7 +97,8 @@ class Planner:
         self._active = False
         self._begun = 0.0
         self._rounds = 0  # that have ended
-        self._reason = ""
+        self._reasons: dict[Endpoint, str] = {}  # the last one of each address
+        self._denied: dict[Place, bool] = {}  # of those that have answered, or cannot be reached
         self._flights: dict[Attempt, _Flight] = {}
         self._looking: dict[Place, _Flight] = {}
         self._wake_at: float | None = None
@@ -105,7 +108,7 @@ class Planner:
         self._begun_at: set[Place] = set()
         self._tried: list[Place] = []  # begun, and not refused
         self._hinted: list[Endpoint] = []
-        self._refused = False
+        self._refused = self._announced = False
         self._round_at: float | None = None  # when the next round may begin
         self._pause = 0.0
         self._copied = 0.0  # when the latest attempt began
@@ -125,7 +128,7 @@ class Planner:
         if self._short_lives <= FREE_LOSSES:
             self._short_back_off = BackOff(self._policy, self._rng)
             return self._begin(now, hint)
-        return self._begin(now, hint, self._short_back_off.pause(refused=True))
+        return self._begin(now, hint, self._short_back_off.pause(refused=False))
 
     def learned(self, addresses: Iterable[Endpoint]) -> None:
         """A broker announced the addresses of the cluster.  Report this before its other events."""
@@ -142,7 +145,7 @@ class Planner:
         if self._looking.pop(name, None) is None:
             return []
         if not ips:
-            self._reason = f"{address}: {reason}"
+            self._failed(name, reason)
         self._due = now
         self._queue_records(name)
         return self._advance(now)
@@ -154,24 +157,34 @@ class Planner:
 
     def failed(self, attempt: Attempt, now: float, reason: str) -> list[Action]:
         """The attempt failed."""
+        return self._ended(attempt, now, reason, False)
+
+    def _ended(self, attempt: Attempt, now: float, reason: str, denied: bool | None) -> list[Action]:
+        """`denied` None: it may accept later."""
         if self._flights.pop(attempt, None) is None:
             return []
-        self._reason = f"{attempt.address}: {reason}"
+        self._failed(attempt.place, reason, denied)
         self._due = now
         self.places.answered(attempt.place)
         useless = [a for a, flight in self._flights.items() if a.place == attempt.place and not flight.reached]
         return [*self._abandon(useless, "the place has answered"), *self._advance(now)]
 
-    def refused(self, attempt: Attempt, now: float, reason: str, hint: Endpoint | None) -> list[Action]:
-        """A backup refused, and may have named the primary."""
+    def denied(self, attempt: Attempt, now: float, reason: str) -> list[Action]:
+        """The broker does not want us, or we not it."""
+        return self._ended(attempt, now, reason, True)
+
+    def refused(
+        self, attempt: Attempt, now: float, reason: str, hint: Endpoint | None, announced: bool = False
+    ) -> list[Action]:
+        """A backup refused, and may have named the primary, or `announced` that it is being promoted."""
         if attempt in self._flights:
-            self._refused = True
+            self._refused, self._announced = True, self._announced or announced
             self._tried = [tried for tried in self._tried if not tried.is_at(attempt.address)]
             if hint is not None and not self._has_been_at(hint):
                 self._go_first(hint)
             else:
                 self._named = hint
-        return self.failed(attempt, now, reason)
+        return self._ended(attempt, now, reason, None)
 
     def connected(self, attempt: Attempt, now: float) -> list[Action]:
         """The attempt is open."""
@@ -199,7 +212,8 @@ class Planner:
         if self._connected_at is not None and not self._policy.reconnect:
             return [*abandoned, GiveUp("reconnecting is off")]
         self._active = True
-        self._begun, self._rounds, self._reason, self._pause = now, 0, "", pause
+        self._begun, self._rounds, self._pause = now, 0, pause
+        self._reasons.clear()
         self._back_off = BackOff(self._policy, self._rng)
         self._new_round(now + pause)
         if hint is not None:
@@ -220,7 +234,7 @@ class Planner:
         return [Abandon(attempt, reason, hung) for attempt in attempts]
 
     def _new_round(self, now: float) -> None:
-        self._begun_at, self._tried, self._hinted, self._refused = set(), [], [], False
+        self._begun_at, self._tried, self._hinted, self._refused, self._announced = set(), [], [], False, False
         self._due, self._round_at = now, None
         self._queue = deque(sorted(self._candidates(), key=self.places.rank))
 
@@ -270,7 +284,7 @@ class Planner:
             self._copy_named(now, actions)
         while over is None and self._step(now, actions):
             pass
-        over = over or self._out_of_rounds()
+        over = over or self._all_denied() or self._out_of_rounds()
         if over is not None:
             return [*actions, *self._rest("gave up"), over]
         self._wake_at = self._next_time(now)
@@ -285,13 +299,13 @@ class Planner:
     def _expire(self, now: float) -> list[Action]:
         late = [attempt for attempt, flight in self._flights.items() if now >= flight.deadline]
         for attempt in late:
-            self._reason = f"{attempt.address}: timed out"
+            self._failed(attempt.place, "timed out")
             self._due = min(self._due, now)
             self.places.hung(attempt.place)
         for name, flight in list(self._looking.items()):
             if now >= flight.deadline:
                 del self._looking[name]
-                self._reason = f"{name.address}: the name look-up timed out"
+                self._failed(name, "the name look-up timed out")
             elif self._hangs(flight, now) and not flight.reached:
                 flight.reached = True
                 self._queue_records(name)
@@ -310,7 +324,7 @@ class Planner:
             if not self._is_settled(now):
                 return False
             self._rounds += 1
-            self._pause = self._back_off.pause(self._refused)
+            self._pause = self._back_off.pause(self._refused, self._announced)
             self._round_at = now + self._pause
         if now < self._round_at or self._was_last_round():
             return False
@@ -412,6 +426,20 @@ class Planner:
             return None
         return GiveUp(f"gave up after {now - self._begun:.1f} s (reconnect_timeout){self._why()}")
 
+    def _failed(self, place: Place, reason: str, denied: bool | None = False) -> None:
+        self._reasons[place.address] = reason
+        self._denied.pop(place, None)
+        if denied is not None:
+            self._denied[place] = denied
+
+    def _all_denied(self) -> GiveUp | None:
+        if self._connected_at is not None or not any(self._denied.values()):
+            return None
+        known = [record for name in self.places.all() for record in self.places.records(name) or [name]]
+        if not all(place in self._denied for place in known):
+            return None
+        return GiveUp(self._why().removeprefix("; last: "), denied=True)
+
     def _out_of_rounds(self) -> GiveUp | None:
         if self._queue or self._flights or self._looking or not self._was_last_round():
             return None
@@ -421,10 +449,11 @@ class Planner:
 
     @property
     def trouble(self) -> str:
-        """The last failure, or what is being waited for, as `; last: ...`; from any thread."""
-        for name in [] if self._reason else list(self._looking):
+        """The last failure of each address, or what is being waited for, as `; last: ...`; from any thread."""
+        for name in [] if self._reasons else list(self._looking):
             return f"; {name.address}: the name is still being looked up"
         return self._why()
 
     def _why(self) -> str:
-        return f"; last: {self._reason}" if self._reason else ""
+        reasons = "; ".join(f"{address}: {reason}" for address, reason in list(self._reasons.items()))
+        return f"; last: {reasons}" if reasons else ""

@@ -22,10 +22,11 @@ File = str | Path | None
 Stamp = tuple[str, int, int, int] | None
 
 # OpenSSL's name of an error: what to check.  The broker's alerts come with ALERT in their names.
+_PLAIN = "it does not speak TLS on this port"
 _REASONS = {
-    "WRONG_VERSION_NUMBER": "it does not speak TLS on this port",
-    "RECORD_LAYER_FAILURE": "it does not speak TLS on this port",
-    "HTTP_REQUEST": "it does not speak TLS on this port",
+    "WRONG_VERSION_NUMBER": _PLAIN,
+    "RECORD_LAYER_FAILURE": _PLAIN,
+    "HTTP_REQUEST": _PLAIN,
     "UNSUPPORTED_PROTOCOL": "it speaks an outdated version of TLS only",
     "ALERT_PROTOCOL_VERSION": "it does not speak our version of TLS",
     "CERTIFICATE_REQUIRED": "it wants a certificate of ours (ssl_certfile)",
@@ -89,6 +90,12 @@ def _load(stamp: tuple[str, int, int, int], what: str, load: Callable[[], object
     except (OSError, ssl.SSLError) as error:
         reason = getattr(error, "reason", None) or error.strerror or str(error)
         raise ConnectError(f"cannot use {stamp[0]!r} as {what}: {reason}") from None
+
+
+def is_wrong(error: BaseException) -> bool:
+    """Trying again would not help: the certificate cannot be verified, or there is no TLS at the other end."""
+    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+    return isinstance(error, ssl.SSLCertVerificationError) or _REASONS.get(reason) == _PLAIN
 
 
 def explain(error: BaseException) -> str | None:

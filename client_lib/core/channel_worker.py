@@ -159,6 +159,14 @@ class ChannelWorker:
         self.wake()
         return future
 
+    def start_pause(self, seconds: float) -> Future[Any]:
+        """Done after so many seconds with a channel."""
+        return self.start_command(lambda _channel, done: self._call_later(seconds, lambda: done(None)), "a pause")
+
+    def start_fence(self) -> Future[Any]:
+        """A round trip, after which the broker has read everything written before."""
+        return self.start_command(lambda channel, done: channel.basic_qos(callback=done), "basic.qos")
+
     def renew(self, subscription: Subscription) -> None:
         """Subscribes again, with another capacity.  Not waited for."""
         with self.monitor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from client_lib.addresses.address import Address
 from client_lib.addresses.nodes import Node
 from client_lib.addresses.polling import Poller
+from client_lib.addresses.scratch import start_count
 from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.delivery import Delivery
@@ -21,6 +22,8 @@ from client_lib.errors import LinkClosed
 from client_lib.message import Message
 
 S = TypeVar("S", bound=Subscription)
+PAUSES = (0.01, 0.03, 0.1, 0.3)
+"""Seconds to wait for a message that is ready in the queue and has not come."""
 Build = Callable[[Any, Any, bytes], Message]
 
 
@@ -162,6 +165,24 @@ class Receivers:
                 lambda channel, done: worker.subscribing.cancel(channel, subscription, done),
                 f"basic.cancel({subscription.consumer_tag!r})",
             )
+
+    # -- is there more?
+
+    def asking(self, subscriptions: Iterable[Subscription]) -> Steps[None]:
+        """Until one has a message, or the queues of all are empty; waits while there is no connection.
+
+        The broker counts first, then answers on our channel: what it had sent us before has arrived.  What others have
+        not taken either is waited for a moment."""
+        worker = self._worker
+        for pause in PAUSES:
+            ready = 0
+            for subscription in subscriptions:
+                if worker.subscribing.knows(subscription) and not subscription.stuffed():
+                    ready += yield start_count(worker, subscription.queue)
+            yield worker.start_fence()
+            if not ready or any(subscription.available() for subscription in subscriptions):
+                return
+            yield worker.start_pause(pause)
 
     # -- basic.get
 

@@ -77,4 +77,4 @@ class SessionCore:
 
     def fencing(self) -> Steps[None]:
         """A round trip, after which the broker has read everything written before."""
-        yield self.worker.start_command(lambda channel, done: channel.basic_qos(callback=done), "basic.qos")
+        yield self.worker.start_fence()

@@ -97,6 +97,12 @@ class Subscription:
         with self._worker.monitor:
             return len(self._buffer)
 
+    def stuffed(self) -> bool:
+        """The broker sends nothing more before something is acknowledged: all of `capacity` is in use."""
+        with self._worker.monitor:
+            mine = sum(delivery.subscription is self for delivery in self._worker.deliveries.fetched)
+            return not self.no_ack and 0 < self.prefetch <= mine + len(self._buffer)
+
     def build(self, method: Any, properties: Any, body: bytes) -> Message:
         """The message of a basic.deliver, as pika decoded it."""
         return received(method.exchange, method.routing_key, method.redelivered, properties, body)

@@ -47,12 +47,12 @@ class Consumer:
     def take(self, timeout: float | None = 0) -> Incoming | None:
         """The next message.  Raises pika's AMQPConnectionError if a transaction was lost."""
         try:
-            message = self.receiver.fetch(timeout)
+            message = self.receiver.poll(timeout)
         except TransactionError as error:
             raise translate(error) from error
-        except MessagingError:  # none there, or no more will come; the channel raises the reason
+        except MessagingError:  # no more will come; the channel raises the reason
             return None
-        assert isinstance(message, Incoming)
+        assert message is None or isinstance(message, Incoming)
         return message
 
     def announce_again(self) -> None:

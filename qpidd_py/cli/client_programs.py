@@ -21,7 +21,7 @@ def _run(program: str, module: str) -> int:
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in ("pika", "tenacity"):
+        if error.name != "pika":
             raise
         text = f"the Python package {error.name} is missing; `pip install {error.name}` installs it"
         print(f"{program}: {text}", file=sys.stderr)

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from client_lib.cli.common import World
-from client_lib.errors import Empty, InsufficientCapacity, Timeout
+from client_lib.errors import InsufficientCapacity, Timeout
 
 
 class FakeWorld(World):
@@ -110,7 +110,7 @@ class FakeReceiver:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
 
-    def fetch(self, timeout: float) -> Any:
+    def poll(self, timeout: float) -> Any:
         arriving = self._session.arriving
         if not arriving or isinstance(arriving[0], float):
             self._session.world.pass_time(timeout)
@@ -118,7 +118,7 @@ class FakeReceiver:
                 arriving[0] -= timeout
                 if arriving[0] <= 0:
                     arriving.popleft()
-            raise Empty("nothing")
+            return None
         found = arriving.popleft()
         if isinstance(found, BaseException):
             raise found

@@ -140,9 +140,11 @@ class World:
             self._later(0.0005, attempt, lambda: self.planner.failed(attempt, self.now, "down"))
         elif how != "swallow":
             self._at(0.0005, lambda: self._reached(attempt))
-        if how == "refuse":
-            named = Endpoint(hint) if hint else None
-            self._later(0.002, attempt, lambda: self.planner.refused(attempt, self.now, "a backup", named))
+        if how in ("refuse", "promoted"):
+            named, promoted = Endpoint(hint) if hint else None, how == "promoted"
+            self._later(0.002, attempt, lambda: self.planner.refused(attempt, self.now, "a backup", named, promoted))
+        if how == "deny":
+            self._later(0.002, attempt, lambda: self.planner.denied(attempt, self.now, "denied"))
         if how in ("open", "slow"):
             self._later(0.003 if how == "open" else 0.5, attempt, lambda: self._win(attempt))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from client_lib import Empty, LinkClosed, Message, Receiver, Sender, Session
+from client_lib import LinkClosed, Message, Receiver, Sender, Session
 from tests.support.wait import wait_for
 from tests.unit.client_lib.test_client_failover import Lab, lab
 
@@ -150,8 +150,7 @@ def test_no_lock_is_held_in_callbacks(lab: Lab) -> None:
         session.unsettled()
         sender.available()
         sender.send("more", sync=False)
-        with pytest.raises(Empty):
-            receiver.fetch(0)
+        assert receiver.poll(0) is None
 
     receiver: Receiver = session.queue_receiver("nothing")
     sender: Sender = session.queue_sender("q", on_settled=lambda *_: None)

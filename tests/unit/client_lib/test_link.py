@@ -209,10 +209,21 @@ def test_a_backup_that_refuses_tells_as_well(links: LinkLab) -> None:
 
 def test_a_wrong_login_ends_all_attempts(links: LinkLab) -> None:
     hung, denies = links.broker("hang"), links.broker("deny")
-    link = links.link(hung, denies)
+    link = links.link(hung, denies, connect_timeout=0.5)
     wait_for(lambda: link.state is LinkState.FAILED)
     assert isinstance(link.error, AuthenticationFailure) and "403" in str(link.error)
     wait_for(lambda: hung.peers[0].gone)
+
+
+def test_a_wrong_login_while_reconnecting_is_tried_again(links: LinkLab) -> None:
+    first, second = links.broker(), links.broker()
+    link = links.connected(first, second)
+    second.mode = "deny"
+    first.kill()
+    wait_for(lambda: second.accepted > 3)
+    assert link.state is LinkState.CONNECTING
+    second.mode = "normal"
+    wait_for(lambda: link.state is LinkState.CONNECTED)
 
 
 def test_a_user_that_the_broker_offers_no_mechanism_for_is_told_so(links: LinkLab) -> None:
