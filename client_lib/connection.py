@@ -18,6 +18,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from client_lib.connecting import parameters
@@ -56,6 +57,8 @@ class Connection(Handle[Session]):
         self.link = Link(addresses, self.options, self._loop, self._changed)
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self.on_fork: Callable[[], None] = lambda: None
+        """Called in the child after fork(2)."""
 
     @classmethod
     def establish(cls, urls: Given, **options: Any) -> Connection:
@@ -220,6 +223,7 @@ class Connection(Handle[Session]):
         self._thread = None
         for session in self._sessions.values():
             session._waiting.forked(self.link.error)
+        self.on_fork()
 
 
 def _close_all() -> None:

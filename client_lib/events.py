@@ -177,6 +177,10 @@ class EventLog:
                 self._sink.close()
         self._deliver()
 
+    def forked(self) -> None:
+        """In the child after fork(2): the file is the parent's, and another thread may have held the lock."""
+        self._lock, self._closed, self._sink = threading.Lock(), True, None
+
     # -- with the lock held
 
     def _fact(self, kind: str, fields: Mapping[str, Any]) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 
 from client_lib.connecting.link import Link
 from client_lib.core.session_core import SessionCore
-from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
 from client_lib.core.unheard import raise_first
@@ -169,7 +168,7 @@ class Waiting:
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2).  Locks may be held by threads that are not there any more."""
         self.monitor = self.worker.monitor = threading.Condition()
-        self.worker.error, self.worker.state = error, State.FAILED
+        self.core.forked(error)
 
 
 def _left(deadline: float | None) -> float | None:

@@ -66,6 +66,7 @@ class Connection(Handle[Session]):
         self.link = Link(addresses, self.options, GuardedLoop(self._loop, self._broken), self._changed)
         self._ended: asyncio.Future[None] | None = None
         """Set when closing begins; done when the connection is closed."""
+        self._forked = False
         self._end_watch: AsyncGenerator[None, None] | None = None
 
     @classmethod
@@ -159,7 +160,10 @@ class Connection(Handle[Session]):
     # -- for sessions
 
     def own_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of this connection.  Raises RuntimeError in another one, and so in another thread."""
+        """The loop of this connection.  Raises RuntimeError in another one, and so in another thread; ConnectionClosed
+        in the child after fork(2)."""
+        if self._forked and self.link.error is not None:
+            raise self.link.error
         if asyncio.get_running_loop() is not self._loop:
             state = "is closed" if self._loop.is_closed() else "runs elsewhere"
             raise RuntimeError(f"{self.client_id} belongs to another event loop, which {state}; make one in each loop")
@@ -177,6 +181,7 @@ class Connection(Handle[Session]):
     def forked(self) -> None:
         """In the child after fork(2), whose copy of the loop must not be touched: connection and loop are the
         parent's."""
+        self._forked = True
         self.link.forked()
         for session in self.sessions:
             session._waiting.forked(self.link.error)

@@ -21,7 +21,6 @@ from client_lib.aio.monitor import ALL, LoopMonitor, ends, expire
 from client_lib.connecting.link import Link
 from client_lib.core.ledger import Disposition
 from client_lib.core.session_core import SessionCore
-from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
 from client_lib.core.unheard import raise_first
@@ -166,7 +165,7 @@ class Waiting:
 
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2)."""
-        self.worker.error, self.worker.state = error, State.FAILED
+        self.core.forked(error)
 
 
 async def _answer(future: Future[Any], loop: asyncio.AbstractEventLoop, deadline: float | None) -> Any:

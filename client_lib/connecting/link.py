@@ -179,6 +179,7 @@ class Link:
     def forked(self) -> None:
         """In the child after fork(2): connection and loop belong to the parent.  Takes no lock and no loop."""
         self.state, self.error = LinkState.FAILED, ConnectionClosed("the connection belongs to the parent process")
+        self.events.forked()
         self._dialer.forked()
         if self._transport is not None:
             self._transport.forget()

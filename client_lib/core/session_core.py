@@ -13,9 +13,11 @@ from client_lib.core.ledger import Disposition
 from client_lib.core.monitor import Monitor
 from client_lib.core.receivers import Receivers
 from client_lib.core.senders import Senders
+from client_lib.core.states import State
 from client_lib.core.steps import Steps
 from client_lib.core.topology import Topology
 from client_lib.core.transactions import Transactions
+from client_lib.errors import MessagingError
 from client_lib.message import Message
 
 SETTLED = {Disposition.ACCEPT: "ack", Disposition.REJECT: "reject", Disposition.RELEASE: "release"}
@@ -29,6 +31,13 @@ class SessionCore:
         self.senders = Senders(self.worker)
         self.receivers = Receivers(self.worker)
         self.transactions = Transactions(self.worker, self.senders)
+
+    def forked(self, error: MessagingError | None) -> None:
+        """In the child after fork(2): what has arrived is the parent's."""
+        self.worker.error, self.worker.state = error, State.FAILED
+        for receiver in self.receivers.all():
+            receiver.drain()
+        self.worker.deliveries.fetched.clear()
 
     def idle(self) -> bool:
         """True if no message waits for a confirm (in a transaction: to be written) and no acknowledgement to be written

@@ -83,6 +83,7 @@ class FailoverConnection:
         self._closed = False
         self._connection = Connection(addresses, **{**asked, **options})
         self._connection.link.events.listen(self._heard)
+        self._connection.on_fork = self._forked
         self._open(open_timeout)
 
     def _open(self, timeout: float | None) -> None:
@@ -94,6 +95,11 @@ class FailoverConnection:
             if isinstance(error, TimeoutError):
                 raise ConnectFailed(f"not connected within {timeout} s") from error
             raise translate(error) from error
+
+    def _forked(self) -> None:
+        self.inbox.forked()
+        for channel in self._channels.values():
+            channel._consuming.forked()
 
     def __enter__(self) -> FailoverConnection:
         return self

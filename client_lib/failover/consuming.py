@@ -46,6 +46,10 @@ class Consuming:
         """True if there are consumers or deliveries to be settled."""
         return bool(self.consumers) or len(self._tags) > 0
 
+    def forked(self) -> None:
+        """In the child after fork(2), where another thread may have held the lock."""
+        self._tags_lock = threading.Lock()
+
     # -- the watcher of the sessions, in the I/O thread
 
     def lost(self) -> None:

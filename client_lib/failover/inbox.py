@@ -76,6 +76,12 @@ class Inbox:
         self._waiting = 0
         self._turns = 0
 
+    def forked(self) -> None:
+        """In the child after fork(2): the events are the parent's, and another thread may have held the lock."""
+        self._condition = threading.Condition()
+        self._events.clear()
+        self._dispatcher = None
+
     # -- from any thread
 
     def post(self, event: Callback) -> None:
