@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +148,7 @@ class HaPlugin:
         self._replication: QueueReplication | None = None
         self._salvage_door: SalvageDoor | None = None
         self._hooks: ClusterHooks | None = None
+        self._shutdown_rule = ""
 
     def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
         """What the options alone say.  Raises ConfigError."""
@@ -174,13 +177,13 @@ class HaPlugin:
         dial = Dial(login_of(options), tls_of(options, security))
         if host.tls is not None and options.ha_ssl_ca is not None:
             trust(host.tls, options.ha_ssl_ca)
-        host.on_reload.append(lambda: renewal(dial, options, security, host.tls))
+        host.on_reload.append(lambda fresh: renewal(dial, options, security, host.tls))
         if not options.ha_cluster:
             return self._attach_standalone(host, options, dial)
         check_encryption(options, security, dial)
         if options.risk:
             log.warning("%s", options.risk)
-        self._host = host
+        self._host, self._shutdown_rule = host, options.ha_promote_on_shutdown
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, dial, state_file)
         add_user(host, options)
@@ -203,6 +206,7 @@ class HaPlugin:
         env.events = EventLog(directory, host.name, lambda: node.local.epoch, options.ha_cluster_name, limit)
         host.engine.on_batch = node.batch
         host.engine.on_membership = node.membership
+        host.on_reload.append(partial(self._retuned, node))
         self._node, self._env = node, env
         self._replication = QueueReplication(host, dial, options.ha_slice_size, lambda: standing(node))
         self._salvage_door = self._open_salvage(host, options, node, env, dial)
@@ -213,6 +217,13 @@ class HaPlugin:
         self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))
         self._hooks.failover = FailoverUpdates(host.broker.vhost, lambda: advertised(node))
         return self._hooks
+
+    def _retuned(self, node: Node, fresh: Settings) -> Callable[[], None]:
+        """The live options of `fresh` differ, the others are those of the start."""
+        self._shutdown_rule = fresh[HaSettings].ha_promote_on_shutdown
+        known = node.local.settings
+        found = node_settings(known.name, fresh[HaSettings], fresh[LinkSettings])
+        return lambda: node.local.retune(replace(found, address=known.address, ports=known.ports))
 
     @staticmethod
     def _open_salvage(
@@ -253,8 +264,7 @@ class HaPlugin:
         """Before a controlled stop: why it is refused, because messages would be lost; empty if it is allowed."""
         if self._node is None or self._host is None:
             return ""
-        options: HaSettings = self._host.settings[HaSettings]
-        return may_stop(self._node, options.ha_promote_on_shutdown)
+        return may_stop(self._node, self._shutdown_rule)
 
     def stop(self, reason: str) -> None:
         """A clean end."""

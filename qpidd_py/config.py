@@ -83,15 +83,15 @@ class BrokerSettings:
     """Broker."""
 
     broker_name: str = option(text, "", "name in logs, events and refusals; default HOST:PORT")
-    max_message_size: int = option(size, 128 * 1024**2, "largest message body that is taken")
-    channel_max: int = option(integer, 2047, "highest channel number offered to clients; 0 = 65535")
-    frame_max: int = option(size, 131072, "largest frame offered to clients")
+    max_message_size: int = option(size, 128 * 1024**2, "largest message body that is taken", live=True)
+    channel_max: int = option(integer, 2047, "highest channel number offered to clients; 0 = 65535", live=True)
+    frame_max: int = option(size, 131072, "largest frame offered to clients", live=True)
     memory_limit: Amount = option(
         amount, Amount(percent=40), "publishers wait while the broker takes more, in octets or % of RAM; 0 = no limit"
     )
-    max_queues: int = option(integer, 0, "most queues; 0 = no limit")
-    max_queues_per_user: int = option(integer, 0, "most queues that one user has declared; 0 = no limit")
-    heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none")
+    max_queues: int = option(integer, 0, "most queues; 0 = no limit", live=True)
+    max_queues_per_user: int = option(integer, 0, "most queues that one user has declared; 0 = no limit", live=True)
+    heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none", live=True)
 
     def __post_init__(self) -> None:
         if self.frame_max < 4096:
@@ -111,15 +111,22 @@ class NetworkSettings:
     port: int = option(port_number, 5672, "port to listen on; 0 = a free one, which is printed", short="p")
     interface: tuple[str, ...] = repeatable(text, (), "address to listen on; may be repeated; default all")
     connection_backlog: int = option(integer, 128, "connections the system may hold before they are accepted")
-    tcp_nodelay: bool = option(boolean, True, "send small packets at once")
+    tcp_nodelay: bool = option(boolean, True, "send small packets at once", live=True)
     known_hosts_url: str = option(
-        known_hosts, "", "URL told to clients in connection.open-ok (known-hosts), as HOST:PORT,HOST:PORT; none = unset"
+        known_hosts,
+        "",
+        "URL told to clients in connection.open-ok (known-hosts), as HOST:PORT,HOST:PORT; none = unset",
+        live=True,
     )
-    max_negotiate_time: float = option(milliseconds, 10.0, "time for a client's handshake; plain number = ms")
-    max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit")
-    max_connections_per_user: int = option(integer, 0, "the same for each user")
-    max_connections_per_ip: int = option(integer, 0, "the same for each address of clients")
-    max_newcomers: int = option(integer, 5000, "most connections at a time that are not logged in yet; 0 = no limit")
+    max_negotiate_time: float = option(
+        milliseconds, 10.0, "time for a client's handshake; plain number = ms", live=True
+    )
+    max_connections: int = option(integer, 0, "most client connections at a time; 0 = no limit", live=True)
+    max_connections_per_user: int = option(integer, 0, "the same for each user", live=True)
+    max_connections_per_ip: int = option(integer, 0, "the same for each address of clients", live=True)
+    max_newcomers: int = option(
+        integer, 5000, "most connections at a time that are not logged in yet; 0 = no limit", live=True
+    )
 
 
 @dataclass(frozen=True)
@@ -205,9 +212,11 @@ class LinkSettings:
 class LogSettings:
     """Logging."""
 
-    trace: bool = option(boolean, False, "log everything, as --log-enable trace+", short="t")
-    log_enable: tuple[str, ...] = repeatable(text, ("notice+",), "LEVEL[+|-][:PATTERN], what to log; may be repeated")
-    log_disable: tuple[str, ...] = repeatable(text, (), "the same, what not to log; wins over log-enable")
+    trace: bool = option(boolean, False, "log everything, as --log-enable trace+", short="t", live=True)
+    log_enable: tuple[str, ...] = repeatable(
+        text, ("notice+",), "LEVEL[+|-][:PATTERN], what to log; may be repeated", live=True
+    )
+    log_disable: tuple[str, ...] = repeatable(text, (), "the same, what not to log; wins over log-enable", live=True)
     log_time: bool = option(boolean, True, "show the time")
     log_level: bool = option(boolean, True, "show the level")
     log_category: bool = option(boolean, True, "show the category")

@@ -14,6 +14,7 @@ with what it expected.  Unknown names on the command line or in the file are ref
 """
 
 import argparse
+import copy
 import dataclasses
 import math
 import re
@@ -215,17 +216,20 @@ class OptionSpec:
     short: str = ""
     repeatable: bool = False
     secret: bool = False
+    live: bool = False
 
 
-def option(parse: Callable[[str], T], default: T, help: str, short: str = "", secret: bool = False) -> T:
+def option(
+    parse: Callable[[str], T], default: T, help: str, short: str = "", secret: bool = False, live: bool = False
+) -> T:
     """Declare a field that is an option; `short` is one letter for the command line.  A `secret` one is warned of
-    there, since every user of the machine can read command lines."""
-    return field(default=default, metadata={_SPEC: OptionSpec(parse, help, short, secret=secret)})
+    there, since every user of the machine can read command lines.  A `live` one changes in a running broker."""
+    return field(default=default, metadata={_SPEC: OptionSpec(parse, help, short, secret=secret, live=live)})
 
 
-def repeatable(parse: Callable[[str], T], default: tuple[T, ...], help: str) -> tuple[T, ...]:
+def repeatable(parse: Callable[[str], T], default: tuple[T, ...], help: str, live: bool = False) -> tuple[T, ...]:
     """Declare an option that may be given several times; in the environment blanks separate the values."""
-    return field(default=default, metadata={_SPEC: OptionSpec(parse, help, "", True)})
+    return field(default=default, metadata={_SPEC: OptionSpec(parse, help, "", True, live=live)})
 
 
 # ---- loading ---------------------------------------------------------------------------------------------------------
@@ -250,6 +254,22 @@ class Settings:
 
     def __contains__(self, group: type) -> bool:
         return group in self._groups
+
+    def changed(self, fresh: "Settings") -> tuple[list[str], list[str]]:
+        """Names of the options that differ in `fresh`: the live ones, and those that wait for a restart."""
+        found: tuple[list[str], list[str]] = [], []
+        for name, item in _collect(self._groups).items():
+            if getattr(self[item.group], item.field) != getattr(fresh[item.group], item.field):
+                found[not item.spec.live].append(name)
+        return found
+
+    def renewed(self, fresh: "Settings") -> "Settings":
+        """The live options of `fresh`, and the others as they are."""
+        groups = {group: copy.copy(value) for group, value in self._groups.items()}
+        for item in _collect(groups).values():
+            if item.spec.live:  # no dataclasses.replace: a group may have completed itself, and would refuse that
+                object.__setattr__(groups[item.group], item.field, getattr(fresh[item.group], item.field))
+        return Settings(groups, self.warnings)
 
 
 def load(
@@ -379,6 +399,11 @@ def _parse_value(name: str, spec: OptionSpec, value: str, where: str) -> Any:
         return spec.parse(value)
     except ValueError as error:
         raise ConfigError(f"option {name}: found {value!r} ({where}), expected {error}") from None
+
+
+def live_options(groups: Iterable[type]) -> list[str]:
+    """Names of those that change in a running broker."""
+    return [name for name, item in _collect(groups).items() if item.spec.live]
 
 
 # ---- the command line ------------------------------------------------------------------------------------------------

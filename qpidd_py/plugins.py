@@ -54,8 +54,9 @@ class PluginHost:
     """Of the TLS port; None when there is no certificate."""
     store: "Store | None" = None
     """The journal, read; None when there is none."""
-    on_reload: list[Callable[[], Callable[[], None]]] = field(default_factory=list)
-    """For SIGHUP: checks what can be read again (raises ConfigError), and returns what makes it valid."""
+    on_reload: list[Callable[[Settings], Callable[[], None]]] = field(default_factory=list)
+    """For SIGHUP: checks the new settings and what can be read again (raises ConfigError), and returns what makes it
+    valid."""
     tell: Callable[[Mapping[str, str]], None] = _tell_nobody
     """tell({"STATUS": text, "X_QPID_STATE": word, ...}): news for a supervisor (`server/notify.py`).  Unchanged values
     are not sent again.  Cheap, and never raises."""

@@ -1,7 +1,8 @@
 """SIGHUP: reads again what may change while the broker runs.                                                  Shell.
 
-Log rules (`log-enable`, `log-disable`), user file, certificates and authorities; plug-ins add theirs.  Everything is
-checked first: what cannot be used changes nothing.  Connections go on; new ones see the new certificate.
+Live options (`option(live=True)`), log rules among them, user file, certificates and authorities; plug-ins add theirs.
+Everything is checked first: what cannot be used changes nothing.  Connections go on; new ones see the new certificate
+and the new limits.
 """
 
 import ssl
@@ -13,25 +14,25 @@ from qpidd_py.security.users import Users, read_user_file
 from qpidd_py.server.tls import context, renew
 
 Apply = Callable[[], None]
-Check = Callable[[], Apply]
-"""Raises ConfigError or OSError for what cannot be used; what it returns makes it valid."""
+Check = Callable[[Settings], Apply]
+"""With the settings that are to be in force; raises ConfigError or OSError for what cannot be used; what it returns
+makes it valid."""
 
 
 def reload(
     settings: Settings,
-    fresh: Settings,
     users: Users,
     tls: ssl.SSLContext | None,
     users_changed: Apply,
     plugins: Sequence[Check],
 ) -> None:
-    """`settings`: those of the start, whose file names stay; `fresh`: read again.  Raises ConfigError, OSError: nothing
-    has changed."""
+    """`settings`: the live options as read again, the others as at the start.  Raises ConfigError, OSError: nothing has
+    changed."""
     security = settings[SecuritySettings]
-    selected = rules(fresh[LogSettings])
+    selected = rules(settings[LogSettings])
     read = read_user_file(security.user_file) if security.user_file is not None else None
     context(security)  # the running one must not be left with half of a pair
-    applies = [check() for check in plugins]
+    applies = [check(settings) for check in plugins]
     if tls is not None:
         renew(tls, security)
     for apply in applies:

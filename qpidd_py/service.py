@@ -177,7 +177,7 @@ class Service:
 
     async def _open(self) -> Listener:
         network, limits = self._settings[NetworkSettings], self._settings[BrokerSettings]
-        listener = Listener(self._loop, self._broker, self._reactor, network, limits, self._guard)
+        listener = self._listener = Listener(self._loop, self._broker, self._reactor, network, limits, self._guard)
         self._loop.add_reader(self._reactor.fileno(), self._guard, self._reactor.poll)
         listener.open(self._sockets)
         if self._tls_context is not None:
@@ -303,12 +303,28 @@ class Service:
 
     def _reload(self) -> None:
         try:
-            fresh, changed = self.read_settings(), self._verifier.users_changed
-            reload(self._settings, fresh, self._users, self._tls_context, changed, self._on_reload)
+            fresh = self.read_settings()
+            renewed = self._settings.renewed(fresh)
+            reload(renewed, self._users, self._tls_context, self._verifier.users_changed, self._on_reload)
         except (ConfigError, OSError) as error:
             log.error("SIGHUP: nothing is changed: %s", error)
-        else:
-            log_notice(log, "SIGHUP: log rules, user file and certificates are read")
+            return
+        changed, waiting = self._settings.changed(fresh)
+        self._settings = renewed
+        self._retune()
+        log_notice(log, "SIGHUP: log rules, user file and certificates are read")
+        if changed:
+            log_notice(log, "SIGHUP: changed: %s", ", ".join(changed))
+        if waiting:
+            log.warning("SIGHUP: these options wait for a restart: %s", ", ".join(waiting))
+
+    def _retune(self) -> None:
+        """Limits and offers, for clients that come from now on."""
+        limits, network = self._settings[BrokerSettings], self._settings[NetworkSettings]
+        self._broker.retune(_limits(self._settings), limits.heartbeat)
+        self._broker.engine.max_message_size = limits.max_message_size
+        self._broker.known_hosts = network.known_hosts_url
+        self._listener.retune(network, limits)
 
     def _dump(self) -> None:
         """SIGUSR1: the state, for the log."""
@@ -362,7 +378,7 @@ def _bind(network: NetworkSettings, port: int) -> list[Any]:
 
 
 def _make_broker(settings: Settings, address: str, version: str) -> Broker:
-    limits, network = settings[BrokerSettings], settings[NetworkSettings]
+    limits = settings[BrokerSettings]
     engine = Engine()
     engine.max_message_size = limits.max_message_size
     return Broker(
@@ -371,11 +387,16 @@ def _make_broker(settings: Settings, address: str, version: str) -> Broker:
         version=version,
         engine=engine,
         clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000),
-        limits=Limits(
-            connections=network.max_connections,
-            connections_per_user=network.max_connections_per_user,
-            connections_per_ip=network.max_connections_per_ip,
-            queues=limits.max_queues,
-            queues_per_user=limits.max_queues_per_user,
-        ),
+        limits=_limits(settings),
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    limits, network = settings[BrokerSettings], settings[NetworkSettings]
+    return Limits(
+        connections=network.max_connections,
+        connections_per_user=network.max_connections_per_user,
+        connections_per_ip=network.max_connections_per_ip,
+        queues=limits.max_queues,
+        queues_per_user=limits.max_queues_per_user,
     )

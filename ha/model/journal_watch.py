@@ -26,7 +26,7 @@ class JournalWatch:
         self._env = env
         self._journal = journal
         self._slow_after = slow_after
-        self._patience = patience
+        self.patience = patience
         self._durable = -1
         self._since = self._looked = float("-inf")
         self.hangs = ""
@@ -44,7 +44,7 @@ class JournalWatch:
         silent = now - self._since
         text = f"the disk of its journal has written nothing for {silent:.1f} s"
         self._say(text if silent > self._slow_after else "")
-        times = silent / max(self._patience, self._slow_after) if self._patience else 0.0
+        times = silent / max(self.patience, self._slow_after) if self.patience else 0.0
         self.overdue = times > 1.0
         return times
 

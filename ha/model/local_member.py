@@ -165,6 +165,11 @@ class LocalMember:
         durable, continues = self.journal.position, self.journal.complete
         return durable if continues and epoch_of(durable) == epoch_of(position) else 0
 
+    def retune(self, settings: NodeSettings) -> None:
+        """Options have changed, those that may while this broker runs."""
+        self.settings = settings
+        self.journal_watch.patience = settings.slow_backup_timeout
+
     def set_address(self, address: str, ports: tuple[int, ...] = ()) -> None:
         """Set the address at which other brokers reach us, and all our ports, once they are open."""
         ports = ports or self.settings.ports

@@ -52,15 +52,20 @@ class HaSettings:
     ha_ssl_cert: Path | None = option(path, None, "PEM file with our certificate for other brokers; default ssl-cert")
     ha_ssl_key: Path | None = option(path, None, "PEM file with its private key; default the file of the certificate")
     ha_address: str = option(text, "", "which of ha-brokers-url this broker is; needed if its address is not its own")
-    ha_backup_timeout: float = option(duration, 10.0, "how long a new primary waits for expected backups to connect")
-    ha_promote_timeout: float = option(duration, 0.5, "how long a promotion waits for silent members, in each step")
+    ha_backup_timeout: float = option(
+        duration, 10.0, "how long a new primary waits for expected backups to connect", live=True
+    )
+    ha_promote_timeout: float = option(
+        duration, 0.5, "how long a promotion waits for silent members, in each step", live=True
+    )
     ha_relocate_timeout: float = option(
-        duration, 5.0, "a planned switch-over that cannot drain the log in that time is given up"
+        duration, 5.0, "a planned switch-over that cannot drain the log in that time is given up", live=True
     )
     ha_promote_on_shutdown: str = option(
         one_of(*SHUTDOWN_RULES),
         "when-synced",
         "a primary without a backup in sync refuses the first signal to stop (when-synced) or only warns (always)",
+        live=True,
     )
     ha_isolation_wait: float = option(
         duration, 2.0, "how long a primary that hears no majority waits before it shrinks the set"
@@ -71,26 +76,37 @@ class HaSettings:
         "what guards promotion and confirms: quorum, manager or availability; auto = quorum, from three brokers on",
     )
     ha_isolation_timeout: float = option(
-        duration, 10.0, "a primary without quorum, registry or disk for that long closes its clients; 0 = never"
+        duration,
+        10.0,
+        "a primary without quorum, registry or disk for that long closes its clients; 0 = never",
+        live=True,
     )
     ha_registry: str = option(
         one_of(*REGISTRIES),
         "",
         "where the manager records votes and in-sync sets: file, pacemaker or none; has to be named with manager",
     )
-    ha_registry_timeout: float = option(duration, 2.0, "how long the registry may take to answer")
+    ha_registry_timeout: float = option(duration, 2.0, "how long the registry may take to answer", live=True)
     ha_registry_file: Path | None = option(path, None, "the file of ha-registry=file, one for all brokers of a cluster")
     ha_slow_backup_timeout: float = option(
-        duration, 10.0, "how long publishers wait for a backup that cannot keep up before it is dropped; 0 = for ever"
+        duration,
+        10.0,
+        "how long publishers wait for a backup that cannot keep up before it is dropped; 0 = for ever",
+        live=True,
     )
     ha_slow_backup_latency: float = option(
-        duration, 0.05, "a backup that delays confirms for that much longer than the others leaves the set; 0 = never"
+        duration,
+        0.05,
+        "a backup that delays confirms for that much longer than the others leaves the set; 0 = never",
+        live=True,
     )
     ha_salvage_limit: int = option(
         size, 1 << 30, "most that salvage files may take; 0 = keep nothing of what an unsafe promotion has lost"
     )
     ha_events_limit: int = option(size, 1 << 30, "most that event logs may take, the oldest go then; 0 = all are kept")
-    ha_slice_size: int = option(size, 128 * 1024, "largest piece of the difference sent between two live batches")
+    ha_slice_size: int = option(
+        size, 128 * 1024, "largest piece of the difference sent between two live batches", live=True
+    )
 
     new_identity: bool = option(
         boolean, False, "once, for a broker whose data directory is the copy of another one's: take a new identity"

@@ -83,6 +83,11 @@ class Broker:
         self._rng = rng or random.Random()
         self._connection_number = 0
 
+    def retune(self, limits: Limits, heartbeat: int) -> None:
+        """For clients and queues to come."""
+        self.heartbeat = heartbeat
+        self.vhost.limits = self.connection_count.limits = limits
+
     @property
     def passive(self) -> bool:
         """True while this broker is a backup; see `VHost`."""

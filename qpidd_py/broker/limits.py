@@ -42,7 +42,7 @@ class ConnectionCount:
 
     def __init__(self, limits: Limits, alarm: Callable[[str, str], None]) -> None:
         """`alarm` is called with CONNECTIONS and a reason; empty: not any more."""
-        self._limits = limits
+        self.limits = limits
         self._alarm = alarm
         self._all = self._privileged = 0
         self._by_user: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class ConnectionCount:
 
     def check(self, connection: ClientConnection) -> None:
         """Raises ConnectionException if it is one too many."""
-        limits, host = self._limits, host_of(connection.peer)
+        limits, host = self.limits, host_of(connection.peer)
         if connection.privileged:
             if self._privileged < RESERVED:
                 return
@@ -77,7 +77,7 @@ class ConnectionCount:
 
     def closed(self, connection: ClientConnection) -> None:
         self.opened(connection, -1)
-        if self._reached and self._all < RELIEF * self._limits.connections:
+        if self._reached and self._all < RELIEF * self.limits.connections:
             self._say("")
 
     def _say(self, reason: str) -> None:

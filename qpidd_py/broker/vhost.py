@@ -61,7 +61,7 @@ class VHost:
     """The virtual host as connections use it."""
 
     def __init__(self, engine: Engine, limits: Limits = Limits()) -> None:  # noqa: B008 (immutable)
-        self._limits = limits
+        self.limits = limits
         self.engine = engine
         self.configuration = Configuration(engine, self)
         self.routing = RoutingTable(engine, self.configuration)
@@ -125,7 +125,7 @@ class VHost:
         if arguments:
             check_quorum(arguments, level, f"queue '{name}' in vhost '/'")
         user = str(getattr(connection, "user", ""))
-        check_queues(self._limits, name, user, len(self.queues), self.configuration.queues_of)
+        check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)
         queue = self._new_queue(operation, level)
         if exclusive:

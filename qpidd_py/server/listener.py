@@ -63,6 +63,11 @@ class Listener:
             self._sockets[sock] = context
             self._loop.add_reader(sock.fileno(), self._accept, sock)
 
+    def retune(self, network: NetworkSettings, limits: BrokerSettings) -> None:
+        """For the connections to come."""
+        self._network, self._limits = network, limits
+        self._newcomers.retune(network.max_newcomers, network.max_negotiate_time)
+
     def close(self) -> None:
         """Accept nothing more; connections stay."""
         for sock in self._sockets:

@@ -28,11 +28,14 @@ class Newcomers(Generic[T]):
 
     def __init__(self, limit: int, time_limit: float) -> None:
         """`limit`: 0 = none; `time_limit` in seconds."""
-        self._limit = limit
-        self._time_limit = time_limit
+        self.retune(limit, time_limit)
         self._waiting: dict[str, deque[tuple[float, T]]] = {}
         self._count = 0
         self._swept = False
+
+    def retune(self, limit: int, time_limit: float) -> None:
+        self._limit = limit
+        self._time_limit = time_limit
 
     def __len__(self) -> int:
         return self._count

@@ -69,6 +69,7 @@ def test_wrong_usage(agent: Agent) -> None:
         ("demote", SUCCESS),
         ("promote", NOT_RUNNING),
         ("notify", SUCCESS),
+        ("reload-agent", NOT_RUNNING),
         ("validate-all", SUCCESS),
     ],
 )
@@ -180,6 +181,7 @@ def test_stop_ends_a_broker_of_somebody_else_when_half_of_the_time_is_over(agent
 
 def test_of_another_user(agent: Agent) -> None:
     agent("start")
+    (agent.rsctmp / "qpidd-broker.started").unlink()  # somebody else has started it
     agent.parameters["user"] = "nobody"
     for action in ("monitor", "start"):
         found = agent(action)

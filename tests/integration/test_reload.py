@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 from client_lib import Connection, Message
@@ -125,3 +126,38 @@ def test_a_backup_whose_certificate_had_expired_joins_after_renewal(tmp_path: Pa
     finally:
         for broker in brokers.values():
             broker.close()
+
+
+def test_live_options_change_and_the_others_are_named(broker: TlsBroker, tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+    file.write_text(
+        "log-enable=notice+\nheartbeat=7\nmax-queues=1\nmax-message-size=10\nport=1\nconnection-backlog=9\n"
+    )
+    hang_up(broker, "wait for a restart: connection-backlog")
+    assert "SIGHUP: changed: max-message-size, max-queues, heartbeat" in broker.log
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.port, heartbeat=None)
+    with pika.BlockingConnection(parameters) as connection:
+        assert connection._impl.params.heartbeat == 7
+        channel = connection.channel()
+        channel.queue_declare("one")
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="max-queues"):
+            connection.channel().queue_declare("two")
+        channel.basic_publish("", "one", b"x" * 11)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="at most 10"):
+            channel.queue_declare("one", passive=True)
+
+
+def test_options_of_a_member_change(tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+    member = BrokerProcess(tmp_path, "--config", str(file))
+    text = f"ha-cluster=yes\nha-brokers-url={member.address}\nha-safety=manager\nha-registry=none\n"
+    file.write_text(text)
+    try:
+        member.start()
+        file.write_text(text.replace(member.address, f"{member.address},127.0.0.1:1") + "ha-slow-backup-timeout=3\n")
+        hang_up(member, "wait for a restart: ha-brokers-url")
+        assert "SIGHUP: changed: ha-slow-backup-timeout" in member.log
+        file.write_text(text + "ha-promote-on-shutdown=always\n")
+        hang_up(member, "SIGHUP: changed: ha-promote-on-shutdown, ha-slow-backup-timeout")
+    finally:
+        member.close()

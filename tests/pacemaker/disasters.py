@@ -261,6 +261,29 @@ def move(cluster: Cluster, trial: Trial) -> None:
     cluster.calm()
 
 
+def change_parameter(cluster: Cluster, trial: Trial) -> None:
+    """Pacemaker restarts all brokers together for a parameter that the agent does not call reloadable."""
+    before = {node.name: cluster.broker_pid(node.name) for node in cluster.lab.nodes}
+    for name, value in (("heartbeat", "2s"), ("options", "--no-such-option 1"), ("port", "abc")):
+        words = ("crm_resource", "--set-parameter", name, "--parameter-value", value, "-r", "qpidd")
+        asked = {node.name: reloads(cluster, node.name) for node in cluster.lab.nodes}
+        trial.happen(f"parameter {name} set to {value}", cluster.primary(), lambda words=words: cluster.on_any(*words))
+        for node, number in asked.items():
+            cluster.wait_for(lambda node=node, number=number: reloads(cluster, node) > number, 60, f"{node} reloads")
+        trial.served()
+        cluster.calm()
+    for name in ("heartbeat", "options", "port"):
+        cluster.on_any("crm_resource", "--delete-parameter", name, "-r", "qpidd")
+    cluster.calm()
+    assert {node.name: cluster.broker_pid(node.name) for node in cluster.lab.nodes} == before
+
+
+def reloads(cluster: Cluster, name: str) -> int:
+    """How often Pacemaker has had the agent reload its parameters there."""
+    log = cluster.node(name).disk / "var/log/pacemaker/pacemaker.log"
+    return log.read_text(errors="replace").count("Result of reload-agent operation for qpidd")
+
+
 DISASTERS: Final[dict[str, Disaster]] = {
     "kill9": kill_broker,
     "sigstop": stop_broker,
@@ -277,6 +300,7 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "controld": kill_controld,
     "standby": standby,
     "move": move,
+    "parameter": change_parameter,
 }
 LOSES: Final = frozenset({"power-cycle"})
 """Where no broker survives."""

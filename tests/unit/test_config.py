@@ -1,17 +1,19 @@
 """Settings: sources, values, refusals."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
 
 from ha.model.settings import HaSettings
+from ha.plugin import node_settings
 from qpidd_py import config
 from qpidd_py.config import (
     Address,
     BrokerSettings,
     DataSettings,
+    LinkSettings,
     LogSettings,
     NetworkSettings,
     Settings,
@@ -249,3 +251,24 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
 def test_a_journal_that_cannot_be_is_refused(arguments: tuple[str, ...], text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         load(*arguments)
+
+
+def test_every_live_option_of_ha_is_read_after_a_reload():
+    """They reach the core as `NodeSettings`; the plug-in keeps the rule for a stop."""
+    options, links = HaSettings(ha_safety="manager"), LinkSettings()
+    before = node_settings("a", options, links)
+    live = [item.name for item in fields(HaSettings) if item.metadata["qpidd.option"].live]
+    assert len(live) > 5
+    for name in live:
+        if name != "ha_promote_on_shutdown":
+            changed = replace(options, **{name: getattr(options, name) * 2 + 1})
+            assert node_settings("a", changed, links) != before, name
+
+
+def test_a_reload_takes_live_options_and_names_the_others():
+    old, fresh = load("--heartbeat", "5"), load("--heartbeat", "7", "--port", "1", "--max-queues", "3")
+    assert old.changed(fresh) == (["max-queues", "heartbeat"], ["port"])
+    renewed = old.renewed(fresh)
+    assert (renewed[BrokerSettings].heartbeat, renewed[BrokerSettings].max_queues) == (7, 3)
+    assert renewed[NetworkSettings].port == old[NetworkSettings].port
+    assert old[BrokerSettings].heartbeat == 5

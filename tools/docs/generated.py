@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from qpidd_py.options import live_options
 from tools.docs import figures
 from tools.docs.exit_codes import CODES, rows
 from tools.docs.log_lines import LEVELS, log_lines
@@ -16,6 +17,7 @@ from tools.docs.sources import (
     ROOT,
     STATES,
     TRANSITIONS,
+    broker_groups,
     category,
     programs,
 )
@@ -31,6 +33,10 @@ def options(name: str) -> str:
         shown = table(("option", ""), map(option_row, found)) if found else ""
         parts.append(f"### {name} {command.name}\n\n{command.text[:1].upper()}{cell(command.text)[1:]}.\n\n{shown}")
     return "\n".join(parts)
+
+
+def live() -> str:
+    return ", ".join(code(name) for name in live_options(broker_groups())) + "\n"
 
 
 def states() -> str:
@@ -70,6 +76,7 @@ def exit_codes(name: str) -> str:
 GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     **{f"options of {name}": lambda name=name: options(name) for name in programs()},  # type: ignore[misc]
     **{f"exit codes of {name}": lambda name=name: exit_codes(name) for name in CODES},  # type: ignore[misc]
+    "live options of qpidd": live,
     "states": states,
     "transitions": transitions,
     "figure of the states": figures.states,

@@ -73,9 +73,13 @@ def programs() -> Mapping[str, Program]:
     return {program.name: program for program in found}
 
 
+def broker_groups() -> list[type]:
+    """Options of the broker and its plug-ins."""
+    return [*GROUPS, *(group for plugin in load_plugins() for group in plugin.option_groups)]
+
+
 def _qpidd() -> Program:
-    groups = [*GROUPS, *(group for plugin in load_plugins() for group in plugin.option_groups)]
-    return Program("qpidd", "AMQP 0-9-1 message broker", command_line(groups), synopsis=("qpidd [OPTIONS]",))
+    return Program("qpidd", "AMQP 0-9-1 message broker", command_line(broker_groups()), synopsis=("qpidd [OPTIONS]",))
 
 
 def _qpid_ha() -> Program:

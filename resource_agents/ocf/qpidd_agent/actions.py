@@ -19,7 +19,8 @@ from qpidd_agent.ocf import (
     log,
 )
 from qpidd_agent.parameters import Parameters, account, check, refused, words
-from qpidd_agent.process import Process, end, find
+from qpidd_agent.process import SIGHUP, Process, end, find
+from qpidd_agent.running import forget_start, note_start
 from qpidd_agent.tool import ask_standing, order, run, write_score
 
 TYPE_CHECKING = False
@@ -47,6 +48,7 @@ def start(parameters: Parameters, operation: Operation) -> int:
     process = find(parameters)
     if process is None:
         os.makedirs(operation.directory, mode=0o755, exist_ok=True)
+        note_start(parameters, operation)
         _launch(parameters, operation)
     else:
         check_user(parameters, process)
@@ -116,17 +118,17 @@ def stop(parameters: Parameters, operation: Operation) -> int:
     process = find(parameters)
     if process is not None:
         log("info", f"stopping process {process.pid}")
-        end(process, operation.half, _hung(process, operation))
+        end(process, operation.half, _hung(parameters, process, operation))
     write_score(operation, "")
     _forget(operation)
     return OCF_SUCCESS
 
 
-def _hung(process: Process, operation: Operation) -> "Callable[[], bool]":
+def _hung(parameters: Parameters, process: Process, operation: Operation) -> "Callable[[], bool]":
     """Returns a function that is true if the broker is silent although it sends beats until its end."""
     from qpidd_agent.ear import Ear
 
-    silence = allowed_silence(process, operation)
+    silence = allowed_silence(parameters, process, operation)
     if not silence:
         return lambda: False
     try:
@@ -150,6 +152,7 @@ def _hung(process: Process, operation: Operation) -> "Callable[[], bool]":
 
 def _forget(operation: Operation) -> None:
     forget_demote(operation)
+    forget_start(operation)
     try:
         os.unlink(operation.path("notify"))
     except OSError:
@@ -221,17 +224,32 @@ def validate_all(parameters: Parameters, operation: Operation) -> int:
     return OCF_SUCCESS
 
 
-def checked_monitor(parameters: Parameters, operation: Operation) -> int:
-    check(parameters)
-    return monitor(parameters, operation)
+def reload_agent(parameters: Parameters, operation: Operation) -> int:
+    """Parameters have changed: the broker reads its file again (SIGHUP), the rest takes effect at its next start.
+
+    The result is success even if they are wrong: a failure would make Pacemaker restart all brokers together.
+    """
+    process = find(parameters)
+    if process is None:
+        return OCF_NOT_RUNNING
+    wanted = Parameters(os.environ)
+    try:
+        validate_all(wanted, operation)
+    except Failure as failure:
+        log("error", f"changed parameters are refused, and the next start will fail: {failure.reason}")
+        return OCF_SUCCESS
+    process.signal(SIGHUP)
+    log("notice", f"process {process.pid} reads its configuration; other parameters count from its next start")
+    return OCF_SUCCESS
 
 
 ACTIONS: "dict[str, Callable[[Parameters, Operation], int]]" = {
     "start": start,
     "stop": stop,
-    "monitor": checked_monitor,
+    "monitor": monitor,
     "promote": promote,
     "demote": demote,
     "notify": notify,
+    "reload-agent": reload_agent,
     "validate-all": validate_all,
 }

@@ -10,21 +10,24 @@ from qpidd_agent.process import Process
 
 BEATS_IN_SILENCE = 4
 """Number of beats in the allowed silence: `qpidd` sends one each quarter of WATCHDOG_USEC."""
+SLOWEST = 1.0
+"""Seconds.  Beats do not come less often than for this silence, so that `heartbeat` can be lowered to it at once."""
 
 
 def environment(parameters: Parameters, operation: Operation) -> "dict[str, str]":
     """The environment that makes a broker send beats to us."""
     return {
         "NOTIFY_SOCKET": operation.path("notify"),
-        "WATCHDOG_USEC": str(int(parameters.silence * 1_000_000)),
+        "WATCHDOG_USEC": str(int(min(parameters.silence, SLOWEST) * 1_000_000)),
     }
 
 
-def allowed_silence(process: Process, operation: Operation) -> float:
+def allowed_silence(parameters: Parameters, process: Process, operation: Operation) -> float:
     """Allowed silence in seconds; 0 for a broker that was not started by us and sends us no beats.
 
-    The value with which it was started, even if the parameter has changed since.
+    The parameter, as it is now, but not less than the broker's beats allow.
     """
     if process.variable("NOTIFY_SOCKET") != operation.path("notify"):
         return 0.0
-    return seconds(f"{process.variable('WATCHDOG_USEC')}us")
+    promised = seconds(f"{process.variable('WATCHDOG_USEC')}us")
+    return max(promised, parameters.silence) if promised else 0.0

@@ -13,7 +13,7 @@ from qpidd_agent.ocf import (
     exit_reason,
 )
 
-USAGE = "usage: qpidd start|stop|monitor|promote|demote|notify|validate-all|meta-data"
+USAGE = "usage: qpidd start|stop|monitor|promote|demote|notify|reload-agent|validate-all|meta-data"
 
 
 def main(words: "list[str]") -> int:
@@ -35,12 +35,16 @@ def main(words: "list[str]") -> int:
 def _act(action: str) -> int:
     from qpidd_agent.actions import ACTIONS
     from qpidd_agent.parameters import Parameters
+    from qpidd_agent.running import recall
 
     if action not in ACTIONS:
         print(USAGE, file=sys.stderr)
         return OCF_ERR_UNIMPLEMENTED
+    parameters, operation = Parameters(os.environ), Operation(action, os.environ)
     try:
-        return ACTIONS[action](Parameters(os.environ), Operation(action, os.environ))
+        if action != "validate-all":
+            recall(parameters, operation)
+        return ACTIONS[action](parameters, operation)
     except Failure as failure:
         exit_reason(f"{action}: {failure.reason}")
         return failure.code

@@ -1,4 +1,4 @@
-"""The output of `meta-data`; valid by the DTD of resource-agents and the RelaxNG schemas of OCF 1.0 and 1.1."""
+"""The output of `meta-data`; valid by the RelaxNG schema of OCF 1.1."""
 
 from qpidd_agent.parameters import DEFAULTS, FALLBACKS
 
@@ -21,6 +21,10 @@ parameter heartbeat is killed.
 Set on-fail=demote for promote and for the monitor of the promoted role, and do not set migration-threshold: a broker
 that is stopped loses the messages in its memory, one that is demoted keeps them. A broker that has died is restarted
 as soon as another one has been promoted.
+
+A changed parameter restarts no broker: with the action reload-agent a broker reads its configuration file again, as
+with SIGHUP; its log says which options wait for a restart. Binary, config, port, data_dir, user and options, and a
+heartbeat below 1s, count from the next start of each broker: qpid-cluster rolling-restart --manager pacemaker.
 """
 
 PARAMETERS = (
@@ -69,7 +73,7 @@ PARAMETERS = (
         "The event loop of the broker sends four signs of life in this time to the held monitor. A primary that sends "
         "none for this time, and does not answer on its port either, is killed, so that a backup can be promoted. A "
         "backup, and a primary that holds the only copy of some messages, get the whole time of the monitor."
-        " Units are s and ms; a change takes effect at the next start.",
+        " Units are s and ms.",
     ),
 )
 
@@ -79,6 +83,7 @@ ACTIONS = (
     'name="promote" timeout="30s"',
     'name="demote" timeout="30s"',
     'name="notify" timeout="20s"',
+    'name="reload-agent" timeout="20s"',
     'name="monitor" timeout="20s" interval="1s" role="Promoted" depth="0"',
     'name="monitor" timeout="20s" interval="2s" role="Unpromoted" depth="0"',
     'name="validate-all" timeout="20s"',
@@ -90,7 +95,6 @@ def metadata() -> str:
     parameters = "\n".join(_parameter(*parameter) for parameter in PARAMETERS)
     actions = "\n".join(f"<action {attributes}/>" for attributes in ACTIONS)
     return f"""<?xml version="1.0"?>
-<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
 <resource-agent name="qpidd" version="1.0">
 <version>1.1</version>
 <longdesc lang="en">{_escaped(LONG)}</longdesc>
@@ -106,7 +110,7 @@ def metadata() -> str:
 
 def _parameter(name: str, kind: str, short: str, long: str) -> str:
     default = f' default="{DEFAULTS[name]}"' if DEFAULTS[name] else ""
-    return f"""<parameter name="{name}" unique="0" required="0">
+    return f"""<parameter name="{name}" reloadable="1" required="0">
 <longdesc lang="en">
 {_escaped(long)}
 </longdesc>

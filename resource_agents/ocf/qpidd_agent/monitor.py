@@ -33,7 +33,7 @@ from qpidd_agent.ocf import (
     exit_reason,
     log,
 )
-from qpidd_agent.parameters import Parameters, account
+from qpidd_agent.parameters import Parameters, account, check
 from qpidd_agent.process import Process, find
 from qpidd_agent.score import code
 from qpidd_agent.tool import ask_standing, write_score
@@ -46,6 +46,7 @@ def monitor(parameters: Parameters, operation: Operation) -> int:
     if not operation.interval:
         remove_markers(operation)
     if process is None:
+        check(parameters)  # not while a broker runs: it goes on, and a wrong parameter must not stop all of them
         return gone(parameters, operation, before.found == OCF_RUNNING_PROMOTED)
     check_user(parameters, process)
     if before.pid == process.pid and may_hold(operation):
@@ -92,7 +93,7 @@ def may_hold(operation: Operation) -> bool:
 
 def hold(parameters: Parameters, operation: Operation, process: Process, before: Before) -> Before:
     """Hold the monitor until its previous result is no longer true, or for half of the timeout."""
-    silence = allowed_silence(process, operation)
+    silence = allowed_silence(parameters, process, operation)
     if not silence:
         # Not started by this agent, so it sends no beats: its death is detected at once, the rest by queries.
         if process.wait(min(parameters.silence, operation.half)):

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SIGKILL, SIGTERM = 9, 15
+SIGHUP, SIGKILL, SIGTERM = 1, 9, 15
 LOOK = 0.02
 """Seconds between two checks whether a stopping broker has refused."""
 
@@ -94,14 +94,14 @@ class Process:
 def find(parameters: Parameters) -> "Process | None":
     """The broker that runs on our data directory."""
     for _ in range(3):  # it may end, and another one start, between two reads
-        pid = _holder(parameters.lock)
+        pid = holder(parameters.lock)
         if not pid:
             return None
         try:
             process = Process(pid, parameters.lock)
         except ProcessLookupError:
             continue
-        if _holder(parameters.lock) == pid:
+        if holder(parameters.lock) == pid:
             return process
         os.close(process.descriptor)
     return None
@@ -113,7 +113,7 @@ def crashed(parameters: Parameters) -> str:
     return f"process {lines[0]} has died and left {parameters.lock} behind" if lines else ""
 
 
-def _holder(lock: str) -> int:
+def holder(lock: str) -> int:
     """Pid of the holder of the lock; 0 if it is free."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
