@@ -48,8 +48,9 @@ def of_broker(info: Json) -> Iterator[Metric]:
     yield GaugeMetricFamily("qpidd_exchanges", "Exchanges", info["exchanges"])
     yield GaugeMetricFamily("qpidd_confirms_waiting", "Publishes whose confirm waits", info["waiting_confirms"])
     yield GaugeMetricFamily("qpidd_publishers_blocked", "1 while publishers are blocked", int(bool(info["blocked"])))
-    unsafe = max(0, info["position"] - info["safe"])
-    yield GaugeMetricFamily("qpidd_unsafe_operations", "Operations that not every in-sync broker has", unsafe)
+    if not info["backup"]:  # which does not know what is safe
+        unsafe = max(0, info["position"] - info["safe"])
+        yield GaugeMetricFamily("qpidd_unsafe_operations", "Operations that not every in-sync broker has", unsafe)
     yield from _memory(info["memory"])
     alarms = GaugeMetricFamily("qpidd_alarm", "1 while this alarm lasts; its reason is in the log", labels=["alarm"])
     for name in sorted(info["alarms"]):
@@ -104,7 +105,7 @@ def _backups(members: Sequence[Json]) -> Iterator[Metric]:
     """Of a primary; nothing of a backup, which does not know."""
     ready = GaugeMetricFamily("qpidd_ha_backup_in_sync", "1 if confirms wait for this backup", labels=["backup"])
     lags = {
-        "operations": GaugeMetricFamily("qpidd_ha_backup_lag_operations", "Operations it lacks", labels=["backup"]),
+        "positions": GaugeMetricFamily("qpidd_ha_backup_lag_operations", "Operations it lacks", labels=["backup"]),
         "octets": GaugeMetricFamily("qpidd_ha_backup_lag_bytes", "Octets it lacks", labels=["backup"]),
         "seconds": GaugeMetricFamily("qpidd_ha_backup_lag_seconds", "Age of what it lacks", labels=["backup"]),
     }

@@ -177,7 +177,10 @@ def general(info: Json) -> list[tuple[str, str]]:
         ("version", f"{info['product']} {info['version']}"),
         ("process", str(info["pid"])),
         ("role", role),
-        *((name, str(info[name])) for name in ("epoch", "position", "safe", "queues", "exchanges")),
+        ("position", _position(info["position"])),
+        ("safe", "the primary knows" if info["backup"] else _position(info["safe"])),
+        ("queues", str(info["queues"])),
+        ("exchanges", str(info["exchanges"])),
         ("connections", str(info["sessions"])),
         ("messages in", str(info["published"])),
         ("messages out", str(info["delivered"])),
@@ -185,6 +188,11 @@ def general(info: Json) -> list[tuple[str, str]]:
         ("publishers", f"blocked: {info['blocked']}" if info["blocked"] else "go on"),
     ]
     return lines + [("alarm", f"{name}: {reason}") for name, reason in sorted(info["alarms"].items())]
+
+
+def _position(position: int) -> str:
+    """Epoch and number, as `qpid-ha` shows it."""
+    return f"{position >> 48}.{position & ((1 << 48) - 1)}"
 
 
 def memory(info: Json) -> list[tuple[str, str]]:

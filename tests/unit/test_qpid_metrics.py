@@ -11,6 +11,7 @@ from ha.model.status import State
 from qpidd_py.cli import metric_views
 from qpidd_py.cli.qpid_metrics import main
 from tests.support.socket_broker import SocketBroker
+from tests.unit.ha.world import World
 from tests.unit.test_qpid_stat import declared
 
 RULES = Path(__file__).parents[2] / "config/prometheus/qpidd.rules.yml"
@@ -22,7 +23,7 @@ QUERY = {
     "stalled": {"why": "lost b", "seconds": 1.5, "until": "b is back"},
     "isolated": False,
     "members": [
-        {"name": "b", "address": "b:1", "counts": True, "lag": {"operations": 3, "octets": 40, "seconds": 0.5}},
+        {"name": "b", "address": "b:1", "counts": True, "lag": {"positions": 3, "octets": 40, "seconds": 0.5}},
         {"name": "", "address": "c:1", "counts": False, "lag": None},
     ],
 }
@@ -105,6 +106,23 @@ def test_the_cluster_as_its_primary_sees_it(server, scrape):
     assert (found["qpidd_ha_backup_in_sync", "b"], found["qpidd_ha_backup_in_sync", "c:1"]) == (1, 0)
     assert found["qpidd_ha_backup_lag_seconds", "b"] == 0.5 and ("qpidd_ha_backup_lag_seconds", "c:1") not in found
     assert found["qpidd_alarm", "disk"] == 1 and found["qpidd_publishers_blocked",] == 1
+
+
+def test_what_a_real_primary_says_is_understood():
+    world = World("abc")
+    world.cluster()
+    answers = []
+    world["a"].requests.request("ha.query", {}, answers.append, "guest")
+    families = {family.name: family for family in metric_views.of_cluster(answers[0]["result"])}
+    backups = {sample.labels["backup"]: sample.value for sample in families["qpidd_ha_backup_in_sync"].samples}
+    assert backups == {"b": 1, "c": 1}
+    for unit in ("operations", "bytes", "seconds"):
+        assert [sample.value for sample in families[f"qpidd_ha_backup_lag_{unit}"].samples] == [0, 0]
+
+
+def test_a_backup_does_not_know_what_is_safe(server, scrape):
+    server.broker.passive = True
+    assert ("qpidd_unsafe_operations",) not in scrape()
 
 
 def test_states_are_those_of_brokers():
