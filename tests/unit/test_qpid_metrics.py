@@ -116,8 +116,10 @@ def test_what_a_real_primary_says_is_understood():
     families = {family.name: family for family in metric_views.of_cluster(answers[0]["result"])}
     backups = {sample.labels["backup"]: sample.value for sample in families["qpidd_ha_backup_in_sync"].samples}
     assert backups == {"b": 1, "c": 1}
-    for unit in ("operations", "bytes", "seconds"):
-        assert [sample.value for sample in families[f"qpidd_ha_backup_lag_{unit}"].samples] == [0, 0]
+    told = [member["lag"] for member in answers[0]["result"]["members"]]
+    for unit, field in (("operations", "positions"), ("bytes", "octets"), ("seconds", "seconds")):
+        shown = [sample.value for sample in families[f"qpidd_ha_backup_lag_{unit}"].samples]
+        assert shown == [lag[field] for lag in told]
 
 
 def test_a_backup_does_not_know_what_is_safe(server, scrape):
