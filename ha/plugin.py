@@ -220,10 +220,14 @@ class HaPlugin:
 
     def _retuned(self, node: Node, fresh: Settings) -> Callable[[], None]:
         """The live options of `fresh` differ, the others are those of the start."""
-        self._shutdown_rule = fresh[HaSettings].ha_promote_on_shutdown
         known = node.local.settings
         found = node_settings(known.name, fresh[HaSettings], fresh[LinkSettings])
-        return lambda: node.local.retune(replace(found, address=known.address, ports=known.ports))
+
+        def retune() -> None:
+            self._shutdown_rule = fresh[HaSettings].ha_promote_on_shutdown
+            node.local.retune(replace(found, address=known.address, ports=known.ports))
+
+        return retune
 
     @staticmethod
     def _open_salvage(
