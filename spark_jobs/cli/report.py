@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from spark_jobs.cli import common, engines, output, values
 from spark_jobs.cli.documents import OVERVIEW, Document, Row, load
-from spark_jobs.cli.errors import OK, UserError
+from spark_jobs.cli.errors import OK
 from spark_jobs.engine.base import Engine
 from spark_jobs.progress import Line, Quiet
 from spark_jobs.report.units import clock, date, duration
@@ -71,10 +71,7 @@ def _computed(
     progress.expect((*pipeline.STEPS, STEP))
     failures = pipeline.run(engine, workspace, options.inputs, common.settings(options), progress)
     progress.step(STEP)
-    try:
-        return list(failures), files.write(engine, workspace, out, options.format, options.incident)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return list(failures), files.write(engine, workspace, out, options.format, options.incident)
 
 
 def _complain(failures: Iterable[Row]) -> None:

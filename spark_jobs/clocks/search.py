@@ -62,7 +62,8 @@ class Search:
 
     def _with(self, layout: Layout, node: str, first: Seen, last: Seen) -> Layout:
         others = {last.sender[0], last.receiver[0]} - {node}
-        late = max(resolutions(self.found).get(other, 1) - 1 for other in others)  # x is a stamp: it may be early
+        # x is a stamp: it may be early; without another node both ends are of one clock
+        late = max((resolutions(self.found).get(other, 1) - 1 for other in others), default=0)
         axis = (self.axis.origin + first.x, self.axis.origin + last.x + late)
         rough = self.axis.rough.get((node, 0), 0.0)
         walls = (self._wall(first, node), self._wall(last, node))

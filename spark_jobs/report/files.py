@@ -19,6 +19,10 @@ Row = Mapping[str, Any]
 _OURS: Final = re.compile(r"incident-(\d+)\.(json|svg|png)$")
 
 
+class NoSuchIncident(ValueError):
+    """The user asked for the documents of an incident that there is not."""
+
+
 def write(
     engine: Engine,
     workspace: Workspace,
@@ -30,7 +34,7 @@ def write(
 
     The JSON is always written: it is what `check`, `explain` and `diff` read.  `only`: pages and drawings of this
     incident alone.  What an earlier run left of incidents that are no more is removed.  Raises ValueError for an
-    unknown format or number, png.MissingTool.
+    unknown format, NoSuchIncident, png.MissingTool.
     """
     unknown = sorted(set(formats) - set(FORMATS))
     if unknown:
@@ -40,7 +44,7 @@ def write(
     made = [one | where for one in report.documents()]
     overview = report.overview(made) | where
     if only is not None and not 1 <= only <= len(made):
-        raise ValueError(f"incident {only}, wanted a number from 1 to {len(made)}")
+        raise NoSuchIncident(f"incident {only}, wanted a number from 1 to {len(made)}")
     out.mkdir(parents=True, exist_ok=True)
     _tidy(out, len(made))
     written = [_save(out / "report.json", text(overview))]

@@ -62,6 +62,19 @@ def test_from_logs_to_the_verdict(program: Program, lost: Path, tmp_path: Path) 
     assert "c1   acknowledges it" in fine.out and "verdict: ok" in fine.out
 
 
+def test_a_fault_of_the_program_is_no_wrong_usage(
+    program: Program, lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise ValueError("year -144169 is out of range")
+
+    monkeypatch.setattr("spark_jobs.report.html.page", broken)
+    said = program("report", lost, "-o", tmp_path / "out", "--tz", "*=UTC", *DUCK)
+    assert (said.code, said.err) == (70, "failover-report: ValueError: year -144169 is out of range\n")
+    said = program("report", lost, "-o", tmp_path / "out", "--tz", "*=UTC", "--incident", "9", *DUCK)
+    assert (said.code, said.err) == (2, "failover-report: incident 9, wanted a number from 1 to 1\n")
+
+
 @pytest.mark.slow
 def test_both_engines_give_the_same_octets(program: Program, lost: Path, spark: Engine, tmp_path: Path) -> None:
     for engine in ("spark", "duckdb"):
