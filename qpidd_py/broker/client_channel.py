@@ -11,6 +11,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.access import check_free, refuse
+from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.core.channel import Channel
@@ -34,6 +35,7 @@ class ClientChannel:
         self.prefetch = 0  # of consumers to come
         self.management_tags: dict[str, int] = {}  # tag -> deliveries so far
         self.flowing = True  # False once the client has answered that it has stopped publishing
+        self._reply_queue = self._reply_tag = ""  # gets the direct replies; it ends with its consumer
         self._tags = 0
 
     # ------------------------------------------------------------ replies
@@ -86,10 +88,14 @@ class ClientChannel:
     def consume(self, command: commands.Basic.Consume) -> None:
         name = self.queue_name(command.queue)
         tag = command.consumer_tag or self._new_tag()
+        if name == REPLY_TO and tag == self._reply_tag and tag in self.core.consumers:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
         if tag in self.core.consumers or tag in self.management_tags:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
         if name == MANAGEMENT:
             self._consume_management(tag, command)
+        elif name == REPLY_TO:
+            self._consume_replies(tag, command)
         else:
             self._consume(self.vhost.find_queue(name, self.connection), tag, command)
 
@@ -116,6 +122,21 @@ class ClientChannel:
         self.management_tags[tag] = 0
         if not command.nowait:
             self.reply(Basic.ConsumeOk(tag))
+
+    def _consume_replies(self, tag: str, command: commands.Basic.Consume) -> None:
+        if not command.no_ack:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+        if self._reply_queue in self.vhost.queues:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
+        queue = self.vhost.reply_queue(f"{REPLY_TO}.{self.connection.broker.token()}")
+        self._reply_queue, self._reply_tag = queue.name, tag
+        self._consume(queue, tag, command)
+
+    def reply_address(self) -> str:
+        """What direct replies to this channel are published to.  Raises 406 if it has no consumer for them."""
+        if self._reply_queue not in self.vhost.queues:
+            raise refuse(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
+        return self._reply_queue
 
     def cancel(self, command: commands.Basic.Cancel) -> None:
         """An unknown tag is no error: the queue may just have been deleted."""

@@ -25,14 +25,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pamqp import commands
 from pamqp.base import Frame
 
-from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
+from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
 from qpidd_py.amqp.handshake import Handshake, HandshakeState
 from qpidd_py.amqp.sasl import EXTERNAL, Attempt, response
+from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.hooks import LinkHandler
 from qpidd_py.broker.methods import handle
 from qpidd_py.core.connection import Connection
+from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE
@@ -173,6 +175,13 @@ class ClientConnection:
         if self.broker.blocked and route.handler is None:
             self._tell_blocked(self.broker.blocked)
         return route
+
+    def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
+        """The queues of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
+        406."""
+        if decode_properties(header).get("reply_to") == REPLY_TO:
+            header = with_reply_to(header, self.channels[channel].reply_address())
+        return self.broker.vhost.routing.addressed(exchange, routing_key, header)
 
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
         if self.state is State.LINK:

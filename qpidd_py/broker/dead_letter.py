@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_headers, join_properties, split_properties
 from qpidd_py.amqp.fields import FieldError, Int64, Timestamp, decode_value, encode_value, join_table, split_table
+from qpidd_py.broker.addressing import CC, copied_to
 from qpidd_py.errors import ConnectionException
 
 X_DEATH: Final = "x-death"
@@ -34,15 +35,17 @@ class Death:
     time: int  # seconds since 1970
 
 
-def mark(header: bytes, death: Death) -> tuple[bytes, Deaths]:
-    """The payload of the content header with this death noted, and all its deaths."""
+def mark(header: bytes, death: Death, copied: bool = True) -> tuple[bytes, Deaths]:
+    """The payload of the content header with this death noted, and all its deaths; not `copied`: without CC."""
     properties, fields = _read(header)
     deaths = _deaths(fields)
     if not deaths:
         for name, value in (("reason", death.reason), ("queue", death.queue), ("exchange", death.exchange)):
             fields[f"x-first-death-{name}"] = encode_value(value)
     expiration = properties.pop("expiration", b"")[1:]
-    deaths = _added(deaths, death, expiration)
+    deaths = _added(deaths, death, expiration, copied_to({CC: decode_value(fields[CC])} if CC in fields else {}))
+    if not copied:
+        fields.pop(CC, None)
     fields[X_DEATH] = encode_value(deaths)
     properties["headers"] = join_table(fields)
     return join_properties(properties, int.from_bytes(header[4:12], "big")), deaths
@@ -81,7 +84,7 @@ def _deaths(fields: dict[str, bytes]) -> Deaths:
     return value if isinstance(value, list) else []
 
 
-def _added(deaths: Deaths, death: Death, expiration: bytes) -> Deaths:
+def _added(deaths: Deaths, death: Death, expiration: bytes, copies: list[bytes]) -> Deaths:
     """A death of the same queue and reason increments its count and becomes the latest."""
     same = [entry for entry in deaths if _is(entry, death)]
     others = [_typed(entry) for entry in deaths if not _is(entry, death)]
@@ -93,7 +96,7 @@ def _added(deaths: Deaths, death: Death, expiration: bytes) -> Deaths:
         "queue": death.queue,
         "time": Timestamp(death.time),
         "exchange": death.exchange,
-        "routing-keys": [death.routing_key],
+        "routing-keys": [death.routing_key, *copies],
     }
     if expiration:
         entry["original-expiration"] = expiration

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_headers, routing_key_octets
 from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
+from qpidd_py.broker.addressing import copied_to, copies
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_headers
 from qpidd_py.broker.exchange import Exchange
@@ -100,6 +101,18 @@ class RoutingTable:
         """Asked by the core for each message.  Raises 502 for a header that cannot be read."""
         return self._permitted(self.destinations(exchange, routing_key, decode_headers(header)))
 
+    def addressed(self, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
+        """The queues of a message with copies, and its content header without BCC.  Raises 404, 403, 406."""
+        start = find_exchange(self._exchanges, exchange.decode("utf-8", "replace"))
+        keys, kept = copies(header)
+        return self._permitted(self._copied(start, [routing_key, *keys], header)), kept
+
+    def _copied(self, start: Exchange, keys: list[bytes], header: bytes) -> list[Queue]:
+        """Each queue once, whichever key leads to it."""
+        headers = readable_headers(header) if self._needs_headers(start) else {}
+        found = (self.destinations(start, key, headers) for key in dict.fromkeys(keys))
+        return list(dict.fromkeys(queue for queues in found for queue in queues))
+
     def _needs_headers(self, start: Exchange) -> bool:
         """Whether a message to `start` can meet a headers exchange."""
         if self._links != self._configuration.links:
@@ -163,18 +176,18 @@ class RoutingTable:
             death = Death(queue.name, reason, exchange, routing_key, self._engine.now // 1000)
             return self._bury(queue, queue.dead_letter_exchange, death, header)
         if reason == REJECTED and queue.alternate is not None:
-            return Route(self._queues_for(queue.alternate, routing_key, header)), exchange, routing_key, header
+            return Route(self._queues_for(queue.alternate, [routing_key], header)), exchange, routing_key, header
         return None
 
     def _bury(self, queue: DeclaredQueue, exchange: str, death: Death, header: bytes) -> Letter:
-        key = death.routing_key
+        keys = [death.routing_key, *copied_to(readable_headers(header))]
         if queue.dead_letter_key is not None:
-            key = routing_key_octets(queue.dead_letter_key)
-        marked, deaths = mark(header, death)
-        queues = self._queues_for(exchange, key, marked)
+            keys = [routing_key_octets(queue.dead_letter_key)]
+        marked, deaths = mark(header, death, copied=queue.dead_letter_key is None)
+        queues = self._queues_for(exchange, keys, marked)
         if death.reason != REJECTED:
             queues = [core for core in queues if not goes_round(core.name, deaths)]
-        return Route(queues), exchange.encode(), key, marked
+        return Route(queues), exchange.encode(), keys[0], marked
 
     def router(self, exchange: str, excluded: Queue | None = None) -> Router:
         """For many messages at one time: where headers do not matter, each routing key is looked up once.
@@ -186,20 +199,18 @@ class RoutingTable:
 
         def route(_: bytes, routing_key: bytes, header: bytes) -> Route:
             if by_header or routing_key not in known:
-                queues = self._queues_for(exchange, routing_key, header)
+                queues = self._queues_for(exchange, [routing_key], header)
                 known[routing_key] = Route([core for core in queues if core is not excluded])
             return known[routing_key]
 
         return route
 
-    def _queues_for(self, exchange: str, routing_key: bytes, header: bytes) -> list[Queue]:
+    def _queues_for(self, exchange: str, keys: list[bytes], header: bytes) -> list[Queue]:
         """Where a publish by the broker itself goes; nowhere if there is no such exchange.  Never raises."""
         source = self._exchanges.get(exchange)
         if source is None:
             return []
-        headers = readable_headers(header) if self._needs_headers(source) else {}
-        queues = self.destinations(source, routing_key, headers)
-        return [core for core in queues if not self._takes_none(core)]
+        return [core for core in self._copied(source, keys, header) if not self._takes_none(core)]
 
     def _takes_none(self, core: Queue) -> bool:
         """True if its content comes from elsewhere: the log of the primary, or another broker's queue."""

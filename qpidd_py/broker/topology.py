@@ -4,6 +4,7 @@ from pamqp import commands
 
 from qpidd_py.amqp.codec import make, routing_key_octets
 from qpidd_py.broker.access import check_source, refuse
+from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.errors import ReplyCode
@@ -12,7 +13,7 @@ Exchange, Queue = commands.Exchange, commands.Queue
 
 
 def queue_declare(channel: ClientChannel, command: commands.Queue.Declare) -> None:
-    if command.passive:
+    if command.passive or (command.queue or "").startswith(REPLY_TO):
         _queue_passive(channel, command)
         return
     name = command.queue or f"amq.gen-{channel.connection.broker.token()}"
@@ -35,7 +36,9 @@ def queue_declare(channel: ClientChannel, command: commands.Queue.Declare) -> No
 def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> None:
     name = channel.queue_name(command.queue)
     ready = consumers = position = 0
-    if name != MANAGEMENT:
+    if name == REPLY_TO:
+        consumers = 1
+    elif name != MANAGEMENT:
         queue = channel.vhost.find_queue(name, channel.connection)
         ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
     channel.last_queue = name

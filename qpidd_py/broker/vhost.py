@@ -133,6 +133,10 @@ class VHost:
         self.used(queue)
         return queue, queue.position
 
+    def reply_queue(self, name: str) -> DeclaredQueue:
+        """For direct replies: on this broker only, deleted with its consumer."""
+        return self.declare_queue(None, name, False, False, True, {REPLICATE: "none"})[0]
+
     def _own(self, queue: DeclaredQueue, connection: object) -> None:
         queue.owner = connection
         self._exclusive.setdefault(connection, {})[queue.name] = queue

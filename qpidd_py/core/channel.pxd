@@ -72,6 +72,7 @@ cdef class Channel(Sender):
     cdef void mark_consumers(self)
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
     cdef Route route_by_header(self, Publication p, bytes header)
+    cdef tuple addressed(self, Publication p, bytes header)
     cdef int refuse(self, error) except -1
     cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
                       const uint8_t* body, size_t body_size) except -1

@@ -11,7 +11,7 @@ from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_resized
-from qpidd_py.core.properties cimport bad_expiration, bad_header, other_user
+from qpidd_py.core.properties cimport addressed, bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport DELIVERY, next_message
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
 from qpidd_py.core.transactions cimport commit
@@ -249,6 +249,7 @@ cdef class Channel:
                      size_t body_size) except -1:
         cdef uint64_t tag = 0, position
         cdef Route route = p.route
+        cdef bytes kept
         cdef Engine engine = self.connection.engine
         if be16(header + 12) & 0x0100 and bad_expiration(header, header_size):
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - expiration is not a number of "
@@ -257,6 +258,12 @@ cdef class Channel:
                 header, header_size, self.connection.user):
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - user-id is not the user of the login",
                                         60, 40)
+        kept = None
+        if be16(header + 12) & 0x2200 and addressed(header, header_size) and route.handler is None:
+            kept = PyBytes_FromStringAndSize(<const char*>header, header_size)
+            found = self.addressed(p, kept)
+            if found is None:
+                return 0
         if self.transactional and not self.committing:
             self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
                                    PyBytes_FromStringAndSize(<const char*>body, body_size)))
@@ -264,7 +271,10 @@ cdef class Channel:
         if self.confirming:
             self.publish_tag += 1
             tag = self.publish_tag
-        if route.by_header is not None:
+        if kept is not None:
+            route, kept = found
+            header, header_size = <const uint8_t*>PyBytes_AS_STRING(kept), PyBytes_GET_SIZE(kept)
+        elif route.by_header is not None:
             route = self.route_by_header(p, PyBytes_FromStringAndSize(<const char*>header, header_size))
             if route is None:
                 return 0
@@ -345,6 +355,19 @@ cdef class Channel:
         except AmqpError as error:
             self.refuse(error)
             return None
+
+    cdef tuple addressed(self, Publication p, bytes header):
+        """The route of a message whose header says more about it, and the header to store; None when it was refused."""
+        cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start
+        self.connection.steps -= 1 + <int>(len(header) >> 6)        # each key that it may have
+        exchange = key[1:1 + key[0]]
+        key += 1 + key[0]
+        try:
+            queues, header = self.connection.owner.addressed(self.number, exchange, key[1:1 + key[0]], header)
+        except AmqpError as error:
+            self.refuse(error)
+            return None
+        return Route(queues), header
 
     cdef int refuse(self, error) except -1:
         return self.connection.fail(0 if isinstance(error, ConnectionException) else self.number, error.reply_code,

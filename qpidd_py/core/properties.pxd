@@ -9,6 +9,7 @@ cdef struct Peeked:
 
 cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept
 cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept
+cdef bint addressed(const uint8_t* p, size_t n) noexcept
 cdef bint other_user(const uint8_t* p, size_t n, bytes user) noexcept
 
 cdef bint bad_properties(const uint8_t* p, size_t n) noexcept

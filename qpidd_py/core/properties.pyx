@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The properties that storing a message depends on, without decoding the rest: delivery-mode, expiration, user-id.
+"""The properties that storing a message depends on, without decoding the rest: delivery-mode, expiration, user-id, and
+whether the header says more than exchange and routing key about where the message goes (CC, BCC, a direct reply).
 
 And whether a consumer can read all of them: a length that does not fit would stop each one that gets the message.
 """
@@ -154,3 +155,42 @@ cdef bint other_user(const uint8_t* p, size_t n, bytes user) noexcept:
         else:
             at += 1 + <size_t>p[at]
     return at + 1 + size > n or p[at] != size or memcmp(p + at + 1, PyBytes_AS_STRING(user), size) != 0
+
+
+cdef bint addressed(const uint8_t* p, size_t n) noexcept:
+    """True if there is a header CC or BCC, or `reply-to` asks for a direct reply.  Of a content header of n octets, which
+    `bad_header` has not refused, with one of the two properties."""
+    cdef uint16_t flags = be16(p + 12)
+    cdef size_t at = 14, size
+    if flags & 0x8000:
+        at += 1 + <size_t>p[at]
+    if flags & 0x4000:
+        at += 1 + <size_t>p[at]
+    if flags & 0x2000:
+        size = be32(p + at)
+        at += 4
+        if copied(p + at, size):
+            return True
+        at += size
+    if not flags & 0x0200:
+        return False
+    at += (flags >> 12 & 1) + (flags >> 11 & 1)
+    if flags & 0x0400:
+        at += 1 + <size_t>p[at]
+    return p[at] == 21 and memcmp(p + at + 1, b"amq.rabbitmq.reply-to", 21) == 0
+
+
+cdef bint copied(const uint8_t* p, size_t n) noexcept:
+    """Does the inside of a table, which is right, have a field CC or BCC?"""
+    cdef size_t at = 0
+    cdef uint8_t kind
+    while at < n:
+        if p[at] == 2 and memcmp(p + at + 1, b"CC", 2) == 0 or p[at] == 3 and memcmp(p + at + 1, b"BCC", 3) == 0:
+            return True
+        at += 1 + <size_t>p[at]
+        kind = p[at]
+        if kind == b"S" or kind == b"x" or kind == b"F" or kind == b"A":
+            at += 5 + <size_t>be32(p + at + 1)
+        else:
+            at += field_size(p + at, n - at, 0)
+    return False

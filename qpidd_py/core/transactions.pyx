@@ -14,9 +14,11 @@ from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.departures cimport log_dequeues
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport refuses, send_letters
+from qpidd_py.core.properties cimport addressed
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.routes cimport Publication, Route
+from qpidd_py.core.wire cimport be16
 
 from qpidd_py.errors import InvariantError
 
@@ -113,7 +115,13 @@ cdef dict admitted(Channel channel, list publishes):
     counts = {}
     for p, header, body in publishes:
         route = p.route
-        if route.by_header is not None:
+        if be16(<const uint8_t*>PyBytes_AS_STRING(header) + 12) & 0x2200 and route.handler is None and addressed(
+                <const uint8_t*>PyBytes_AS_STRING(header), len(header)):
+            found = channel.addressed(p, header)
+            if found is None:
+                return None
+            route = found[0]
+        elif route.by_header is not None:
             route = channel.route_by_header(p, header)
             if route is None:
                 return None

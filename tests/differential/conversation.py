@@ -16,7 +16,7 @@ import pamqp.header
 from pamqp import commands
 
 from qpidd_py.amqp.codec import encode_method, make
-from tests.differential.steps import QUEUES, Step
+from tests.differential.steps import EXCHANGES, QUEUES, REPLY_TO, Step
 from tests.support.memory import publish_octets
 from tests.support.three_ways import Client
 
@@ -34,8 +34,14 @@ OPTIONS: Final = {"frame_max": 131072, "channel_max": 2047, "properties": CAPABI
 SYNC: Final = "differential"
 """A queue that is always there."""
 BARRIER: Final = encode_method(1, Queue.Declare(queue=SYNC, passive=True))
+LATER: Final = ("Basic.Cancel", "Basic.Ack", "Basic.Nack", "queues")
+"""What a broker sends when it likes, next to answers."""
+ADDRESS: Final = "address of a direct reply"
 FIRST_STATE: Final = 10
 """The channel on which the first queue is asked."""
+CLEANING: Final = 100
+"""The channel on which the first queue is deleted."""
+DELETED: Final = (Queue.DeleteOk, Exchange.DeleteOk, Channel.Close)
 UNKNOWN: Final = 1000
 """A delivery tag that no conversation reaches."""
 
@@ -52,9 +58,8 @@ class Conversation:
 
     def __init__(self, port: int, prefix: str) -> None:
         """`prefix` is put before each name that is not predeclared; the same for all brokers."""
-        self._client = Client(port)
-        self._client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._client.open(**OPTIONS)
+        self._port = port
+        self._client = self._connected()
         self._client.declare(SYNC)
         self._prefix = prefix
         self._seen: Seen = []
@@ -62,6 +67,7 @@ class Conversation:
         self._held: list[int] = []  # delivery tags that are not settled
         self._published = self._confirmed = 0
         self._numbered = 0
+        self._asked = ""  # the address of the direct reply that was asked for last
         self._without_ack: set[str] = set()
         self._answers: dict[int, Any] = {}
         self._refused: dict[int, Any] = {}
@@ -83,11 +89,28 @@ class Conversation:
                 found.append(self._entry())
         except Ended:
             found.append(self._entry())
-        self.close()
+            self._client.close()
+            self._client = self._connected()
+        self._clean()
+        self._client.close()
         return found
 
-    def close(self) -> None:
-        self._client.close()
+    def _connected(self) -> Client:
+        client = Client(self._port)
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.open(**OPTIONS)
+        return client
+
+    def _clean(self) -> None:
+        """The next conversation meets no queue that is bound to a predeclared exchange."""
+        client, channel = self._client, CLEANING
+        for name in (*QUEUES, *EXCHANGES):
+            client.send(encode_method(channel, Channel.Open()))
+            kind = Queue.Delete(queue=self._prefix + name) if name in QUEUES else None
+            client.send(encode_method(channel, kind or Exchange.Delete(exchange=self._prefix + name)))
+            while not isinstance((got := client.read())[1], DELETED) or got[0] != channel:
+                pass
+            channel += 1
 
     # ------------------------------------------------------------ what is sent
 
@@ -130,6 +153,15 @@ class Conversation:
         self._numbered += 1
         self._published += self._confirming
         self._client.send(publish_octets(b"%03d" % self._numbered, **fields))
+
+    def _reply(self, mandatory: bool) -> None:
+        """To whoever has asked for a direct reply last."""
+        self._publish(exchange="", routing_key=self._asked or "nobody", mandatory=mandatory)
+
+    def _declare_replies(self, passive: bool, answered: bool) -> None:
+        flags = {"durable": False, "exclusive": False, "auto_delete": False, "nowait": False, "arguments": {}}
+        queue = self._asked if answered and self._asked else REPLY_TO
+        self._method(Queue.Declare, ticket=0, queue=queue, passive=passive, **flags)
 
     def _get(self, queue: str, no_ack: bool) -> None:
         self._without_ack -= {""}
@@ -262,7 +294,10 @@ class Conversation:
     def _note(self, frame: Any) -> None:
         """Of the conversation's own channel."""
         if isinstance(frame, pamqp.header.ContentHeader):
-            self._content[-1].append(_readable(frame.properties))
+            properties = _readable(frame.properties)
+            if properties.get("reply_to", "").startswith(REPLY_TO + "."):
+                self._asked, properties["reply_to"] = properties["reply_to"], ADDRESS
+            self._content[-1].append(properties)
         elif isinstance(frame, pamqp.body.ContentBody):
             self._content[-1].append(frame.value)
         elif isinstance(frame, (Basic.Deliver, Basic.GetOk, Basic.Return)):
@@ -282,7 +317,8 @@ class Conversation:
             self._client.send(encode_method(1, Channel.CloseOk()))
             self._seen.append((frame.name, frame.reply_code, frame.class_id, frame.method_id))
         else:
-            self._seen.append((frame.name, *(value for name, value in frame if name != "delivery_tag")))
+            values = (value for name, value in frame if name != "delivery_tag")
+            self._seen.append((frame.name, *(ADDRESS if value == self._asked else value for value in values)))
         self._open = self._open and not isinstance(frame, (Channel.Close, Channel.CloseOk))
         self._confirming = self._confirming or isinstance(frame, Confirm.SelectOk)
 
@@ -294,10 +330,13 @@ class Conversation:
 
     def _entry(self) -> Seen:
         """What came, and what of it the client holds now."""
+        self._seen.sort(key=lambda item: (LATER.index(item[0]), item) if item[0] in LATER else (-1,))
         content = sorted(self._content, key=lambda item: getattr(item[0], "consumer_tag", "") or "")
         for frame, *rest in content:
             fields = {name: value for name, value in frame if name not in ("delivery_tag", "cluster_id")}
             tag = fields.get("consumer_tag", "")
+            if fields["routing_key"] == self._asked:
+                fields["routing_key"] = ADDRESS
             self._seen.append((frame.name, fields, *rest))
             if not isinstance(frame, Basic.Return) and tag not in self._without_ack:
                 self._held.append(frame.delivery_tag)

@@ -26,9 +26,19 @@ KNOWN: Final = (
         "Channel.Close 406",
         "Qpid's rule: an exchange that is an alternate is in use; without `if-unused` it is deleted",
     ),
+    Difference(
+        "consume",
+        "Basic.ConsumeOk",
+        "connection.close 530",
+        "the consumer of direct replies has a tag of the channel like any other, which is not given twice",
+    ),
 )
-"""Not in the conversations, since it is a matter of milliseconds: a message whose time to live is 0 waits for a
-consumer until the millisecond is over; RabbitMQ drops it at once."""
+"""Not in the conversations:
+
+* a message whose time to live is 0 waits for a consumer until the millisecond is over; RabbitMQ drops it at once;
+* a queue with priorities that is full drops what has the lowest priority; RabbitMQ drops the head, the highest one;
+* a dead letter that keeps its routing key goes to the keys of CC again; RabbitMQ remembers those of BCC, too.
+"""
 
 
 def first_difference(steps: list[Step], theirs: list[Any], ours: list[Any]) -> int | None:

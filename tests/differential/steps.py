@@ -45,6 +45,15 @@ _MATCHES: Final[tuple[dict[str, Any], ...]] = (
     {"k": 1, "j": "v", "x-match": "any"},
     {"k": 1, "j": "v", "x-match": "all"},
 )
+COPIES: Final[tuple[dict[str, Any], ...]] = (
+    {"CC": ["q1"]},
+    {"BCC": ["q2", "a"], "CC": ["q0"], "k": 1},
+    {"CC": ["q0", "q0", 5, "a"], "BCC": []},
+    {"BCC": ["none"]},
+    {"CC": "q1"},
+    {"BCC": 1},
+)
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
 flag = st.booleans()
 seldom = st.sampled_from((False, False, False, False, True))
 
@@ -55,11 +64,13 @@ def _one(values: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 
 def _whole(entries: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(entries)
+    if found.keys() & {"x-max-length", "x-max-length-bytes"}:
+        found.pop("x-max-priority", None)
     return {"x-dead-letter-exchange": "", **found} if "x-dead-letter-routing-key" in found else found
 
 
 def _table(choices: dict[str, tuple[Any, ...]], most: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Some of these arguments; where letters need an exchange, they have one."""
+    """Some of these arguments; see the end of `differences` for what does not go together."""
     entry = _one(tuple(choices)).flatmap(lambda name: st.tuples(st.just(name), _one(choices[name])))
     return st.lists(entry, max_size=most).map(_whole)
 
@@ -73,7 +84,9 @@ any_exchange = _one((*EXCHANGES, *EXCHANGES, *PREDECLARED))
 arguments = st.one_of(_table(_ARGUMENTS, 3), _table(_WRONG, 1))
 headers = st.one_of(
     st.none(),
+    st.none(),
     _one(({"k": 1}, {"j": "v"}, {"k": 1, "j": "v"})),
+    _one(COPIES),
 )
 
 
@@ -82,6 +95,11 @@ def queue_named(name: str) -> st.SearchStrategy[Step]:
     return _step(
         "declare", queue=st.just(name), durable=flag, exclusive=seldom, auto_delete=seldom, arguments=arguments
     )
+
+
+def _consume(queue: st.SearchStrategy[str], no_ack: st.SearchStrategy[bool]) -> st.SearchStrategy[Step]:
+    rank = _one((None, None, 0, 1))
+    return _step("consume", queue=queue, tag=_one(TAGS), no_ack=no_ack, exclusive=seldom, priority=rank)
 
 
 declare_queue = _step("declare", queue=queue, durable=flag, exclusive=seldom, auto_delete=seldom, arguments=arguments)
@@ -102,8 +120,9 @@ publish = _step(
     mandatory=flag,
     priority=_one((None, None, 0, 1, 9)),
     delivery_mode=_one((None, 1, 2)),
-    expiration=_one((None, None, None, None, None, None, "0", str(HOUR), "x")),
+    expiration=_one((None,) * 8 + (str(HOUR), "x")),
     headers=headers,
+    reply_to=_one((None,) * 7 + (REPLY_TO,)),
 )
 publish_direct = _step("publish", exchange=st.just(""), routing_key=queue, mandatory=seldom)
 settle = _step(
@@ -124,11 +143,14 @@ other = st.one_of(
     _step("commit"),
     _step("rollback"),
     _step("settle-unknown"),
+    _consume(st.just(REPLY_TO), no_ack=st.just(True)),
+    _consume(st.just(REPLY_TO), no_ack=seldom),
+    _step("declare-replies", passive=flag, answered=flag),
+    _step("reply", mandatory=flag),
+    _step("reply", mandatory=flag),
     _step("close-channel"),
 )
-consume = _step(
-    "consume", queue=queue, tag=_one(TAGS), no_ack=flag, exclusive=seldom, priority=_one((None, None, 0, 1))
-)
+consume = _consume(queue, flag)
 get = _step("get", queue=queue, no_ack=flag)
 work = st.one_of(publish, publish_direct, publish_direct, settle, settle, consume, get)
 step = st.one_of(work, work, work, bind, declare_queue, declare_exchange, other)

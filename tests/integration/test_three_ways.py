@@ -257,6 +257,131 @@ def test_an_exclusive_queue_that_is_replicated_waits_for_its_owner(
     wait_for(lambda: other.refusal(Queue.Declare(queue=queue, passive=True)) == 404)
 
 
+# ---------------------------------------------------------------- copies and direct replies
+
+
+def test_copies_go_to_further_routing_keys(site: Site, client: Client, queue: str) -> None:
+    others = [f"{queue}.{number}" for number in range(3)]
+    client.confirming()
+    for name in (queue, *others):
+        client.declare(name)
+    headers = {"CC": [others[0], queue], "BCC": [others[1], "nobody", 7], "k": "v"}
+    assert client.confirmed(b"x", queue=queue, headers=headers) == [True]
+    client.publish(b"y", "nobody", headers={"BCC": [others[2]]}, mandatory=True)  # is not returned
+    assert isinstance(client.read()[1], Basic.Ack)
+    client = site.middle()
+    for name in (queue, *others[:2]):
+        assert client.count(name) == 1
+        answer = client.get(name)
+        assert answer is not None
+        assert (answer[0].routing_key, answer[1], answer[2]) == (queue, {"CC": headers["CC"], "k": "v"}, b"x")
+    assert client.bodies(others[2]) == [b"y"]
+
+
+def test_copies_are_part_of_a_transaction(site: Site, client: Client, queue: str) -> None:
+    full = f"{queue}.full"
+    client.declare(queue)
+    client.declare(full, arguments=FULL)
+    client.call(1, Tx.Select(), Tx.SelectOk)
+    client.publish(b"1", queue, headers={"CC": [full]})
+    client.publish(b"2", queue, headers={"BCC": [full]})
+    client.send(method(1, Tx.Commit()))
+    assert f"queue '{full}' is full" in client.expect_channel_close(406, 90, 20)
+    client = site.middle()
+    assert (client.count(queue), client.count(full)) == (0, 0)
+    client.call(1, Tx.Select(), Tx.SelectOk)
+    client.publish(b"1", queue, headers={"BCC": [full]})
+    client.call(1, Tx.Commit(), Tx.CommitOk)
+    assert (client.bodies(queue), client.bodies(full)) == ([b"1"], [b"1"])
+
+
+@pytest.mark.parametrize("headers", [{"CC": "text"}, {"BCC": 1}, {"CC": [], "BCC": {"a": 1}}])
+def test_copies_of_a_wrong_type_are_refused(site: Site, client: Client, queue: str, headers: dict[str, Any]) -> None:
+    client.declare(queue)
+    client.publish(b"x", queue, headers=headers)
+    client.expect_channel_close(406, 60, 40)
+    assert site.client().count(queue) == 0
+
+
+def test_a_dead_letter_goes_to_its_copies_again(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments={"x-dead-letter-exchange": "amq.direct"})
+    dead = f"{queue}.dead"
+    client.declare(dead)
+    client.call(1, Queue.Bind(queue=dead, exchange="amq.direct", routing_key="copy"), Queue.BindOk)
+    client.publish(b"x", queue, headers={"CC": ["copy"]})
+    answer = client.get(queue, no_ack=False)
+    assert answer is not None
+    client.send(method(1, Basic.Reject(answer[0].delivery_tag, requeue=False)))
+    wait_for(lambda: client.count(dead) == 1)
+    client = site.middle()
+    letter = client.get(dead)
+    assert letter is not None
+    assert letter[1]["x-death"][0]["routing-keys"] == [queue, "copy"]
+
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+def replies(client: Client) -> Client:
+    client.call(1, Basic.Consume(queue=REPLY_TO, consumer_tag="replies", no_ack=True), Basic.ConsumeOk)
+    return client
+
+
+def asked(client: Client, queue: str) -> str:
+    """Takes a request; where its answer goes."""
+    client.send(method(1, Basic.Get(queue=queue, no_ack=True)))
+    client.expect(Basic.GetOk)
+    address: str = client.read()[1].properties.reply_to
+    client.read()
+    return address
+
+
+def test_direct_replies(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue)
+    assert client.declare(REPLY_TO, passive=True).consumer_count == 1
+    for again in (False, True):
+        client = replies(site.middle() if again else client)
+        client.publish(b"question", queue, reply_to=REPLY_TO)
+        assert client.count(queue) == 1
+        answered(site, client, queue)
+
+
+def answered(site: Site, client: Client, queue: str) -> None:
+    """By another client; an answer that comes when `client` has gone is returned."""
+    server = site.client()
+    address = asked(server, queue)
+    assert address.startswith(f"{REPLY_TO}.")
+    assert server.declare(address, passive=True).consumer_count == 1
+    server.publish(b"answer", address)
+    delivery = client.expect(Basic.Deliver)
+    assert (delivery.consumer_tag, delivery.routing_key) == ("replies", address)
+    assert client.content() == ({}, b"answer")
+    if site.way == "cluster":
+        for name in site.backups:
+            assert address not in {found["name"] for found in site.ask(name, "queue.list")}
+    client.close()
+    wait_for(lambda: server.refusal(Queue.Declare(queue=address, passive=True)) == 404)
+    server.publish(b"late", address, mandatory=True)
+    server.expect(Basic.Return)
+
+
+def test_direct_replies_are_refused(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue)
+    consume = Basic.Consume(queue=REPLY_TO, consumer_tag="r", no_ack=True)
+    assert client.refusal(Basic.Consume(queue=REPLY_TO, consumer_tag="r")) == 406  # cannot acknowledge
+    assert client.refusal(publish_octets(b"x", queue, reply_to=REPLY_TO)) == 406  # there is no consumer
+    client.call(1, consume, Basic.ConsumeOk)
+    assert client.refusal(Basic.Consume(queue=REPLY_TO, consumer_tag="s", no_ack=True)) == 406  # there is one
+    client.call(1, consume, Basic.ConsumeOk)
+    client.call(1, Basic.Cancel("r"), Basic.CancelOk)
+    client.call(1, Tx.Select(), Tx.SelectOk)
+    client.call(1, consume, Basic.ConsumeOk)
+    client.publish(b"x", queue, reply_to=REPLY_TO)
+    client.call(1, Basic.Cancel("r"), Basic.CancelOk)
+    assert client.refusal(Tx.Commit()) == 406
+    assert client.count(queue) == 0
+
+
 # ---------------------------------------------------------------- declarations
 
 

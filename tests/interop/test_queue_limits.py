@@ -58,6 +58,7 @@ def test_time_to_live(channel, server):
     publish(channel, "own", b"gone", expiration="1")
     publish(channel, "own", b"stays", expiration="60000")
     core = {name: server.broker.vhost.queues[name].core for name in ("ttl", "own")}
+    wait_for(lambda: (core["ttl"].enqueued, core["own"].enqueued) == (1, 2))  # all have come
     wait_for(lambda: core["ttl"].ready == 0 and core["own"].ready == 1, timeout=60)
     assert bodies(channel, "own") == [b"stays"]
 

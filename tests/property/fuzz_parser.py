@@ -59,6 +59,9 @@ class Owner:
         queue = self.queues.get(routing_key)
         return Route([queue] if queue is not None else [])
 
+    def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
+        return self.route(channel, exchange, routing_key).queues, header
+
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
         self.over = True
 
