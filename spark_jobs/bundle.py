@@ -4,7 +4,7 @@ Theory.  A file's name is its place inside what was given, with `/` (a tarball i
 name), so every row can name its line and two people get the same names.  The order is that of the names.  Formats are
 recognized by the first octets, never by suffixes: rotated logs may be named `.1`, `-20261121` or `.gz`.
 
-* Packed (gzip, xz, bzip2; zstd if this Python can) single files are unpacked while they are read, also packed twice.
+* Packed (gzip, xz, bzip2, zstd) single files are unpacked while they are read, also packed twice.
 * Tarballs are unpacked below a scratch directory, under numbers instead of their names: a name like `../../etc/x` can
   do no harm, and is refused nevertheless, because it would give a wrong provenance.
 * Links in a folder are not followed: what they lead to is either in the folder anyway, or was not given.  So there are
@@ -69,7 +69,7 @@ class File:
     def open(self) -> BinaryIO:
         """Its octets, unpacked.  Raises BundleError."""
         try:
-            return unpacked(self._bundle._counted(self), self.name)
+            return unpacked(self._bundle._counted(self))
         except OSError as error:
             raise BundleError(f"{self.name}: cannot be read: {error.strerror or error}") from None
 
@@ -77,7 +77,7 @@ class File:
         """Its first lines; does not count as progress.  Raises BundleError."""
         found: list[bytes] = []
         try:
-            with unpacked(self.path.open("rb"), self.name) as file:
+            with unpacked(self.path.open("rb")) as file:
                 while len(found) < count and (line := file.readline(LINE_MAX)):
                     found.append(line)
         except DAMAGE as error:
@@ -202,7 +202,7 @@ class Bundle:
     def _tarball(self, path: Path, name: str, prefix: str, depth: int) -> None:
         raw = cast(BinaryIO, path.open("rb")) if depth else self._counting(path.open("rb"))
         try:
-            with unpacked(raw, name) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+            with unpacked(raw) as file, tarfile.open(fileobj=file, mode="r|") as archive:
                 for member in archive:
                     self._member(archive, member, prefix, depth)
         except DAMAGE as error:
@@ -297,7 +297,7 @@ def _whole(file: BinaryIO, line: bytes) -> bytes:
 def _is_tar(path: Path) -> bool:
     """Also if it is packed.  Raises BundleError, and what a damaged file raises."""
     offset, magic = _TAR_MAGIC
-    with unpacked(path.open("rb"), path.name) as file:
+    with unpacked(path.open("rb")) as file:
         head = b""
         try:
             while len(head) < offset + len(magic) and (more := file.read1(offset)):  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Reading what is packed (gzip, xz, bzip2; zstd where this Python can), told by its first octets.
+"""Reading what is packed (gzip, xz, bzip2, zstd), told by its first octets; UTF-16 becomes UTF-8.
 
 Unlike the readers of the standard library, these yield everything before a damaged place before they raise: the torn
 end of a log is where the incident is.
@@ -7,7 +7,7 @@ end of a log is where the incident is.
 from __future__ import annotations
 
 import bz2
-import importlib
+import codecs
 import io
 import lzma
 import tarfile
@@ -32,27 +32,25 @@ def packing_of(head: bytes) -> str:
     return next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")
 
 
-def unpacked(raw: BinaryIO, name: str) -> BinaryIO:
-    """What is packed in it, also if that is packed again.  Raises BundleError for zstd that this Python cannot read."""
+def unpacked(raw: BinaryIO) -> BinaryIO:
+    """What is packed in it, also if that is packed again."""
     file: BinaryIO = raw if hasattr(raw, "peek") else cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, raw)))
     for _ in range(NESTED_MAX):
         packing = packing_of(file.peek(6))  # type: ignore[attr-defined]
         if not packing:
             break
-        file = _Nested(_opened(file, packing, name), file)
+        file = _Nested(_opened(file, packing), file)
+    if file.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # type: ignore[attr-defined]
+        file = _Nested(_Utf8(file), file)
     return file
 
 
-def _opened(file: BinaryIO, packing: str, name: str) -> io.RawIOBase:
+def _opened(file: BinaryIO, packing: str) -> io.RawIOBase:
     if packing in _DECODERS:
         return _Decoded(file, _DECODERS[packing])
-    for module, reader in (("compression.zstd", "ZstdFile"), ("zstandard", "open")):
-        try:
-            return _Zstd(getattr(importlib.import_module(module), reader)(file, "rb"))
-        except ImportError:
-            continue
-    file.close()
-    raise BundleError(f"{name}: packed with zstd, which this Python cannot read: install zstandard, or unpack it")
+    import pyarrow as pa  # slow to import
+
+    return _Zstd(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"))
 
 
 class _Inflate:
@@ -130,19 +128,32 @@ class _Before:
 
 
 class _Zstd(io.RawIOBase):
-    """Reports damage with the same errors as the other decoders."""
-
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Any) -> None:
         self._file = file
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        try:
-            found = self._file.read(len(buffer))
-        except Exception as error:  # two libraries, each with a class of its own
-            raise OSError(str(error)) from None
+        found = self._file.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+class _Utf8(io.RawIOBase):
+    """What is written in UTF-16, with the mark of its order of octets in front."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._rest = file, b""
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._rest and (data := self._file.read(_CHUNK)):
+            self._rest = self._decoder.decode(data).encode("utf-8", "replace")
+        found, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(found)] = found
         return len(found)
 

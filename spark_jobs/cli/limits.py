@@ -22,6 +22,8 @@ from spark_jobs.report.units import duration, moment
 
 BREACH, NOT_KNOWN, POSSIBLE, WITHIN = "breach", "unknown", "possible", "ok"
 MESSAGES: Final = ("lost", "unaccounted", "unexpected", "unmarked")
+UNREAD: Final = ("unrecognised",)
+"""Kinds of gaps: a log that nobody has understood."""
 NO_CLIENT: Final = "no client's log was read"
 
 
@@ -97,7 +99,17 @@ def failed(finding: Finding, strict: bool, allow_unknown: bool) -> bool:
 
 def _of_all(document: Document, limits: Limits) -> Iterator[Finding]:
     if limits.incidents is not None:
-        yield _compared(document, "incidents", Measure(len(document.rows("incidents"))), limits.incidents)
+        yield _compared(document, "incidents", _incidents(document), limits.incidents)
+
+
+def _incidents(document: Document) -> Measure:
+    """A log that could not be understood may tell of more."""
+    count = len(document.rows("incidents"))
+    unread = [str(row.get("file")) for row in document.rows("gaps") if row.get("kind") in UNREAD]
+    if not unread:
+        return Measure(count)
+    more = f" and {len(unread) - 1} more" if unread[1:] else ""
+    return Measure(None, lo=count, note=f"{count} found; {unread[0]}{more} could not be read")
 
 
 def _of_incident(document: Document, limits: Limits) -> Iterator[Finding]:

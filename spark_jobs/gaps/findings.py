@@ -16,6 +16,7 @@ A gap is not a failure; its text names the conclusions that it prevents.  Kinds:
     begins-late          a log that begins after the failure: rotated away
     clients-none         no log of any client
     faulty, refused      lines that are none; files that could not be read
+    unrecognised         a log of which most lines are of no format that we know: what it says is not in the report
     assumed              a zone or a year that was not given
 
 Times are us on the common axis where a clock is known, else as written.
@@ -43,6 +44,9 @@ COLUMNS: Final = {
 }
 COARSE: Final = 1_000_000
 """us"""
+UNRECOGNISED: Final = "unrecognised"
+LINES: Final = ("pacemaker", "corosync", "syslog", "broker_text", "broker_json", "client_json")
+"""Kinds of files in which each line says something."""
 NO_CLOCKS: Final = Clocks("", {})
 _NAMING: Final = frozenset({"peer_state", "will_fence", "fence_request", "fence_op_done", "initiate", "op_request"})
 
@@ -215,7 +219,11 @@ def _late(logs: Iterable[Mapping[str, Any]], clocks: Clocks, began: int | None) 
 
 def _files(files: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
     for row in files:
-        if row.get("faulty"):
+        odd = (row.get("faulty") or 0) + (row.get("continued") or 0)
+        if row.get("kind") in LINES and 2 * odd > (row.get("lines") or 0):
+            text = f"{row['name']}: {_lines(odd)} of no format that is known here: what it says is not in this report"
+            yield _gap(UNRECOGNISED, text, file=row["name"], count=odd)
+        elif row.get("faulty"):
             text = f"{row['name']}: {_lines(row['faulty'])} no event and left out"
             yield _gap("faulty", text, file=row["name"], count=row["faulty"])
         if row.get("state") in ("refused", "damaged"):

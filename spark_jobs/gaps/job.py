@@ -21,7 +21,10 @@ _HOLES: Final = (
 )
 
 
-_GIVEN: Final = {"files": "cluster, name, faulty, state, why", "notes": "cluster, about, text, certainty"}
+_GIVEN: Final = {
+    "files": "cluster, name, kind, lines, faulty, continued, state, why",
+    "notes": "cluster, about, text, certainty",
+}
 """Of ingest: table → columns."""
 
 

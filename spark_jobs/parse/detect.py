@@ -19,19 +19,26 @@ HEAD_LINES: Final = 40
 """So many lines are looked at."""
 PARSERS: Final = ("broker_json", "client_json", "broker_text", "pacemaker", "corosync", "syslog", "crm_mon")
 
-_MONTH: Final = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+_MONTH: Final = rb"[A-Z](?:[a-z]|\xc3\xa4){2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
 _ISO: Final = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_FULL: Final = rb"\w{2,4}\.? \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \S+"
 _CONTENT: Final = tuple(
     (parser, re.compile(pattern))
     for parser, pattern in (
         ("client_json", rb'\{".*"source": ?"client"'),
         ("broker_json", rb'\{".*"source": ?"(?:broker|qpid-cluster)"'),
-        ("syslog", rb'\{.*"__REALTIME_TIMESTAMP"'),
+        ("syslog", rb'(?:data: |\x1e)?\{.*"__REALTIME_TIMESTAMP"'),
+        ("syslog", rb"__(?:CURSOR|REALTIME_TIMESTAMP)="),
         ("crm_mon", rb"<(?:\?xml|pacemaker-result|crm_mon)\b"),
         ("pacemaker", _MONTH + rb" \S+ [\w-]+ *\[\d+\] \("),
         ("pacemaker", _MONTH + rb"  [\w.-]+\([^)]*\)\[\d+\]:"),  # a resource agent's line
         ("corosync", _MONTH + rb" \[\d+\] \S+ corosync "),
         ("syslog", rb"(?:<\d{1,3}>1? ?)?(?:" + _MONTH + rb"|" + _ISO + rb") \S+ [^\s\[:]+(?:\[\d+\])?:"),
+        ("syslog", rb"<\d{1,3}>1 " + _ISO + rb" \S+ \S+ \S+ \S+ [-\[]"),
+        (
+            "syslog",
+            rb"(?:\w{2,4}\.? \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \S+|\d{9,10}\.\d+) \S+ [^\s\[:]+(?:\[\d+\])?:",
+        ),
         (
             "broker_text",
             rb".{0,40}?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})? (?:\[(?:[A-Z]\w+)\] |.*[0-9a-f]{8}\(\w+\) )",

@@ -9,10 +9,13 @@ Formats, with the software that writes them:
     corosync   `Nov 21 01:55:30.861 [26] node1 corosync notice  [TOTEM ] TEXT` (to_logfile; timestamp: hires or on)
     syslog     `Nov 21 01:55:06 node2 corosync[26]:   [TOTEM ] TEXT`, also `journalctl -o short[-precise]`
     rfc3339    `2019-03-22T10:57:27.920258+08:00 node2 crmd[1]:  notice: TEXT`, also `journalctl -o short-iso[-precise]`
-    journal    one JSON object a line: `journalctl -o json`
+    rfc5424    `<30>1 2026-11-21T01:55:06.333+01:00 node2 corosync 26 - - TEXT`, with structured data or without
+    full       `Sat 2026-11-21 01:55:06 CET node2 corosync[26]: TEXT`: `journalctl -o short-full`
+    unix       `1795226106.333000 node2 corosync[26]: TEXT`: `journalctl -o short-unix`
+    journal    one JSON object a line: `journalctl -o json`, `json-seq`, `json-sse`; `export` as well (`parse.journal`)
 
-The first four have neither a year nor a zone: `local` counts from 1 January of a *nominal* leap year (so that
-29 February has a place), and `years` finds the rest.
+Names of months are English or German.  The first four have neither a year nor a zone: `local` counts from 1 January of
+a *nominal* leap year (so that 29 February has a place), and `years` finds the rest.
 """
 
 from __future__ import annotations
@@ -33,6 +36,11 @@ _MONTH_BEGINS = {
     name: date(NOMINAL_YEAR, number, 1).toordinal() - date(NOMINAL_YEAR, 1, 1).toordinal()
     for number, name in enumerate(MONTHS, 1)
 }
+_GERMAN = {"Mär": "Mar", "Mrz": "Mar", "Mai": "May", "Okt": "Oct", "Dez": "Dec"}
+_ZONES = {"UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9} | {
+    "EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7
+}  # fmt: skip
+"""Hours east of UTC, of abbreviations that mean one zone only."""
 _MONTH_DAYS = dict(zip(MONTHS, (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 _EPOCH = date(1970, 1, 1).toordinal()
 _PRIORITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
@@ -67,7 +75,7 @@ class Head:
     boot_id: str = ""
 
 
-_CLOCK = r"(?P<month>[A-Z][a-z]{2}) (?P<day>[ \d]\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?"
+_CLOCK = r"(?P<month>[A-Z][a-zä]{2}) (?P<day>[ \d]\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?"
 _ISO = (
     r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?"
     r"(?P<zone>Z|[+-]\d\d:?\d\d)"
@@ -88,6 +96,17 @@ _AGENT = re.compile(
 )
 _SYSLOG = re.compile(rf"(?:<\d{{1,3}}>)?{_CLOCK}{_WRITER}", re.DOTALL)
 _RFC3339 = re.compile(rf"(?:<\d{{1,3}}>1? ?)?{_ISO}{_WRITER}", re.DOTALL)
+_RFC5424 = re.compile(
+    rf"<\d{{1,3}}>1 {_ISO} (?P<node>\S+) (?P<daemon>\S+) (?P<pid>\S+) \S+ "
+    r'(?:-|(?:\[(?:[^\]"]|"(?:\\.|[^"\\])*")*\])+) ?(?:\ufeff)?(?P<body>.*)$',
+    re.DOTALL,
+)
+_FULL = re.compile(
+    r"\w{2,4}\.? (?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?"
+    rf" (?P<zone>[A-Z]{{2,5}}|[+-]\d\d(?:\d\d)?){_WRITER}",
+    re.DOTALL,
+)
+_UNIX = re.compile(rf"(?P<epoch>\d{{9,10}})\.(?P<f>\d{{1,9}}){_WRITER}", re.DOTALL)
 _LEVEL = re.compile(r"(?P<level>emerg|alert|crit|error|warning|notice|info|debug|trace)\s*:\s+")
 _FUNCTION = re.compile(r"(?P<function>\w*_\w+|Log\w+):\s+")
 _SUBSYSTEM = re.compile(r"(?:(?P<level>\w+)\s+)?\[(?P<function>\w+)\s*\] ")
@@ -97,13 +116,18 @@ _TEXT_FORMATS = (
     ("agent", _AGENT),
     ("syslog", _SYSLOG),
     ("rfc3339", _RFC3339),
+    ("rfc5424", _RFC5424),
+    ("full", _FULL),
+    ("unix", _UNIX),
 )
+_OBJECTS = ("{", "data: {", "\x1e{")
+_DATED = ("rfc3339", "rfc5424", "full")
 
 
 def head_of(line: str) -> Head | None:
     """The line's parts; None if it has no head that we know (a continuation, or another software's file)."""
-    if line.startswith("{"):
-        return _journal(line)
+    if line.startswith(_OBJECTS):
+        return _journal(line[line.index("{") :])
     for name, pattern in _TEXT_FORMATS:
         match = pattern.match(line)
         if match is not None:
@@ -113,28 +137,40 @@ def head_of(line: str) -> Head | None:
 
 def _text(name: str, parts: dict[str, str | None]) -> Head | None:
     fraction = parts["f"] or ""
+    moment = _unix(parts, fraction) if name == "unix" else _local(name, parts, fraction)
+    if moment is None:
+        return None
+    local, utc, offset = moment
+    level, function, body = parts.get("level") or "", parts.get("function") or "", parts["body"] or ""
+    daemon = parts["daemon"] or ""
+    if name not in ("pacemaker", "corosync", "agent"):
+        daemon, level, function, body = _message(daemon, body)
+    node, pid = parts.get("node") or "", (parts.get("pid") or "").strip("-")
     resolution = 10 ** max(0, 6 - len(fraction))
+    return Head(name, local, resolution, node, daemon, body, pid, function, level, utc, offset)
+
+
+Moment = tuple[int, int | None, int | None]
+"""(nominal local us, us UTC, offset in seconds)"""
+
+
+def _unix(parts: dict[str, str | None], fraction: str) -> Moment:
+    utc = int(parts["epoch"] or 0) * SECOND + _micros(fraction)
+    return nominal(utc), utc, None
+
+
+def _local(name: str, parts: dict[str, str | None], fraction: str) -> Moment | None:
     clock = _clock(parts, fraction)
     if clock is None:
         return None
-    utc = offset = None
-    if name == "rfc3339":
-        dated = _dated(parts, clock)
-        if dated is None:
-            return None
-        local, offset = dated
-        utc, local = local - offset * SECOND, nominal(local)
-    else:
+    if name not in _DATED:
         day = _nominal_day(parts["month"] or "", int(parts["day"] or 0))
-        if day is None:
-            return None
-        local = day * DAY + clock
-    level, function, body = parts.get("level") or "", parts.get("function") or "", parts["body"] or ""
-    daemon = parts["daemon"] or ""
-    if name in ("syslog", "rfc3339"):
-        daemon, level, function, body = _message(daemon, body)
-    node, pid = parts.get("node") or "", parts.get("pid") or ""
-    return Head(name, local, resolution, node, daemon, body, pid, function, level, utc, offset)
+        return None if day is None else (day * DAY + clock, None, None)
+    dated = _dated(parts, clock)
+    if dated is None:
+        return None
+    local, offset = dated
+    return nominal(local), None if offset is None else local - offset * SECOND, offset
 
 
 def _message(daemon: str, body: str) -> tuple[str, str, str, str]:
@@ -157,22 +193,30 @@ def _clock(parts: dict[str, str | None], fraction: str) -> int | None:
     if hour > 23 or minute > 59 or second > 60:
         return None
     # a leap second is written as :60; the clocks that we compare with have counted it as the next second
-    return hour * HOUR + minute * MINUTE + second * SECOND + int((fraction + "000000")[:6])
+    return hour * HOUR + minute * MINUTE + second * SECOND + _micros(fraction)
+
+
+def _micros(fraction: str) -> int:
+    return int((fraction + "000000")[:6])
 
 
 def _nominal_day(month: str, day: int) -> int | None:
+    month = _GERMAN.get(month, month)
     if month not in _MONTH_BEGINS or not 1 <= day <= _MONTH_DAYS[month]:
         return None
     return _MONTH_BEGINS[month] + day - 1
 
 
-def _dated(parts: dict[str, str | None], clock: int) -> tuple[int, int] | None:
-    """Local time as us since 1970, and its offset in seconds."""
+def _dated(parts: dict[str, str | None], clock: int) -> tuple[int, int | None] | None:
+    """Local time as us since 1970, and its offset in seconds; None for a zone's name with several meanings."""
     try:
         day = date(int(parts["year"] or 0), int(parts["month"] or 0), int(parts["day"] or 0))
     except ValueError:
         return None
-    return (day.toordinal() - _EPOCH) * DAY + clock, offset_of(parts["zone"] or "Z")
+    zone = parts["zone"] or "Z"
+    hours = _ZONES.get(zone)
+    offset = hours * 3600 if hours is not None else None if zone.isalpha() and zone != "Z" else offset_of(zone)
+    return (day.toordinal() - _EPOCH) * DAY + clock, offset
 
 
 def offset_of(text: str) -> int:

@@ -16,8 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, islice
 
 from spark_jobs.parse.heads import SECOND, Head, dated, head_of
+from spark_jobs.parse.journal import is_export, records
 from spark_jobs.parse.years import HALF_YEAR, JUMP, nearest_year, rounded, wrap, year_of
 
 _GRAPH = re.compile(r"\(ref=\S*?-(\d{9,11})-\d+\)")
@@ -163,7 +165,12 @@ def texts(lines: Iterable[str | bytes]) -> Iterator[tuple[int, str, bool]]:
     (blocks that were never written) are not the line's: the caller sees them as a torn line of the same number.
     """
     bare, number, held = 0, 0, None
-    for number, line in enumerate(lines, 1):
+    ahead = iter(lines)
+    head = list(islice(ahead, 1))
+    if any(map(is_export, head)):
+        yield from records(chain(head, ahead))
+        return
+    for number, line in enumerate(chain(head, ahead), 1):
         if held is not None:
             yield number - 1, held, False
             held = None

@@ -6,10 +6,7 @@ import io
 import lzma
 import os
 import subprocess
-import sys
 import tarfile
-import types
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,25 +207,6 @@ def test_an_empty_file_and_an_empty_folder_are_no_error(tmp_path: Path) -> None:
     assert content(tmp_path / "empty") == {}
     (tmp_path / "empty" / "x.log").touch()
     assert content(tmp_path / "empty") == {"x.log": []}
-
-
-def test_zstd_without_a_reader_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("compression.zstd", "zstandard"):
-        monkeypatch.setitem(sys.modules, name, None)
-    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 20)
-    assert "install zstandard" in refused(tmp_path)["a.zst"]
-    with pytest.raises(BundleError, match=r"a\.zst: .*install zstandard"), Bundle(tmp_path / "a.zst"):
-        pass
-
-
-def test_zstd_is_read_where_python_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reader(file: io.BufferedReader, _mode: str) -> io.BytesIO:
-        return io.BytesIO(zlib.decompress(file.read()[4:]))
-
-    monkeypatch.setitem(sys.modules, "compression.zstd", None)
-    monkeypatch.setitem(sys.modules, "zstandard", types.SimpleNamespace(open=reader))
-    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd" + zlib.compress(TEXT))
-    assert content(tmp_path) == {"a.zst": LINES}
 
 
 def test_a_line_without_end_is_cut_and_the_numbers_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,19 @@ def test_from_logs_to_the_verdict(program: Program, lost: Path, tmp_path: Path) 
     assert "c1   acknowledges it" in fine.out and "verdict: ok" in fine.out
 
 
+def test_a_log_that_is_not_understood_does_not_pass_a_gate(program: Program, tmp_path: Path) -> None:
+    """The manager of another vendor, under a name that we know."""
+    lines = [b"21.05.26 01:55:%02d node2 (TOTEM) A processor failed\n" % number for number in range(9)]
+    place, out = logs(tmp_path / "logs", {"pacemaker.log": lines}), tmp_path / "out"
+    assert program("report", place, "-o", out, *DUCK).code == 0
+    said = program("check", out, "--max-incidents", "0")
+    assert said.code == 1
+    found = "all: incidents unknown, limit 0: unknown (0 found; pacemaker.log could not be read)"
+    assert said.out.splitlines()[0] == found
+    assert program("check", out, "--max-incidents", "0", "--allow-unknown").code == 0
+    assert "9 lines are of no format that is known here" in (out / "report.md").read_text()
+
+
 def test_a_fault_of_the_program_is_no_wrong_usage(
     program: Program, lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
