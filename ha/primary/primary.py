@@ -36,7 +36,7 @@ from ha.primary.slow import SlowBackups
 from ha.primary.stall import Observer
 from ha.primary.throttle import Throttle
 from ha.promotion.claims import Claim
-from ha.promotion.score import Outlook
+from ha.promotion.score import DOUBT, Outlook
 from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
@@ -151,8 +151,11 @@ class Primary(Role):
 
     @property
     def outlook(self) -> Outlook:
-        overdue, durable = self.local.journal_watch.overdue, self.local.journal.position
-        return Outlook(replaceable=overdue and any(peer.acked > durable for peer in self.roster.ready()))
+        overdue, durable, ready = self.local.journal_watch.overdue, self.local.journal.position, self.roster.ready()
+        cut_off = self._observer.isolation.seconds >= DOUBT
+        # Those that follow us do not read the registry, and may be without it, too.
+        unable = cut_off and not (self.settings.registry and ready)
+        return Outlook(replaceable=overdue and any(peer.acked > durable for peer in ready), unable=unable)
 
     def durable(self) -> None:
         if not self.stopped:

@@ -176,11 +176,14 @@ class Isolation:
         """When confirms waited last for no set that our disk does not take."""
         self.reason = ""
         """Why clients are refused; empty while they are not."""
+        self.seconds = 0.0
+        """For how long it has been cut off; 0 while it is not."""
 
     def look(self, now: float) -> bool:
         """Four times in each heartbeat interval.  True when it has just become isolated."""
         cut_off, since = self._cut_off(now)
         self._since = since if cut_off else None
+        self.seconds = now - since if cut_off else 0.0
         timeout = self._local.settings.isolation_timeout
         before, self.reason = self.reason, ""
         if cut_off and timeout and now - since >= timeout:

@@ -2,8 +2,11 @@
 
     100          primary; or ready, while a primary lives; or may be promoted, and no broker holds more
     90, 80 …     may be promoted and holds every confirmed message, but others hold more, or were not deposed
-    15           the same, but its disk is slow (`disk.py`): any other whole copy is better.  Also a primary whose
-                 journal has not written for `ha-slow-backup-timeout`, while a ready backup's has (`journal_watch.py`)
+    20           at least, for such a broker.  Also a primary that has lacked a majority, its registry or processor time
+                 for DOUBT seconds: a broker that could confirm has more; without one nothing changes
+    15           may be promoted and is whole, but its disk is slow (`disk.py`): any other whole copy is better.  Also a
+                 primary whose journal has not written for `ha-slow-backup-timeout`, while a ready backup's has
+                 (`journal_watch.py`)
     10           may be promoted, but no broker is known to hold everything: a fresh cluster, or a total failure
     none         must not be promoted now; or an isolated primary, so that the manager promotes another broker
 
@@ -42,6 +45,8 @@ WHOLE: Final = 100
 WHOLE_STEP: Final = 10
 LEAST_WHOLE: Final = 20
 """The lowest score of a whole copy, however many brokers hold more."""
+DOUBT: Final = 2.0
+"""Seconds for which a primary must have been cut off before its score falls."""
 SLOW: Final = 15
 """The highest score of a broker whose disk is slow."""
 COPY: Final = 10
@@ -59,6 +64,8 @@ class Outlook:
     """Answers so far, while the survey is not complete."""
     replaceable: bool = False
     """We are primary, our disk hangs, and a ready backup has on its disk what ours lacks."""
+    unable: bool = False
+    """We are primary, and have been cut off for DOUBT seconds: we can confirm nothing."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ def score(
 ) -> int | None:
     """Compute the score.  `last`: the score until now."""
     if me.state.is_primary:
-        return None if me.isolated else SLOW if outlook.replaceable else PRIMARY
+        return None if me.isolated else SLOW if outlook.replaceable else LEAST_WHOLE if outlook.unable else PRIMARY
     if not me.state.is_backup:
         return None
     survey = outlook.survey

@@ -4,6 +4,7 @@ that goes by scores without a primary."""
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from ha.model.status import State
@@ -50,3 +51,12 @@ def no_score_in_doubt() -> AbstractContextManager[None]:
         return None if me.doubt and not me.state.is_primary and not outlook.follows else found
 
     return patched(candidacy, score=timid)
+
+
+def primary_that_is_sure() -> AbstractContextManager[None]:
+    """A primary without a majority has the best score until it closes its clients; with no limit for that, for ever."""
+
+    def sure(me: View, outlook: Any, *facts: Any) -> int | None:
+        return score(me, replace(outlook, unable=False), *facts)
+
+    return patched(candidacy, score=sure)

@@ -22,6 +22,7 @@ from tests.simulator.mistakes_manager import promote_whom_it_fences
 from tests.simulator.mistakes_messages import inherited_at_once
 from tests.simulator.mistakes_pacemaker import unsealed
 from tests.simulator.mistakes_reactor import settled_with_the_write
+from tests.simulator.mistakes_score import primary_that_is_sure
 from tests.simulator.mistakes_twins import (
     expect_by_id,
     list_without_address,
@@ -119,6 +120,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("a-copy-of-an-older-journal", copy_stands_for_member, "I1: p1.1@1"),
         ("an-old-copy-of-the-data-directory", old_copy_is_whole, "I1: p1.1@1"),
         ("promoted-on-both-sides", promote_whom_it_fences, "I9: a says that p1.2@2"),
+        ("a-primary-that-is-cut-off-keeps-its-score", primary_that_is_sure, "liveness: 12 s after its repair"),
     ],
 )
 def test_a_schedule_fails_with_the_mistake_that_it_is_about(

@@ -18,8 +18,9 @@ from ha.model.status import State
 from ha.model.view import Survey, View
 from ha.promotion.claims import Claim
 from ha.promotion.promotion import ManagerRecord, Refuse, decide
-from ha.promotion.score import COPY, LEAST_WHOLE, PRIMARY, SLOW, WHOLE, Outlook, Registry, dry_run, score
+from ha.promotion.score import COPY, DOUBT, LEAST_WHOLE, PRIMARY, SLOW, WHOLE, Outlook, Registry, dry_run, score
 from tests.support.slow import few
+from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
 
 NAMES = "abc"
@@ -473,3 +474,60 @@ def test_an_isolated_primary_has_no_score_and_hinders_no_broker() -> None:
     assert score(view("b"), Outlook(survey=survey(isolated, view("c"))), quorum) == WHOLE
     assert isinstance(decide(view("b"), survey(isolated, view("c")), quorum), Claim)
     assert isinstance(decide(view("b"), survey(view("a", State.ACTIVE), view("c")), quorum), Refuse)
+
+
+# ---- a primary that is cut off, and lives
+
+
+def test_a_primary_without_a_majority_comes_behind_those_that_have_one() -> None:
+    """In time for its manager, which sees all nodes; `ha-isolation-timeout` comes much later."""
+    world = World(safety="quorum", isolation_timeout=60.0)
+    world.cluster()
+    filled(world)
+    world.cut("a", "b", "c")
+    assert world.until(lambda: scores(world)["a"] == LEAST_WHOLE) > DOUBT
+    world.until(lambda: scores(world)["b"] == scores(world)["c"] == WHOLE)
+    assert world["a"].state.is_primary and not world["a"].closed_clients
+    assert world["a"].requests.request("ha.demote", {}, lambda reply: None, "")
+    world.promote("b")
+    world.until(lambda: world["b"].state is State.ACTIVE)
+    world.run(5.0)
+    assert scores(world) == {"a": None, "b": PRIMARY, "c": WHOLE}, "the role does not come back while it is cut off"
+    world.heal()
+    world.until(lambda: scores(world)["a"] == WHOLE)
+    world.run(5.0)
+    assert scores(world) == dict.fromkeys("abc", WHOLE), "and not when it is there again"
+
+
+def test_when_nobody_has_a_majority_nobody_is_better() -> None:
+    world = World(safety="quorum", isolation_timeout=60.0)
+    world.cluster()
+    for name in "abc":
+        world.cut(name, *"abc".replace(name, ""))
+    world.until(lambda: scores(world) == {"a": LEAST_WHOLE, "b": None, "c": None})
+    world.heal()
+    world.until(lambda: scores(world) == dict.fromkeys("abc", WHOLE))
+    assert world["a"].state.is_primary and world["a"].node.local.epoch == 1
+
+
+def test_a_primary_without_its_registry_stays_while_backups_follow_it() -> None:
+    """They do not read the registry, and may be without it, too."""
+    world = World(registry=True, isolation_timeout=60.0)
+    world.cluster()
+    world.registry_lost = set("abc")
+    world.run(2 * DOUBT + 4.0)
+    assert scores(world)["a"] == PRIMARY
+    world.registry_lost = {"a"}
+    world.cut("a", "b", "c")
+    world.until(lambda: scores(world) == {"a": LEAST_WHOLE, "b": WHOLE, "c": WHOLE})
+
+
+def test_a_primary_whose_backups_have_died_keeps_its_role() -> None:
+    world = World(safety="quorum", isolation_timeout=60.0)
+    world.cluster()
+    world["b"].kill()
+    world["c"].kill()
+    world.until(lambda: world["a"].node.candidacy.score == LEAST_WHOLE)
+    world["b"].boot()
+    world.until(lambda: scores(world) == {"a": PRIMARY, "b": WHOLE})
+    assert world["a"].node.local.epoch == 1
