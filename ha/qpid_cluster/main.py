@@ -21,6 +21,7 @@ from typing import Any
 from ha.qpid_cluster import cluster_file
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.control import ControlError, NotRunning, request, supervisor_lock
+from ha.qpid_cluster.rolling import RollingError
 from qpidd_py.cli.output import ShowVersion
 from qpidd_py.errors import ConfigError
 
@@ -33,6 +34,8 @@ NODE_COMMANDS = {
     "start": "start a broker that is down, resume one that is paused",
     "promote": "make this broker the primary; a living primary hands over to it",
 }
+INSTALLED = "/etc/qpid/qpidd.conf"
+MANAGERS = ("local", "pacemaker", "rgmanager")
 RENDERED = ("pacemaker", "rgmanager", "systemd", "compose", "vagrant", "all")
 
 
@@ -48,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except NotRunning as error:
         print(f"qpid-cluster: {error}", file=sys.stderr)
         return 3
-    except ControlError as error:
+    except (ControlError, RollingError) as error:
         print(f"qpid-cluster: {error}", file=sys.stderr)
         return 1
 
@@ -82,8 +85,21 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--hold", action="store_true", help="do not restart it before `start`")
         if name == "promote":
             command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="seconds (%(default)s)")
+    _add_rolling(commands.add_parser("rolling-restart", help="restart all brokers, one at a time, the primary last"))
     _add_render(commands.add_parser("render", help="write the configuration for your own machines"))
     return parser
+
+
+def _add_rolling(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    text = "what runs the brokers: local (this program), pacemaker or rgmanager (%(default)s)"
+    add("--manager", choices=MANAGERS, default="local", metavar="NAME", help=text)
+    add("--timeout", type=float, default=600.0, metavar="S", help="seconds for each step (%(default)s)")
+    add("--resource", default="qpidd-clone", metavar="ID", help="of Pacemaker, the clone of the brokers (%(default)s)")
+    text = "a broker of the cluster, as for qpid-ha; with pacemaker and rgmanager (that of this machine)"
+    add("--broker", metavar="ADDRESS", help=text)
+    add("--login", metavar="FILE", help=f"qpidd.conf with the login ({INSTALLED})")
+    command.set_defaults(run=_rolling_restart)
 
 
 def _add_render(command: argparse.ArgumentParser) -> None:
@@ -164,6 +180,27 @@ def _node_command(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
     options = {"node": arguments.node, "hold": getattr(arguments, "hold", False), "within": within}
     request(spec.control_path, arguments.command, timeout=within + 5.0, **options)
     return 0
+
+
+def _rolling_restart(spec: ClusterSpec, arguments: argparse.Namespace) -> int:
+    # Imported here because the other commands must be fast.
+    from ha.qpid_cluster import managers
+    from ha.qpid_cluster.rolling import Manager, restart_all
+
+    if arguments.manager == "local":
+        manager: Manager = managers.Local(spec.control_path)
+    else:
+        given = {"--broker": arguments.broker, "--config": arguments.login or installed_config()}
+        words = [word for name, value in given.items() if value for word in (name, value)]
+        pacemaker = arguments.manager == "pacemaker"
+        manager = managers.Pacemaker(words, arguments.resource) if pacemaker else managers.Rgmanager(words)
+    restart_all(manager, managers.waiting(arguments.timeout), lambda text: print(text, flush=True))
+    return 0
+
+
+def installed_config() -> str:
+    """Empty if there is none."""
+    return INSTALLED if Path(INSTALLED).exists() else ""
 
 
 def _render(spec: ClusterSpec, arguments: argparse.Namespace) -> int:

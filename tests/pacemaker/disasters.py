@@ -265,23 +265,42 @@ def change_parameter(cluster: Cluster, trial: Trial) -> None:
     """Pacemaker restarts all brokers together for a parameter that the agent does not call reloadable."""
     before = {node.name: cluster.broker_pid(node.name) for node in cluster.lab.nodes}
     for name, value in (("heartbeat", "2s"), ("options", "--no-such-option 1"), ("port", "abc")):
-        words = ("crm_resource", "--set-parameter", name, "--parameter-value", value, "-r", "qpidd")
-        asked = {node.name: reloads(cluster, node.name) for node in cluster.lab.nodes}
-        trial.happen(f"parameter {name} set to {value}", cluster.primary(), lambda words=words: cluster.on_any(*words))
-        for node, number in asked.items():
-            cluster.wait_for(lambda node=node, number=number: reloads(cluster, node) > number, 60, f"{node} reloads")
-        trial.served()
-        cluster.calm()
+        set_parameter(cluster, trial, name, value)
     for name in ("heartbeat", "options", "port"):
         cluster.on_any("crm_resource", "--delete-parameter", name, "-r", "qpidd")
     cluster.calm()
     assert {node.name: cluster.broker_pid(node.name) for node in cluster.lab.nodes} == before
 
 
+def set_parameter(cluster: Cluster, trial: Trial, name: str, value: str) -> None:
+    words = ("crm_resource", "--set-parameter", name, "--parameter-value", value, "-r", "qpidd")
+    before = {node.name: reloads(cluster, node.name) for node in cluster.lab.nodes}
+    trial.happen(f"parameter {name} set to {value}", cluster.primary(), lambda: cluster.on_any(*words))
+
+    def all_reloaded() -> bool:
+        return all(reloads(cluster, node) > number for node, number in before.items())
+
+    cluster.wait_for(all_reloaded, 60, "all nodes reload")
+    trial.served()
+    cluster.calm()
+
+
 def reloads(cluster: Cluster, name: str) -> int:
     """How often Pacemaker has had the agent reload its parameters there."""
     log = cluster.node(name).disk / "var/log/pacemaker/pacemaker.log"
     return log.read_text(errors="replace").count("Result of reload-agent operation for qpidd")
+
+
+def rolling_restart(cluster: Cluster, trial: Trial) -> None:
+    """Every broker gets a new process, and nobody is without service for longer than a move takes."""
+    before = {cluster.broker_pid(node.name) for node in cluster.lab.nodes}
+    primary = cluster.primary()
+    words = ("qpid-cluster", "rolling-restart", "--manager", "pacemaker", "--timeout", "120")
+    trial.happen("rolling restart", primary, lambda: cluster.node(primary).run(*words, check=True, timeout=300))
+    trial.served()
+    cluster.calm()
+    assert not before & {cluster.broker_pid(node.name) for node in cluster.lab.nodes}
+    assert "cli-" not in cluster.on_any("cibadmin", "--query", "--scope", "constraints"), "no ban is left"
 
 
 DISASTERS: Final[dict[str, Disaster]] = {
@@ -301,6 +320,7 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "standby": standby,
     "move": move,
     "parameter": change_parameter,
+    "rolling-restart": rolling_restart,
 }
 LOSES: Final = frozenset({"power-cycle"})
 """Where no broker survives."""

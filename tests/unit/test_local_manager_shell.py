@@ -144,6 +144,21 @@ def test_stop_keeps_it_down(cluster):
     assert [node["wanted"] for node in found["nodes"]] == [True, True, False]
 
 
+def test_a_rolling_restart_gives_every_broker_a_new_process(cluster):
+    wait_for(lambda: sorted(node["state"] for node in cluster.status()["nodes"]) == ["active", "ready", "ready"])
+    before = {node["name"]: node["pid"] for node in cluster.status()["nodes"]}
+    done = cluster.run("rolling-restart", timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "b is restarted and ready", "c is restarted and ready", "b is primary", "a is restarted and ready",
+    ]  # fmt: skip
+    after = {node["name"]: node["pid"] for node in cluster.status()["nodes"]}
+    assert not set(before.values()) & set(after.values()) and cluster.primary() == "b"
+    assert cluster.run("stop", "c").returncode == 0
+    refused = cluster.run("rolling-restart")
+    assert refused.returncode == 1 and "wanted one active, all others ready" in refused.stderr
+
+
 def test_no_broker_outlives_a_supervisor_that_is_killed(cluster):
     cluster.run("pause", "b")
     os.kill(cluster.status()["supervisor_pid"], signal.SIGKILL)

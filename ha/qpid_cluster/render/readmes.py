@@ -43,7 +43,13 @@ $fence_test
 | planned switch-over | `crm_resource --move --resource qpidd-clone --promoted --node NODE`, then `crm_resource --clear --resource qpidd-clone`; not `qpid-ha relocate`, which Pacemaker takes for a failure |
 | maintenance of a node | `crm_standby --update on --node NODE` (its broker stops and forgets its messages), `crm_standby --delete --node NODE` |
 | forget failures | `crm_resource --cleanup --resource qpidd` |
+| an option of the brokers | change `/etc/qpid/qpidd.conf` on every node, `kill -HUP $$(head -n 1 /var/lib/qpidd/lock)` there; the log names what waits for a restart |
+| a parameter of the resource | `crm_resource --resource qpidd --set-parameter heartbeat --parameter-value 2s`, pcs or crmsh; no broker is restarted |
 | why is no broker promoted | `crm_mon -1A` (scores), `qpid-ha status --all -v` |
+
+What waits for a restart, and a new version: `qpid-cluster rolling-restart --manager pacemaker` on one node, when all nodes are changed. Each
+broker is back in sync before the next one stops, and the role moves before the primary does. **Never `crm_resource --restart`, or disable and
+enable the clone**: all brokers then stop together, and without journals all messages are gone.
 
 One node at a time: a broker that was stopped comes back empty and copies everything. Wait for `ready` before the next one.
 
@@ -78,6 +84,8 @@ $users
 | what | how |
 |---|---|
 | planned switch-over | `qpid-ha relocate --to NODE` (0.1 s for clients that know all addresses; the service and its address follow at the next poll), or `clusvcadm -r qpidd-primary-service -m NODE` (0.3 s; the former primary's broker stops, and comes back as backup) |
+| change an option | `/etc/qpid/qpidd.conf` on every node, `kill -HUP $$(head -n 1 /var/lib/qpidd/lock)` there; the log names what waits for a restart |
+| what waits for a restart, a new version | `qpid-cluster rolling-restart --manager rgmanager` on one node: one broker at a time, the primary last |
 | stop the last primary | `clusvcadm -d qpidd-primary-service` may take 10 s: while another member is catching up, the broker waits for it |
 | stop a backup's node | `clusvcadm -d NODE-qpidd-service` |
 | stop the primary's node | `clusvcadm -d NODE-qpidd-service` *and* `clusvcadm -r qpidd-primary-service`; either alone leaves the process running |
@@ -103,6 +111,7 @@ $users| `qpidd.service.d/cluster.conf` | `/etc/systemd/system/qpidd.service.d/cl
 |---|---|
 | the primary has died | `qpid-ha status --all -v` on another node, then `qpid-ha promote --cluster-manager` on one that is `ready`; a wrong choice is refused |
 | planned switch-over | `qpid-ha relocate --to NODE` |
+| change an option | `/etc/qpid/qpidd.conf` on every node, `systemctl reload qpidd`; the log names what waits for a restart (one node at a time, as below) |
 | stop a node | `qpid-ha relocate` if it is the primary, then `systemctl stop qpidd`; wait for `ready` before the next one |
 
 Clients connect to a list of all addresses: `$url`. No address moves with the primary; a backup refuses clients and names the primary.
@@ -132,6 +141,8 @@ $users    docker compose up --detach --wait
     docker compose exec $second qpid-ha relocate --to $first:$port   # planned
 
 Clients log in as `app`. Those on this machine use `$published`, those in the network `qpid` `$url`.
+An option is changed in `compose.yaml`, then `docker compose up --detach --no-deps BROKER` makes one container anew: a backup first, wait until it is
+ready, then the next; the primary last, after `qpid-ha relocate`. A plain `docker compose up` would replace all of them at once.
 A volume for each broker keeps its vote; `docker compose down --volumes` makes it forget it, which is only right for all of them at once. $safety
 
 `one-container/compose.yaml`: all brokers in one container with `qpid-cluster` as manager, which promotes by itself; it reads
