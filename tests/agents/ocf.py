@@ -5,6 +5,7 @@ import pwd
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,10 +130,7 @@ class Agent:
     @property
     def pid(self) -> int:
         """Of the broker, as its lock file says; 0 without one."""
-        try:
-            return int((self.data_dir / "lock").read_text().split()[0])
-        except (FileNotFoundError, IndexError):
-            return 0
+        return holder(self.data_dir)
 
     @property
     def alive(self) -> bool:
@@ -148,9 +146,11 @@ class Agent:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-        if self.alive:
-            os.kill(self.pid, signal.SIGKILL)
-            wait_for(lambda: not self.alive, TIME, "the broker has ended")
+        for folder in {self.data_dir, Path(self.parameters.get("data_dir") or self.data_dir)}:  # a test may change it
+            pid = holder(folder)
+            if pid and not ended(pid):
+                os.kill(pid, signal.SIGKILL)
+                wait_for(partial(ended, pid), TIME, "the broker has ended")
         self._held.release()
 
     def __enter__(self) -> "Agent":
@@ -184,3 +184,11 @@ def process_state(pid: int) -> str:
 def ended(pid: int) -> bool:
     """A zombie has ended: that its exit code was not read is no concern of the broker's."""
     return process_state(pid) in ("", "Z")
+
+
+def holder(data_dir: Path) -> int:
+    """The process that the lock file of this directory names; 0 without one."""
+    try:
+        return int((data_dir / "lock").read_text().split()[0])
+    except (FileNotFoundError, NotADirectoryError, IndexError):
+        return 0
