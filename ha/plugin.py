@@ -196,6 +196,7 @@ class HaPlugin:
         journal = host.store.journal if host.store is not None else None
         node = Node(LocalMember(settings, host.engine, configuration, env, state, uuid.uuid4().hex, journal))
         env.node = node
+        node.local.logins = host.users
         if host.store is not None:
             begin_journal(host.store, node)
         env.fail = host.fail
@@ -211,7 +212,9 @@ class HaPlugin:
         self._replication = QueueReplication(host, dial, options.ha_slice_size, lambda: standing(node))
         self._salvage_door = self._open_salvage(host, options, node, env, dial)
         files = FileRequests(
-            dump=lambda arguments, user, reply: dump_on_request(node, durable_queues(host.broker), reply),
+            dump=lambda arguments, user, reply: dump_on_request(
+                node, durable_queues(host.broker), reply, env.lost_events
+            ),
             salvage=self._salvage_door.request,
         )
         self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))

@@ -110,7 +110,7 @@ class NetworkSettings:
 
     port: int = option(port_number, 5672, "port to listen on; 0 = a free one, which is printed", short="p")
     interface: tuple[str, ...] = repeatable(text, (), "address to listen on; may be repeated; default all")
-    connection_backlog: int = option(integer, 128, "connections the system may hold before they are accepted")
+    connection_backlog: int = option(integer, 4096, "connections the system may hold before they are accepted")
     tcp_nodelay: bool = option(boolean, True, "send small packets at once", live=True)
     known_hosts_url: str = option(
         known_hosts,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
     from qpidd_py.broker.broker import Broker
     from qpidd_py.broker.hooks import HaHooks
     from qpidd_py.core import Engine, Reactor
+    from qpidd_py.security.users import Users
     from qpidd_py.store.service import Store
 
 GROUP = "qpidd.plugins"
@@ -52,6 +53,8 @@ class PluginHost:
     """The addresses at which this broker takes connections; filled before `start`."""
     tls: "ssl.SSLContext | None" = None
     """Of the TLS port; None when there is no certificate."""
+    users: "Users | None" = None
+    """Who may log in by password."""
     store: "Store | None" = None
     """The journal, read; None when there is none."""
     on_reload: list[Callable[[Settings], Callable[[], None]]] = field(default_factory=list)

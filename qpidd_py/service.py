@@ -160,6 +160,7 @@ class Service:
             add_user=self._add_user,
             addresses=self._addresses,
             tls=self._tls_context,
+            users=self._users,
             tell=self._notifier.tell,
             on_reload=self._on_reload,
             store=self._store,

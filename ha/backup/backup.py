@@ -30,6 +30,7 @@ from ha.backup.salvager import Known
 from ha.model.clock_readings import ClockReadings
 from ha.model.environment import Json, Link, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
+from ha.model.logins import decode_logins
 from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.position import text
@@ -189,6 +190,10 @@ class Backup(Role):
             self._on_heartbeat(joining, position, body)
         elif kind == Kind.CONTROL:
             self._on_control(joining, body)
+        elif kind == Kind.LOGINS and self.local.logins is not None:
+            digests = decode_logins(body)
+            self.local.logins.learn(digests)
+            self.env.log("debug", f"learned which passwords are right: of {len(digests)} users")
         else:
             joining.on_frame(kind, position, body)
 

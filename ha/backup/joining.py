@@ -142,6 +142,8 @@ class Joining:
         view = self._joiner.view()
         hello = {**view.to_json(), "version": VERSION, "replicate": self._local.settings.replicate}
         del hello["in_sync"], hello["primary"]
+        if self._local.logins is not None:
+            hello["logins"] = True
         self.control("hello", **hello)
 
     def on_control(self, op: str, fields: Json) -> None:

@@ -27,6 +27,7 @@ from ha.model.disk import DiskWatch
 from ha.model.environment import Answer, Configuration, Environment, Outcome, StateNotStored
 from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
+from ha.model.logins import KnownLogins
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import epoch_of, epochs_in, far_ahead, text
 from ha.model.refusals import Refusals
@@ -93,6 +94,8 @@ class LocalMember:
         self.led: set[int] = set()
         self.safety = Safety(settings.safety, settings.brokers, settings.isolation_wait, self.keeps)
         self.stopped = False
+        self.logins: KnownLogins | None = None
+        """Set by the plug-in."""
         self.alarms: dict[str, str] = {}
         """Name and reason of each (`Broker.alarm`)."""
         self.limited = ""

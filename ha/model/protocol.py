@@ -16,6 +16,7 @@ the core's 32 octet header (kind, position, length, checksum).  The frames of on
     < CONTROL caught-up
     > CONTROL complete   all of that is applied
     > ACK                for each read of BATCH frames: everything from the cut up to this position is applied
+    < LOGINS             digests of passwords that are right, if the backup's hello has `logins` (`logins.py`)
     CONTROL alive        < another process of this id wants its link, > the same number: this one lives (`twins.py`)
     CONTROL still-there  > after a pause of the backup, < the same number: it has not been given up
     HEARTBEAT            both ways, when nothing else was sent for half an interval, and once a second: the sender's
@@ -61,6 +62,7 @@ class Kind(IntEnum):
     HEARTBEAT = 9
     CREDIT = 10
     LACK = 11
+    LOGINS = 12
 
 
 _HELD = struct.Struct("<IQ")

@@ -157,6 +157,7 @@ class Arrivals:
         local = self._local
         self._check_hello(peer, fields)
         peer.whole, peer.state = need(fields, "whole", bool), short_text(fields, "state")
+        peer.takes_logins = fields.get("logins") is True
         self._compare_journals(peer, "durable" in fields)
         self._primary.take_place(peer, need(fields, "position", int))
         peer.phase = Phase.HELD

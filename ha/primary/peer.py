@@ -19,6 +19,7 @@ from enum import Enum
 
 from ha.model.clock_readings import ClockReadings
 from ha.model.environment import Link
+from ha.model.logins import Told
 from ha.model.membership import Member
 from ha.model.pulse import Pulse
 from ha.primary.catchup import Plan
@@ -61,6 +62,10 @@ class Peer:
     """Rate of the catch-up."""
     slow_since: float | None = None
     """Time since which its backlog has been too large (`slow.py`)."""
+    takes_logins: bool = False
+    """It wants digests of passwords that are right (`logins.py`)."""
+    told: Told = (0, 0)
+    """How far it was told of these."""
     dropped: bool = False
     """It was too slow and must leave the set, even if it is whole when it reconnects."""
     completed_at: float = 0.0

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 
 from ha.model.environment import Depose, Json, Link
 from ha.model.local_member import LocalMember
+from ha.model.logins import MOST, encode_logins
 from ha.model.membership import Member
 from ha.model.position import epoch_of, text
 from ha.model.protocol import Kind
@@ -379,6 +380,13 @@ class Primary(Role):
             self.heartbeat(link, peer)
         self._failing.look(peer)
         self._arrivals.pump(peer)
+        self._tell_logins(link, peer)
+
+    def _tell_logins(self, link: Link, peer: Peer) -> None:
+        if peer.takes_logins and self.local.logins is not None:
+            peer.told, digests = self.local.logins.news(peer.told, MOST)
+            if digests:
+                link.send_frame(Kind.LOGINS, 0, encode_logins(digests))
 
     def heartbeat(self, link: Link, peer: Peer) -> None:
         body = peer.readings.say(self.env.now(), self.env.wall())

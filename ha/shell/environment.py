@@ -157,6 +157,10 @@ class ClusterEnvironment:
         if self.events is not None:
             self.events.write(kind, **fields)
 
+    def lost_events(self) -> tuple[int, str]:
+        """How many events could not be written, and why the last one could not."""
+        return (self.events.lost, self.events.trouble) if self.events is not None else (0, "")
+
     def log(self, level: str, text: str) -> None:
         log.log(LEVELS[level], "%s(%s) %s", self.node.local.id[:8], self.node.local.state.value, text)
 

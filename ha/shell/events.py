@@ -99,6 +99,10 @@ class EventLog:
         self._path = Path()
         self._size = 0
         self._failed = False
+        self.lost = 0
+        """Events that could not be written."""
+        self.trouble = ""
+        """Why, the last time."""
         if directory is not None:
             self._guarded(self._adopt_old)
 
@@ -110,7 +114,7 @@ class EventLog:
         if self._directory is not None:
             text = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
             line = text.encode("utf-8", "backslashreplace") + b"\n"  # half of a surrogate pair is no UTF-8
-            self._guarded(lambda: self._append(line))
+            self.lost += not self._guarded(lambda: self._append(line))
 
     def close(self) -> None:
         """Write `log_end` and close the segment."""
@@ -162,14 +166,17 @@ class EventLog:
         for path in self._directory.glob(f"*.jsonl{_OPEN}"):
             path.rename(path.with_name(path.name.removesuffix(_OPEN)))
 
-    def _guarded(self, action: Callable[[], None]) -> None:
+    def _guarded(self, action: Callable[[], None]) -> bool:
         try:
             action()
         except OSError as error:
+            self.trouble = str(error)
             if not self._failed:
                 log.warning("events are not written: %s", error)
             self._failed = True
+            return False
         else:
             if self._failed:
                 log.warning("events are written again; the gap in their numbers shows what is missing")
             self._failed = False
+            return True

@@ -9,7 +9,7 @@ most ROWS_OF_QUEUE.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from ha.model.environment import Environment, Json, Reply
@@ -55,20 +55,29 @@ def dump_steps(env: Environment, queues: Iterable[Queue], reason: str) -> Genera
     return sums
 
 
-def dump_on_request(node: Node, queues: Iterable[Queue], reply: Reply) -> None:
-    """`ha.dump`, one slice in each turn.  Raises LinkError on a backup, whose content is not authoritative."""
+def dump_on_request(node: Node, queues: Iterable[Queue], reply: Reply, lost: Callable[[], tuple[int, str]]) -> None:
+    """`ha.dump`, one slice in each turn.  `lost`: how many events were not written, ever, and why.  Raises LinkError on
+    a backup, whose content is not authoritative."""
     if not node.local.state.is_primary:
         raise LinkError(node.role.refusal_text())
-    steps = dump_steps(node.local.env, list(queues), "request")
+    steps, before = dump_steps(node.local.env, list(queues), "request"), lost()[0]
+
+    def trouble() -> str:
+        number, reason = lost()
+        return reason if number > before else "" if node.local.state.is_primary else node.role.refusal_text()
+
+    def answer(sums: Json) -> None:
+        reason = trouble()
+        reply({"ok": False, "error": f"the dump is not complete: {reason}"} if reason else {"ok": True, "result": sums})
 
     def step() -> None:
-        if not node.local.state.is_primary:
-            reply({"ok": False, "error": f"the dump is not complete: {node.role.refusal_text()}"})
+        if trouble():
+            answer({})
             return
         try:
             next(steps)
         except StopIteration as end:
-            reply({"ok": True, "result": end.value})
+            answer(end.value)
         else:
             node.local.env.after(0.0, step)
 

@@ -187,6 +187,7 @@ class Logins:
                 lane.logins.popleft()
                 self._running += 1
                 login.stored = self._users.stored(login.name)
+                login.digest = self._users.digest(login.name, login.password)
                 yield lane, login
             else:
                 self._make_ready(lane, first=True)

@@ -46,16 +46,24 @@ def password_matches(password: str, stored: str) -> bool:
     return hmac.compare_digest(found, expected)
 
 
+Told = tuple[int, int]
+"""How far another broker was told which passwords are right; (0, 0): of none."""
+
+
 class Users:
-    """The known users: those of the file, and those of this process.  A password is kept as a digest under a key of
-    this process only, once it was found to be right."""
+    """The known users: those of the file, and those of this process.  Once a password was found to be right, a digest
+    of it is kept, under the user's hash as key.  Brokers with the same entry in their user files make the same digest,
+    so that a primary can tell it to its backups; who has no such entry can neither make nor guess it."""
 
     def __init__(self, hashes: Mapping[str, str] | None = None) -> None:
         self._key = os.urandom(32)
+        self._own = os.urandom(87).hex()  # the key of names without an entry, as long as a hash
         self._added: dict[str, bytes] = {}
         self._right: dict[str, bytes] = {}
         self._hashes: dict[str, str] = {}
         self._decoys: list[str] = []
+        self._order: list[str] = []
+        self._version = 0
         self.loopback: frozenset[str] = frozenset()
         """Users that may log in from this machine only."""
         self.replace(hashes or {})
@@ -65,6 +73,7 @@ class Users:
 
     def add(self, name: str, password: str) -> None:
         """A user of this process only."""
+        self._added[name] = b""
         self._added[name] = self.digest(name, password)
 
     def replace(self, hashes: Mapping[str, str]) -> None:
@@ -73,9 +82,11 @@ class Users:
         self._hashes = dict(hashes)
         costs = sorted({stored.rpartition("$")[0].rpartition("$")[0] for stored in hashes.values()})
         self._decoys = [f"{cost}${'00' * 16}${'00' * 64}" for cost in costs or [f"scrypt${LOG2N}${_R}${_P}"]]
+        self._tell_again()
 
     def digest(self, name: str, password: str) -> bytes:
-        return hmac.digest(self._key, f"{len(name)}:{name}{password}".encode(), "sha256")
+        key = self._own if name in self._added else self._hashes.get(name, self._own)
+        return hmac.digest(key.encode(), f"{len(name)}:{name}{password}".encode(), "sha256")
 
     def verified(self, name: str, digest: bytes) -> bool:
         """Fast: True if this is known to be right."""
@@ -91,8 +102,32 @@ class Users:
         """The password of this digest matches `stored`.  False if that is no longer the user's hash."""
         if self._hashes.get(name) != stored:
             return False
-        self._right[name] = digest
+        self._keep(name, digest)
         return True
+
+    def news(self, told: Told, most: int) -> tuple[Told, dict[str, bytes]]:
+        """Name -> digest of up to `most` right passwords beyond `told`, and how far they are."""
+        at = told[1] if told[0] == self._version else 0
+        names = self._order[at : at + most]
+        shared = {name: self._right[name] for name in names if name not in self._added}
+        return (self._version, at + len(names)), shared
+
+    def learn(self, digests: Mapping[str, bytes]) -> None:
+        """Another broker has found these to be right.  One that was made under another hash matches nothing."""
+        for name, digest in digests.items():
+            if name in self._hashes and name not in self._right and name not in self._added:
+                self._keep(name, digest)
+
+    def _keep(self, name: str, digest: bytes) -> None:
+        if self._right.get(name) != digest:
+            self._right[name] = digest
+            self._order.append(name)
+            if len(self._order) > 2 * len(self._hashes):
+                self._tell_again()
+
+    def _tell_again(self) -> None:
+        self._order = list(self._right)
+        self._version += 1
 
 
 def read_users(file: Path | None) -> Users:

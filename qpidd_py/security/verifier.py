@@ -84,6 +84,7 @@ class Verifier:
     def _run(self) -> None:
         self._scheduled = None
         for lane, login in self._logins.run(self._loop.time()):
+            log.debug("the password of user %s is verified", shown(login.name))
             self._pool.submit(self._verify, lane, login)
         if self._logins.pending:
             self._schedule(self._loop.time())

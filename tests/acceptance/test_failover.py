@@ -11,7 +11,7 @@ from qpidd_py.security.users import hash_password
 from tests.acceptance.clients import assert_browse_backup, exists, publish, take, wait_no_queue
 from tests.acceptance.cluster import Cluster, Member
 from tests.acceptance.load import TROUBLE, PlainPair, assert_nothing_lost, progress
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 
 def test_04_failover_of_a_reconnecting_client(cluster: Cluster) -> None:
@@ -296,3 +296,23 @@ def test_34_resource_limit(cluster: Cluster) -> None:
         for _ in range(5):
             channel.queue_delete("r34")
             cycle(channel)
+
+
+def test_logins_that_were_verified_are_not_verified_again(make_cluster, tmp_path) -> None:
+    """After a fail-over: the old primary has told the backup."""
+    file = tmp_path / "users.yaml"
+    file.write_text("".join(f"{name}: {hash_password(name)}\n" for name in ("anna", "bob")))
+    settings = {"user_file": str(file), "ha_username": "ha", "ha_password": "ha-password", "log_enable": "debug+"}
+    cluster = make_cluster(2, **settings).spawn()
+    primary, backup = cluster.members
+    primary.ask("ha.promote", user="ha")
+    wait_for(lambda: backup.ask("ha.status", user="ha")["state"] == "ready", what="the backup is ready")
+    with primary.channel(credentials=pika.PlainCredentials("anna", "anna"), confirm=False):
+        wait_logged(backup, "learned which passwords are right: of 1 users")
+    primary.kill()
+    backup.ask("ha.promote", user="ha")
+    for name in ("anna", "bob"):
+        with backup.channel(credentials=pika.PlainCredentials(name, name), confirm=False):
+            pass
+    wait_logged(backup, "the password of user 'bob' is verified")
+    assert backup.log.count("the password of user 'anna' is verified") == 0

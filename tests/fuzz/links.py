@@ -163,6 +163,7 @@ def _leader(rng: Random) -> Led:
         *((Kind.BATCH, position, records) for position, records in found.batches[1:]),
         (Kind.HEARTBEAT, found.position, to_json(mutated(rng, {"clock": 1.5}, 1))),
         _control(rng, {"op": "still-there", "number": 1}),
+        (Kind.LOGINS, 0, to_json(mutated(rng, {"ha": "00" * 32, "anna": "11" * 32}, 1))),
     ]
     if rng.random() < 0.1:
         frames.append(_control(rng, {"op": "refused", "reason": "no"}))

@@ -89,3 +89,77 @@ def test_unusable_files(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     with pytest.raises(ConfigError, match="user file"):
         read_users(file)
+
+
+# ---- what a primary tells its backups
+
+
+def brokers(*names: str) -> tuple[Users, Users]:
+    """Two with the same user file; every password is the user's name."""
+    hashes = {name: hash_password(name, log2n=1) for name in names}
+    return Users(hashes), Users(hashes)
+
+
+def remember(users: Users, name: str) -> None:
+    assert users.remember(name, users.digest(name, name), users.stored(name))
+
+
+def test_a_backup_learns_what_its_primary_has_verified() -> None:
+    primary, backup = brokers("anna", "ben")
+    remember(primary, "anna")
+    told, digests = primary.news((0, 0), 10)
+    assert list(digests) == ["anna"]
+    backup.learn(digests)
+    assert verified(backup, "anna", "anna")
+    assert not verified(backup, "anna", "ben") and not verified(backup, "ben", "ben")
+    assert primary.news(told, 10) == (told, {}), "told once"
+    assert list(backup.news((0, 0), 10)[1]) == ["anna"], "it is told on by the next primary"
+
+
+def test_news_come_in_parts_and_again_after_a_change_of_the_file() -> None:
+    primary, _ = brokers("anna", "ben", "carl")
+    for name in ("carl", "anna", "ben"):
+        remember(primary, name)
+    told, digests = primary.news((0, 0), 2)
+    assert list(digests) == ["carl", "anna"]
+    told, digests = primary.news(told, 2)
+    assert list(digests) == ["ben"]
+    primary.replace({"anna": primary.stored("anna"), "ben": hash_password("ben", log2n=1)})
+    assert list(primary.news(told, 10)[1]) == ["anna"], "what is still right; ben has another hash"
+
+
+def test_a_digest_under_another_hash_matches_nothing() -> None:
+    primary, _ = brokers("anna")
+    _, backup = brokers("anna")
+    remember(primary, "anna")
+    backup.learn(primary.news((0, 0), 10)[1])
+    assert not verified(backup, "anna", "anna"), "another salt"
+    remember(backup, "anna")
+    assert verified(backup, "anna", "anna"), "what it verifies itself counts"
+    backup.learn({"anna": bytes(32)})
+    assert verified(backup, "anna", "anna"), "and stays"
+
+
+def test_what_is_learned_is_bounded_by_the_file() -> None:
+    _, backup = brokers("anna")
+    backup.add("ha", "link")
+    backup.learn({name: backup.digest(name, name) for name in ("anna", "ha", "nobody", "")})
+    assert not verified(backup, "nobody", "nobody") and not verified(backup, "ha", "ha")
+    assert list(backup.news((0, 0), 10)[1]) == ["anna"]
+    backup.replace({})
+    assert not verified(backup, "anna", "anna")
+    assert backup.news((0, 0), 10)[1] == {}
+
+
+def test_a_user_of_this_process_only_is_told_to_nobody() -> None:
+    primary, _ = brokers("ha")
+    primary.add("ha", "link")
+    remember(primary, "ha")
+    assert primary.news((0, 0), 10)[1] == {}
+
+
+def test_what_is_told_does_not_grow_with_what_is_verified_again() -> None:
+    primary, _ = brokers("anna")
+    for number in range(100):
+        primary.remember("anna", primary.digest("anna", str(number)), primary.stored("anna"))
+    assert len(primary.news((0, 0), 1000)[1]) == 1 and primary.news((0, 0), 1000)[0][1] <= 2

@@ -200,7 +200,7 @@ def test_what_is_no_membership_is_refused(payload: bytes) -> None:
 def test_the_kinds_of_frames_are_what_other_versions_take_them_for() -> None:
     assert {kind.name: int(kind) for kind in Kind} == {
         "BATCH": 1, "CONTROL": 2, "ACK": 3, "SLICE": 4, "SNAPSHOT": 5, "HELD": 6,
-        "DROP": 7, "MERGE": 8, "HEARTBEAT": 9, "CREDIT": 10, "LACK": 11,
+        "DROP": 7, "MERGE": 8, "HEARTBEAT": 9, "CREDIT": 10, "LACK": 11, "LOGINS": 12,
     }  # fmt: skip
 
 

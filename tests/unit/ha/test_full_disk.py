@@ -58,6 +58,7 @@ def test_a_full_disk_costs_events_and_no_half_line_stays(tmp_path: Path, caplog:
     for _ in range(3):
         log.write("state", reason="x" * 50)
     assert numbers(tmp_path) == [1]
+    assert log.lost == 3 and "No space left" in log.trouble
     raw.room = 1 << 20
     log.write("state")
     log.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -176,8 +177,8 @@ def test_a_backup_is_not_asked() -> None:
     world.cluster()
     replies: list[Json] = []
     with pytest.raises(LinkError, match="is a backup"):
-        dump_on_request(world["b"].node, [], replies.append)
-    dump_on_request(world["a"].node, [], replies.append)
+        dump_on_request(world["b"].node, [], replies.append, lambda: (0, ""))
+    dump_on_request(world["a"].node, [], replies.append, lambda: (0, ""))
     assert replies == [{"ok": True, "result": {"queues": 0, "messages": 0, "unnamed": 0}}]
 
 
@@ -188,11 +189,21 @@ def test_a_long_dump_takes_turns_and_ends_when_the_primary_does(monkeypatch: pyt
     primary, replies = world["a"], list[Json]()
     queues = [primary.engine.create_queue(100 + number, f"q{number}", True) for number in range(7)]
     written = len(primary.events)
-    dump_on_request(primary.node, queues, replies.append)
+    dump_on_request(primary.node, queues, replies.append, lambda: (0, ""))
     assert not replies and len(primary.events) == written + 2
     world.run(0.1)
     assert replies == [{"ok": True, "result": {"queues": 7, "messages": 0, "unnamed": 0}}]
-    dump_on_request(primary.node, queues, replies.append)
+    dump_on_request(primary.node, queues, replies.append, lambda: (0, ""))
     primary.node.demote("asked for")
     world.run(0.1)
     assert "the dump is not complete: " in replies[1]["error"]
+
+
+def test_a_dump_that_the_disk_does_not_take_is_refused() -> None:
+    world = World()
+    world.cluster()
+    replies: list[Json] = []
+    looks = itertools.count()
+    lost = [(3, "an older one"), (3, "an older one"), (4, "[Errno 28] No space left on device")]
+    dump_on_request(world["a"].node, [], replies.append, lambda: lost[min(next(looks), 2)])
+    assert replies == [{"ok": False, "error": "the dump is not complete: [Errno 28] No space left on device"}]
