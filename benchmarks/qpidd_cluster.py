@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.management import Management, RefusedError
@@ -30,9 +31,13 @@ class QpiddCluster:
     name = "qpidd-py"
     queue_arguments = ""
 
-    def __init__(self, size: int, started: int | None = None, journals: bool = False) -> None:
-        """`started`: only so many of the brokers are started at first; `journals`: each keeps one."""
+    def __init__(
+        self, size: int, started: int | None = None, journals: bool = False, options: Iterable[str] = ("--auth", "no")
+    ) -> None:
+        """`started`: only so many of the brokers are started at first; `journals`: each keeps one; `options`: further
+        ones of each broker."""
         self.journals = journals
+        self.options = list(options)
         self.size = size
         self.started = size if started is None else started
         self.base = Path(tempfile.mkdtemp(prefix="bench-qpidd-"))
@@ -107,8 +112,6 @@ class QpiddCluster:
             str(self.ports[number]),
             "--interface",
             "127.0.0.1",
-            "--auth",
-            "no",
         ]
         command += ["--data-dir", str(folder), "--broker-name", f"node{number}"]
         command += ["--journal", "yes"] if self.journals else []
@@ -117,6 +120,7 @@ class QpiddCluster:
             command += ["--ha-cluster", "yes", "--ha-brokers-url", urls, "--ha-replicate", "all"]
             pair = ["--ha-safety", "manager", "--ha-registry", "none"]
             command += pair if self.size == 2 else ["--ha-safety", "quorum"]
+        command += self.options
         with (folder / "log").open("ab") as log:
             self.processes[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

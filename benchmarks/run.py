@@ -14,18 +14,22 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import load_generator, measurements, rabbitmq, tables
+from benchmarks.cliffs import cliffs
 from benchmarks.cluster import Cluster
 from benchmarks.processes import BenchmarkError, fresh_memory_cost
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.rabbitmq import RabbitCluster
 from benchmarks.samples import Results, Sample
+from benchmarks.storm import storm
 
-SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare")
+SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare", "cliffs", "storm")
 
 CATCH_UP_SECONDS = 4.0
 JOINING: dict[str, Callable[[], list[Sample]]] = {
     "catch-up": partial(measurements.catch_up, CATCH_UP_SECONDS),
     "rejoin": measurements.rejoin,
+    "cliffs": cliffs,
+    "storm": storm,
 }
 """Suites with a cluster of their own."""
 

@@ -69,6 +69,15 @@ def _worst(results: Results, key: Key) -> str:
     return number(max((share for share in shares if share is not None), default=None))
 
 
+FLOODS = {
+    "keys": "10,000 topic bindings, 130,000 keys",
+    "headers": "headers exchange, 1,000 bindings",
+    "held": "160,000 unacknowledged, the consumer dies",
+    "letters": "200,000 expire to a dead-letter exchange",
+    "deep": "1,000,000 messages purged, deleted",
+    "declarations": "1 MiB of declarations at once",
+}
+
 OTHERS: dict[str, list[tuple[str, str]]] = {
     "outage": [
         ("kill -9 of the primary: outage of the publisher, ms", "outage_ms"),
@@ -86,6 +95,18 @@ OTHERS: dict[str, list[tuple[str, str]]] = {
         ("… of this after the process listens (its journal is read), s", "after_listening_s"),
     ],
     "declare": [("declare {size:,} queues, s", "seconds")],
+    **{
+        f"cliff {name}": [
+            (f"{text}: p99.9 of others' confirms, ms", "ms_p999"),
+            ("… without it", "quiet_ms_p999"),
+        ]
+        for name, text in FLOODS.items()
+    },
+    "storm": [
+        ("{size:,} logins after a fail-over, s", "seconds"),
+        ("… p99 of others' confirms, ms", "ms_p99"),
+        ("… heartbeats too late", "late_heartbeats"),
+    ],
     "memory": [("memory of a waiting message of 1 KiB, octets a broker", "octets")],
 }
 
