@@ -49,12 +49,13 @@ class Manager(Protocol):
 def restart_all(manager: Manager, wait: Wait, say: Callable[[str], None]) -> None:
     """Raises RollingError."""
     primary, backups = order(manager.states())
+    if not backups:
+        raise RollingError(f"{primary} is the only broker, wanted a backup that takes its place")
     for node in backups:
         _restart(manager, node, wait, say)
-    if backups:
-        _move(manager, backups[0], wait)
-        say(f"{backups[0]} is primary")
-        _restart(manager, primary, wait, say)
+    _move(manager, backups[0], wait)
+    say(f"{backups[0]} is primary")
+    _restart(manager, primary, wait, say)
 
 
 def order(states: Mapping[str, str]) -> tuple[str, Sequence[str]]:

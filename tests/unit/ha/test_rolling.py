@@ -72,6 +72,13 @@ def test_a_cluster_that_is_not_whole_is_left_alone(states: list[str]) -> None:
         order(found)
 
 
+def test_a_lone_broker_is_not_restarted_in_silence() -> None:
+    fake = Fake("a")
+    with pytest.raises(RollingError, match="a is the only broker"):
+        roll(fake)
+    assert not fake.done
+
+
 def test_the_first_broker_that_does_not_come_back_ends_it() -> None:
     fake = Fake(stuck="b")
     with pytest.raises(RollingError, match="b is started, and is not in sync again"):
