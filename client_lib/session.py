@@ -148,7 +148,7 @@ class Session:
         """Settles one message, or all that were fetched in this session; with `sync` waits until the broker knows.
 
         Ignored are messages that were settled before, need no acknowledgement, or whose connection was lost.  Raises
-        ValueError (not a received message), SessionError, ConnectionError; in a transaction TransactionAborted for a
+        ValueError (not received here), SessionError, ConnectionError; in a transaction TransactionAborted for a
         message that was fetched before a loss or rollback."""
         disposition = disposition or Disposition.ACCEPT
         if message is None:

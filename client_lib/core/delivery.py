@@ -7,10 +7,19 @@ from typing import Protocol
 from client_lib.core.dedup import DuplicateFilter
 
 
+class Named(Protocol):
+    name: str
+
+
 class Source(Protocol):
     """The part of a subscription that its deliveries need."""
 
     queue: str
+
+    @property
+    def worker(self) -> Named:
+        """Of the session."""
+
     no_ack: bool
     duplicates: DuplicateFilter[Delivery] | None
 

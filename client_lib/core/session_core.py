@@ -66,10 +66,13 @@ class SessionCore:
         """Decides about one message; written soon.  Ignored are messages that were settled before or need no
         acknowledgement and, but in a transaction, those whose connection was lost.
 
-        Raises ValueError if it was not received, TransactionAborted."""
+        Raises ValueError if it was not received, or in another session; TransactionAborted."""
         delivery, worker = message._delivery, self.worker
         if delivery is None:
             raise ValueError(f"not a received message: {message!r}")
+        if delivery.subscription.worker is not worker:
+            name = delivery.subscription.worker.name
+            raise ValueError(f"{message!r} was received in session {name}, it cannot be settled in {worker.name}")
         with worker.monitor:
             worker.check()
             alive = worker.deliveries.settle(delivery, disposition)

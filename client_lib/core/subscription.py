@@ -25,6 +25,7 @@ class Fetched(Protocol):
 class SubscriptionHost(Protocol):
     """The part of a session's worker that a subscription uses."""
 
+    name: str
     monitor: Monitor
     transaction: Transaction | None
     events: EventLog
@@ -73,6 +74,11 @@ class Subscription:
         self._capacity = capacity
         self._buffer: deque[Message] = deque()
         check_capacity(capacity)
+
+    @property
+    def worker(self) -> SubscriptionHost:
+        """Of its session."""
+        return self._worker
 
     @property
     def capacity(self) -> int:

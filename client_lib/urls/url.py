@@ -7,6 +7,8 @@ Three grammars; in each of them errors give the position of the character:
     RabbitMQ  amqp://... and amqps://..., see `client_lib.urls.rabbit`
     JMS       amqp://...?brokerlist='...'&failover='...', or from brokerlist= on; see `client_lib.urls.jms`
 
+`client_lib.urls.lists` has two more forms of lists: amqp://n1,n2,n3/vhost and failover:(...).
+
 The first two may be mixed in one list with commas between.  The book's user and password hold for all following places,
 up to the next login or the next `amqp:`; `%XX` stands for any character in them.  Missing parts of an address come from
 the connection's options; the port from the transport: 5672 for tcp, 5671 for ssl.
@@ -22,6 +24,7 @@ from typing import Any
 
 from client_lib.errors import UrlError
 from client_lib.urls.jms import is_jms, parse_jms
+from client_lib.urls.lists import is_failover, parse_failover, shared
 from client_lib.urls.parts import DEFAULT_PORT, DEFAULT_PORTS, TRANSPORTS, Endpoint, Scanner, is_port
 from client_lib.urls.rabbit import SCHEMES, parse_uri
 
@@ -79,7 +82,9 @@ def read_urls(urls: Given, transport: str = "tcp") -> Urls:
             found += url.addresses
             options |= url.options
         else:
-            found += _parse_list(item, transport)
+            text, said = parse_failover(item) if is_failover(item) else (item, {})
+            options |= said
+            found += [address for part in shared(text) for address in _parse_list(part, transport)]
     if not found:
         raise UrlError("expected an address", "", 0)
     return Urls(list(dict.fromkeys(found)), options)

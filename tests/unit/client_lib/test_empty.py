@@ -103,3 +103,15 @@ def test_a_message_that_nobody_gets_is_not_waited_for_for_ever(style: Any, lab: 
     fill_store(lab[0].store, 1)
     with pytest.raises(Empty):
         receiver.fetch(0)
+
+
+def test_a_message_cannot_be_settled_in_another_session(style: Any) -> None:
+    """It would stay unacknowledged for ever."""
+    fill(style, 2)
+    message = style.session(0).queue_receiver("q").fetch(20)
+    got = style.session(0).get("q", timeout=20)
+    for wrong in (message, got):
+        if wrong is not None:
+            with pytest.raises(ValueError, match="was received in session"):
+                style.session(1).acknowledge(wrong)
+            style.session(0).acknowledge(wrong)

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_lib.errors import UrlError
-from client_lib.urls.url import DEFAULT_PORT, Endpoint, learned_addresses, parse_url, parse_urls, primary_in_refusal
+from client_lib.urls.url import (
+    DEFAULT_PORT,
+    Endpoint,
+    learned_addresses,
+    parse_url,
+    parse_urls,
+    primary_in_refusal,
+    read_urls,
+)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +149,81 @@ def test_parameters_of_a_uri_are_options_of_its_address() -> None:
     }
     assert address.virtual_host is None and not other.options
     assert parse_url("amqps://a?server_name_indication=disable").options == {"ssl_skip_hostname_check": True}
+
+
+def test_one_uri_with_many_hosts() -> None:
+    """As in a kafka or mongodb URI: login, virtual host and parameters hold for all of them."""
+    found = parse_urls("amqps://u:p%40@n1,n2:1,[::1]/v?heartbeat=5")
+    assert [(a.host, a.port) for a in found] == [("n1", 5671), ("n2", 1), ("::1", 5671)]
+    assert {(a.username, a.password, a.virtual_host, a.tls) for a in found} == {("u", "p@", "v", True)}
+    assert all(a.options == {"heartbeat": 5} for a in found)
+    assert parse_urls("amqp://n1,n2,n3/vhost")[1] == Endpoint("n2", virtual_host="vhost")
+    assert [a.virtual_host for a in parse_urls("amqp://n1/a,amqp://n2/b")] == ["a", "b"]
+    with pytest.raises(UrlError, match="port"):
+        parse_urls("amqp://n1,n2:x/v")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failover:(amqp://n1:1,tcp://n2:2)",
+        "failover:(n1:1,n2:2)",
+        "failover:amqp://n1:1,tcp://n2:2",
+        "failover://(amqp://n1:1,amqp://n2:2)?randomize=false",
+    ],
+)
+def test_failover_of_activemq(text: str) -> None:
+    assert parse_urls(text) == [Endpoint("n1", 1), Endpoint("n2", 2)]
+
+
+def test_settings_of_failover() -> None:
+    found = read_urls(
+        "failover:(ssl://n1,amqps://n2)?initialReconnectDelay=20&failover.maxReconnectDelay=1500"
+        "&maxReconnectAttempts=7&jms.username=u&jms.password=p%26q"
+    )
+    assert found.addresses == [Endpoint("n1", 5671, transport="ssl"), Endpoint("n2", 5671, transport="ssl")]
+    assert found.options == {
+        "reconnect_interval_min": 0.02,
+        "reconnect_interval_max": 1.5,
+        "reconnect_limit": 7,
+        "username": "u",
+        "password": "p&q",
+    }
+    assert read_urls("failover:(n1)?maxReconnectAttempts=-1").options == {}
+    assert read_urls("failover:(n1)?maxReconnectAttempts=0").options == {"reconnect": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("failover:(n1,n2", r"expected \) at character 15"),
+        ("failover:(n1)?colour=red", "unknown setting 'colour'; expected maxReconnectAttempts"),
+        ("failover:(n1)?maxReconnectDelay=soon", "milliseconds"),
+        ("failover:()", "expected a host name"),
+        ("failover:(n1)x", r"expected \?"),
+    ],
+)
+def test_errors_of_failover(text: str, why: str) -> None:
+    with pytest.raises(UrlError, match=why):
+        parse_urls(text)
+
+
+def test_a_host_may_be_named_failover() -> None:
+    assert parse_urls("failover:5672") == [Endpoint("failover", 5672)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failover:(amqp://u:geheim@n1,amqp://u:geheim@n2:x)",
+        "failover:(n1)?jms.password=geheim&x=1",
+        "amqp://u:geheim@n1,n2:x/v",
+    ],
+)
+def test_errors_of_lists_do_not_show_passwords(text: str) -> None:
+    with pytest.raises(UrlError) as error:
+        parse_urls(text)
+    assert "geheim" not in str(error.value) + repr(error.value)
 
 
 @pytest.mark.parametrize(
