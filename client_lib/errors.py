@@ -17,6 +17,7 @@ A fail-over that succeeds raises nothing, except in a transaction.  Where Python
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 from client_lib.message import Message
 
@@ -61,7 +62,18 @@ __all__ = [
 
 
 class MessagingError(Exception):
-    """Base of all errors that this package defines."""
+    """Base of all errors that this package defines.  They can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[MessagingError], arguments: tuple[Any, ...], state: dict[str, Any]) -> MessagingError:
+    """Without the constructor, whose arguments differ."""
+    error: MessagingError = (OSError if issubclass(kind, OSError) else kind).__new__(kind)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
 
 
 class Timeout(MessagingError, builtins.TimeoutError):

@@ -1,5 +1,9 @@
 """What messages carry, the errors that name what they cannot, and how a message shows itself."""
 
+import copy
+import gzip
+import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -7,9 +11,10 @@ from typing import Any
 import pika
 import pytest
 
-from client_lib import Message
+from client_lib import Message, MessagingError, errors
 from client_lib import content as contents
-from client_lib.message import decode_properties, received
+from client_lib.failover.errors import translate
+from client_lib.message import RARE, decode_properties, received
 
 
 def sent(message: Message, **how: Any) -> Message:
@@ -239,3 +244,101 @@ def test_repr_is_short() -> None:
     assert text.startswith("Message('xxx") and "id='i', subject='s'" in text
     assert len(text) < 200
     assert "resent" in repr(sent(Message(b""), resent=True))
+
+
+ALL = {
+    "content_type": "text/plain",
+    "content_encoding": "gzip",
+    "id": "1",
+    "user_id": "guest",
+    "reply_to": "r",
+    "correlation_id": "c",
+    "priority": 3,
+    "ttl": 1.5,
+    "properties": {"a": 1},
+    "timestamp": 1_700_000_000,
+    "type": "order",
+    "app_id": "shop",
+    "cluster_id": "x",
+}
+
+
+def arrived(message: Message) -> Message:
+    found = pika.BasicProperties()
+    decode_properties(message.encode(message.id or "1"), found)
+    return received("", "q", False, found, message.body)
+
+
+def test_a_mover_keeps_all_properties() -> None:
+    octets = gzip.compress("Grüße".encode())
+    moved = arrived(arrived(Message(octets, **ALL)))  # type: ignore[arg-type]
+    assert {name: getattr(moved, name) for name in ALL} == ALL
+    assert gzip.decompress(moved.body).decode() == "Grüße"
+    assert moved.content == octets
+    moved.timestamp, moved.app_id = None, "other"
+    again = arrived(moved)
+    assert (again.timestamp, again.app_id, again.type) == (None, "other", "order")
+    assert "app_id='other'" in repr(again)
+
+
+def test_every_property_list_is_what_pika_reads_and_writes() -> None:
+    for number in range(32):
+        rare = {name: ALL[name] for bit, name in enumerate(RARE) if number >> bit & 1}
+        message = Message("x", id="1", **rare)  # type: ignore[arg-type]
+        payload = message.encode("1")
+        read = pika.BasicProperties().decode(payload)
+        assert b"".join(read.encode()) == payload
+        assert {name: getattr(read, name) for name in RARE if getattr(read, name) is not None} == rare
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("timestamp", -1), ("timestamp", "now"), ("type", 5), ("app_id", "x" * 256), ("cluster_id", b"x")],
+)
+def test_rare_properties_that_cannot_be_sent(name: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=name):
+        Message(**{name: value}).encode("1")
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
+def test_messages_are_copied_and_pickled(again: Callable[[Message], Message]) -> None:
+    message = arrived(Message("text", **{**ALL, "content_encoding": None}))  # type: ignore[arg-type]
+    message._delivery = object()  # type: ignore[assignment]
+    for twin in (again(message), again(again(message))):
+        assert twin.content == "text" and {name: getattr(twin, name) for name in ALL} == {
+            **ALL,
+            "content_encoding": None,
+        }
+        assert twin._delivery is None
+    assert message.content == "text" and again(message).content == "text"
+    written = Message({"a": [1]}, subject="s")
+    assert again(written).content == {"a": [1]} and again(written).subject == "s"
+
+
+def every_error() -> list[MessagingError]:
+    where, message = ("expected a host", "a:b", 2), Message("x", id="7")
+    special: dict[type[MessagingError], Any] = {
+        errors.UrlError: where,
+        errors.MalformedAddress: where,
+        errors.ServerError: (404, "no queue"),
+        errors.UnauthorizedAccess: (403, "no"),
+        errors.FatalCommand: (541, "internal", "queue.declare"),
+        errors.SendError: ("no", message),
+        errors.Rejected: ("no", message),
+        errors.Returned: (312, "NO_ROUTE", message),
+        errors.Unsendable: (501, "frame", message),
+    }
+    kinds = [getattr(errors, name) for name in errors.__all__]
+    found = [kind(*special.get(kind, ("text",))) for kind in kinds]
+    return [*found, *(translate(error) for error in found)]
+
+
+@pytest.mark.parametrize("error", every_error(), ids=lambda error: type(error).__name__)
+def test_errors_are_copied_and_pickled(error: MessagingError) -> None:
+    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(twin) is type(error) and str(twin) == str(error)
+        for name, value in error.__dict__.items():
+            found = getattr(twin, name)
+            assert (found.id if isinstance(found, Message) else found) == (
+                value.id if isinstance(value, Message) else value
+            )
