@@ -51,6 +51,8 @@ class Options:
     client_id       in events, logs and the broker's list of connections
     client_properties  added to those of connection.start-ok
     frame_max, channel_max  what we propose: octets, number of channels
+    max_buffered    octets of messages that a receiver without a limit (capacity None, no_ack) keeps here; above that
+                    nothing is read from the connection, except while something else waits for an answer
     event_log       directory, or one file, for the JSON lines of `client_lib.events`; None = none
     on_event        called with each event, in the thread of the event; must be quick and must not raise
     cluster         name of the cluster in events
@@ -86,6 +88,7 @@ class Options:
     client_properties: Mapping[str, Any] = field(default_factory=dict)
     frame_max: int = 131072
     channel_max: int = 65535
+    max_buffered: int = 16 << 20
     event_log: str | Path | None = None
     cluster: str = ""
     on_event: EventCallback | None = None
@@ -94,6 +97,7 @@ class Options:
         _whole("heartbeat", self.heartbeat, 0, 65535, " seconds")
         _whole("frame_max", self.frame_max, 4096, 131072, " octets")
         _whole("channel_max", self.channel_max, 1, 65535)
+        _whole("max_buffered", self.max_buffered, 1, 1 << 40, " octets")
         if self.reconnect_limit is not None:
             _whole("reconnect_limit", self.reconnect_limit, 0, 1 << 31)
         for name in ("connect_timeout", "connect_overlap"):

@@ -51,6 +51,7 @@ class Receiver(Subscription):
     def _wait(self, timeout: float | None) -> Message | None:
         deadline = None if timeout is None else time.monotonic() + timeout
         self.waiting += 1
+        self._worker.wake_others()
         try:
             while True:
                 self.check()

@@ -68,6 +68,7 @@ class Receiver(Subscription):
             if again and not woken:
                 return None
             left = None if deadline is None else max(0.0, deadline - loop.time())
+            self._worker.wake_others()
             woken, again = await self._line.wait(left, again), True
         self.note_fetched(message)
         return message
@@ -96,6 +97,10 @@ class Receiver(Subscription):
         await self._waiting.finish(self._waiting.core.receivers.closing(self), timeout)
 
     # -- for the channel worker
+
+    @property
+    def hungry(self) -> bool:
+        return bool(self._line) and not self._buffer
 
     def arrived(self, message: Message) -> None:
         """Keeps a message and wakes one task for it."""

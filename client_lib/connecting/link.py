@@ -7,6 +7,8 @@ Theory.  Everything here runs in the loop that owns pika, except `post`, `wake` 
 
 * The dialer opens connections, with several attempts at a time; in CONNECTED it is idle.
 * The watchdog gives up a silent broker before two heartbeat intervals have passed, whatever the application does.
+* While a receiver without a limit has too much in its buffer nothing is read, unless a request waits for its answer (a
+  callback may publish and wait for the confirm) or a call waits for a message of another receiver.
 * Before anything is written to a new connection every session has put its unconfirmed messages back
   (`connection_lost`), so no delivery tag of an old channel is ever applied to a new one.
 * `state` and `error` change with the monitor held, and waiting threads or tasks are notified.
@@ -73,6 +75,14 @@ class LinkUser(Suspect, Hashable, Protocol):
 
     def close_channel(self) -> None: ...
 
+    @property
+    def overfull(self) -> bool:
+        """A receiver without a limit has too much in its buffer."""
+
+    @property
+    def hungry(self) -> bool:
+        """A call waits for a message."""
+
     def flush(self, limit: int | None = None) -> bool:
         """Writes what waits.  True if there is more to do at once.  `limit` is that of unanswered requests."""
 
@@ -96,6 +106,7 @@ class Link:
         self._suspects = Suspects()
         self._in_order = False
         """Sessions open their channels one after the other."""
+        self._overfull = False
         self._loop = loop
         owner = DialerOwner(self._opened, self._give_up, self._lost, self._blocked)
         self._dialer = Dialer(addresses, options, loop, self.events, self.client_id, owner)
@@ -160,6 +171,7 @@ class Link:
             # one more turn of the loop lets the sockets close
             self._later("end", 0.01, self._end)
             return
+        transport.read_on(True)
         transport.close()
         self._later("end", min(patience, POLITE_CLOSE), lambda: self._close_hard(transport))
 
@@ -225,8 +237,20 @@ class Link:
             self._open_sessions(self._transport)
         for worker in list(self.workers):
             more = worker.flush(self.limit(worker)) or more
+        self._regulate()
         if more:
             self.wake()
+
+    def hold(self) -> None:
+        """Some receiver is overfull: stops reading."""
+        self._overfull = True
+        self._regulate()
+
+    def _regulate(self) -> None:
+        if self._overfull and self._transport is not None:
+            self._overfull = any(worker.overfull for worker in self.workers)
+            wanted = any(worker.hungry or worker.request is not None for worker in self.workers)
+            self._transport.read_on(wanted or not self._overfull)
 
     def limit(self, worker: LinkUser) -> int | None:
         """How many requests this session may have unanswered now; None: any number."""
@@ -237,7 +261,7 @@ class Link:
     @property
     def careful(self) -> bool:
         """Some session waits for its turn: `wake` when another one has got an answer, or has ended."""
-        return self._in_order or bool(self._suspects)
+        return self._in_order or self._overfull or bool(self._suspects)
 
     def _flush_events(self) -> None:
         self.events.flush_runs()
@@ -302,6 +326,9 @@ class Link:
 
     def _watch(self, transport: Transport, watchdog: Watchdog) -> None:
         if transport is not self._transport or self.state is not LinkState.CONNECTED:
+            return
+        if not transport.reading:
+            self._later("watch", watchdog.pause, lambda: self._begin_watch(transport))
             return
         now = time.monotonic()
         silent = watchdog.is_silent(now, transport.bytes_received)

@@ -14,6 +14,7 @@
 * after a failed write, data that the broker had sent before (possibly confirms) is still read;
 * properties of messages are decoded here: pika 1.4 converts floats to whole numbers, and an infinite one ends its
   connection, so the message would be delivered again for ever;
+* `read_on`: backpressure, for receivers without a limit;
 * the publish encoder: pika's own builds three objects and marshals three times per message.
 
 * a method that cannot be encoded is refused at once: pika would keep it while another one waits for its answer, and the
@@ -114,6 +115,7 @@ class Transport(BaseConnection):  # type: ignore[misc]
         """Seconds, as proposed by the broker; 0 = none."""
         self.cause: BaseException | None = None
         """The error that ended the stream; pika keeps only its repr."""
+        self.reading = True
         self._started = 0
         self._target = target
         self._listener = listener
@@ -248,6 +250,18 @@ class Transport(BaseConnection):  # type: ignore[misc]
         if self._transport is not None:
             self.bytes_sent += len(data)
             self._adapter_emit_data(data)
+
+    def read_on(self, on: bool) -> None:
+        """Stops reading, or goes on with it."""
+        stream = self._transport
+        if stream is None or on == self.reading or stream._state != stream._STATE_ACTIVE:
+            return
+        self.reading = on
+        if on:
+            self._nbio.set_reader(stream._sock.fileno(), stream._on_socket_readable)
+            self._nbio.add_callback_threadsafe(stream._on_socket_readable)  # TLS may have read more than it gave out
+        else:
+            self._nbio.remove_reader(stream._sock.fileno())
 
     @property
     def backlog(self) -> int:

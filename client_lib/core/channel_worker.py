@@ -67,6 +67,7 @@ class ChannelWorker:
         self.where = NOWHERE
         """The channel as it appears in events."""
         self.watcher: Watcher = NoWatcher()
+        self.max_buffered = link.options.max_buffered
         self._link = link
         self.declarations = Declarations()
         self.restores = self.declarations.restores
@@ -80,7 +81,7 @@ class ChannelWorker:
             self.transaction,
             self.wake,
             self._wake_later,
-            self._wake_others,
+            self.wake_others,
         )
         self.transacting = self._writing.transacting
         self.error: MessagingError | None = None
@@ -103,7 +104,7 @@ class ChannelWorker:
     def _wake_later(self) -> None:
         self._link.call_later(0.005, self.wake)
 
-    def _wake_others(self) -> None:
+    def wake_others(self) -> None:
         """A session may wait for its turn."""
         if self._link.careful:
             self.wake()
@@ -111,6 +112,20 @@ class ChannelWorker:
     @property
     def opening(self) -> bool:
         return self.state in (State.OPENING, State.RESTORING)
+
+    @property
+    def overfull(self) -> bool:
+        return any(subscription.overfull for subscription in list(self.deliveries.subscriptions.values()))
+
+    @property
+    def hungry(self) -> bool:
+        """A call waits for a message."""
+        waiting = any(subscription.hungry for subscription in list(self.deliveries.subscriptions.values()))
+        return waiting or self.subscribing.waiting_for_any > 0
+
+    def hold(self) -> None:
+        """A receiver is overfull (I/O thread)."""
+        self._link.hold()
 
     @property
     def request(self) -> Request | None:
@@ -251,7 +266,7 @@ class ChannelWorker:
         self.watcher.ready()
         self._recovered()
         self.flush(self._link.limit(self))
-        self._wake_others()
+        self.wake_others()
 
     def _recovered(self) -> None:
         """Reports the end of the outage if this was the last session to recover."""
@@ -331,7 +346,7 @@ class ChannelWorker:
             self._reset(State.CLOSED if closed else State.FAILED)
         Aftermath(answers=[*((future, error) for future in futures), *ends]).tell(self.publishing)
         self._link.recovery.gone(self)
-        self._wake_others()
+        self.wake_others()
         if doubtful:
             LOGGER.warning("%s: %s; %d messages in doubt: %s", self.name, error, len(doubtful), some_ids(doubtful))
         self.publishing.report(left)
@@ -390,7 +405,7 @@ class ChannelWorker:
                 return
             entries = self.publishing.confirmed(method.delivery_tag, method.multiple, taken)
         self.publishing.report(entries)
-        self._wake_others()
+        self.wake_others()
         if self._link.recovery.active:
             self._recovered()
 

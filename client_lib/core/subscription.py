@@ -16,6 +16,9 @@ from client_lib.event_runs import REDELIVERED, RESENT, Where
 from client_lib.events import EventLog
 from client_lib.message import Message, received
 
+OVERHEAD = 1000
+"""Octets of a message in the buffer besides its body, roughly."""
+
 
 class Fetched(Protocol):
     fetched: OrderedDict[Delivery, Message]
@@ -30,6 +33,7 @@ class SubscriptionHost(Protocol):
     transaction: Transaction | None
     events: EventLog
     where: Where
+    max_buffered: int
 
     @property
     def deliveries(self) -> Fetched: ...
@@ -37,6 +41,10 @@ class SubscriptionHost(Protocol):
     def check(self) -> None: ...
 
     def renew(self, subscription: Subscription) -> None: ...
+
+    def wake_others(self) -> None: ...
+
+    def hold(self) -> None: ...
 
 
 class Subscription:
@@ -73,6 +81,9 @@ class Subscription:
         self._worker = worker
         self._capacity = capacity
         self._buffer: deque[Message] = deque()
+        self._octets = 0
+        self.overfull = False
+        """There is no other limit, and the buffer has more than `max_buffered` octets, or had and has half of it."""
         check_capacity(capacity)
 
     @property
@@ -97,6 +108,11 @@ class Subscription:
     def prefetch(self) -> int:
         """The value for basic.qos."""
         return min(self._capacity or 0, 65535)
+
+    @property
+    def hungry(self) -> bool:
+        """A call waits for a message."""
+        return self.waiting > 0 and not self._buffer
 
     def available(self) -> int:
         """Messages that `fetch` would return without waiting."""
@@ -138,6 +154,8 @@ class Subscription:
         if not self._buffer:
             return None
         message = self._buffer.popleft()
+        if self._octets:
+            self._taken(message)
         if not self.no_ack:
             self._worker.deliveries.fetched[message._delivery] = message  # type: ignore[index]
         return message
@@ -149,11 +167,23 @@ class Subscription:
 
     def arrived(self, message: Message) -> None:
         self._buffer.append(message)
+        if self.no_ack or not self._capacity:
+            self._octets += len(message.body) + OVERHEAD
+            if self._octets > self._worker.max_buffered:
+                self.overfull = True
+                self._worker.hold()
+
+    def _taken(self, message: Message) -> None:
+        self._octets = max(0, self._octets - len(message.body) - OVERHEAD)
+        if self.overfull and self._octets <= self._worker.max_buffered // 2:
+            self.overfull = False
+            self._worker.wake_others()
 
     def drain(self) -> list[Message]:
         """Empties the buffer and returns its content."""
         left = list(self._buffer)
         self._buffer.clear()
+        self._octets, self.overfull = 0, False
         return left
 
 
