@@ -54,7 +54,8 @@ class Sender(Window):
         """Waits until everything sent is settled, in a transaction: written.  Raises InDoubt, or the first failure."""
         with self._worker.monitor:
             if not self._waiting.wait_for(self.calm, timeout):
-                raise InDoubt(f"{self._pending} messages without a confirm after {timeout} s; they are still kept")
+                text = f"{self._pending} messages without a confirm after {timeout} s; they are still kept"
+                raise InDoubt(text + self._worker.trouble)
             self.raise_failure()
 
     def close(self, timeout: float | None = None) -> None:
@@ -102,5 +103,6 @@ class Sender(Window):
             finally:
                 publishing.sync_waiters -= 1
             if not done:
-                raise InDoubt(f"in doubt: no confirm for {entry.message_id}; it is kept and will be sent again")
+                text = f"in doubt: no confirm for {entry.message_id}; it is kept and will be sent again"
+                raise InDoubt(text + self._worker.trouble)
             self.raise_outcome(entry)

@@ -97,7 +97,7 @@ class Waiting:
             # Not if the command itself failed with a timeout, or was answered at this moment
             if future.done() or (not future.cancel() and future.done()):
                 return future.result()
-            raise Timeout(f"no answer within {timeout} s") from None
+            raise Timeout(f"no answer within {timeout} s{self.worker.trouble}") from None
 
     def run(self, steps: Steps[T], timeout: float | None) -> T:
         """Runs all steps, waiting for each; at the timeout Timeout is thrown into them, so that they undo what they
@@ -140,7 +140,8 @@ class Waiting:
     def _settled(self, timeout: float | None) -> None:
         with self.monitor:
             if not self.wait_for(self.core.idle, timeout):
-                raise Timeout(f"{self.worker.publishing.outbox.unsettled} messages unsettled after {timeout} s")
+                count = self.worker.publishing.outbox.unsettled
+                raise Timeout(f"{count} messages unsettled after {timeout} s{self.worker.trouble}")
             self.worker.check()
 
     def drain(self, deadline: float | None) -> None:

@@ -86,7 +86,7 @@ class Connection(Handle[Session]):
         if self.link.state is LinkState.IDLE:
             await self._start()
         if not await self._changed.wait_for(lambda: self.link.state is not LinkState.CONNECTING, timeout):
-            raise Timeout(f"not connected within {timeout} s")
+            raise Timeout(f"not connected within {timeout} s{self.link.trouble}")
         if self.link.error is not None:
             raise self.link.error.with_traceback(None)
         return self

@@ -93,7 +93,8 @@ class Sender(Window):
     async def sync(self, timeout: float | None = None) -> None:
         """Waits until everything sent is settled, in a transaction: written.  Raises InDoubt, or the first failure."""
         if not await self._waiting.wait_for(self.calm, timeout):
-            raise InDoubt(f"{self._pending} messages without a confirm after {timeout} s; they are still kept")
+            text = f"{self._pending} messages without a confirm after {timeout} s; they are still kept"
+            raise InDoubt(text + self._worker.trouble)
         self.raise_failure()
 
     async def close(self, timeout: float | None = None) -> None:
@@ -149,7 +150,8 @@ class Sender(Window):
             if timer is not None:
                 timer.cancel()
         if entry.outcome is Outcome.PENDING:
-            raise InDoubt(f"in doubt: no confirm for {entry.message_id}; it is kept and will be sent again")
+            text = f"in doubt: no confirm for {entry.message_id}; it is kept and will be sent again"
+            raise InDoubt(text + self._worker.trouble)
         self.raise_outcome(entry)
 
     # -- for the channel worker

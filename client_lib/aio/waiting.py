@@ -110,7 +110,7 @@ class Waiting:
             future = next(steps)
             while True:
                 try:
-                    result = await _answer(future, loop, deadline)
+                    result = await self._answer(future, loop, deadline)
                 except asyncio.CancelledError:
                     break_off(steps)
                     raise
@@ -121,6 +121,21 @@ class Waiting:
         except StopIteration as stop:
             found: T = stop.value
             return found
+
+    async def _answer(self, future: Future[Any], loop: asyncio.AbstractEventLoop, deadline: float | None) -> Any:
+        """The answer to a command.  After a timeout or cancellation the command is not repeated.  Raises Timeout."""
+        answered: asyncio.Future[bool] = loop.create_future()
+        future.add_done_callback(lambda _future: _complete(answered))
+        timer = None if deadline is None else loop.call_at(deadline, expire, answered)
+        try:
+            await answered
+        finally:
+            if timer is not None:
+                timer.cancel()
+            future.cancel()  # no effect if it is answered, or if several tasks may wait for it
+        if future.cancelled() or not future.done():
+            raise Timeout(f"no answer of the broker in time{self.worker.trouble}")
+        return future.result()
 
     async def finish(self, steps: Steps[None], timeout: float | None) -> None:
         """As `run`, for closing: what ended the session before is no error."""
@@ -140,7 +155,8 @@ class Waiting:
 
     async def _settled(self, timeout: float | None) -> None:
         if not await self.wait_for(self.core.idle, timeout):
-            raise Timeout(f"{self.worker.publishing.outbox.unsettled} messages unsettled after {timeout} s")
+            count = self.worker.publishing.outbox.unsettled
+            raise Timeout(f"{count} messages unsettled after {timeout} s{self.worker.trouble}")
         self.worker.check()
 
     async def drain(self, deadline: float | None) -> None:
@@ -166,22 +182,6 @@ class Waiting:
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2)."""
         self.core.forked(error)
-
-
-async def _answer(future: Future[Any], loop: asyncio.AbstractEventLoop, deadline: float | None) -> Any:
-    """The answer to a command.  After a timeout or cancellation the command is not repeated.  Raises Timeout."""
-    answered: asyncio.Future[bool] = loop.create_future()
-    future.add_done_callback(lambda _future: _complete(answered))
-    timer = None if deadline is None else loop.call_at(deadline, expire, answered)
-    try:
-        await answered
-    finally:
-        if timer is not None:
-            timer.cancel()
-        future.cancel()  # no effect if it is answered, or if several tasks may wait for it
-    if future.cancelled() or not future.done():
-        raise Timeout("no answer of the broker in time")
-    return future.result()
 
 
 def _complete(answered: asyncio.Future[bool]) -> None:

@@ -22,6 +22,7 @@ File = str | Path | None
 Stamp = tuple[str, int, int, int] | None
 
 # OpenSSL's name of an error: what to check.  The broker's alerts come with ALERT in their names.
+_DATES = (9, 10)  # not yet valid, expired
 _PLAIN = "it does not speak TLS on this port"
 _REASONS = {
     "WRONG_VERSION_NUMBER": _PLAIN,
@@ -93,9 +94,11 @@ def _load(stamp: tuple[str, int, int, int], what: str, load: Callable[[], object
 
 
 def is_wrong(error: BaseException) -> bool:
-    """Trying again would not help: the certificate cannot be verified, or there is no TLS at the other end."""
-    reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
-    return isinstance(error, ssl.SSLCertVerificationError) or _REASONS.get(reason) == _PLAIN
+    """Trying again would not help: the certificate cannot be verified, or there is no TLS at the other end.  One that
+    has expired will be renewed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_code not in _DATES
+    return isinstance(error, ssl.SSLError) and _REASONS.get(error.reason or "") == _PLAIN
 
 
 def explain(error: BaseException) -> str | None:

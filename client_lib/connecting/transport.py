@@ -32,6 +32,8 @@ import logging
 import os
 import socket
 import struct
+import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,10 +68,19 @@ TIME = "qpid.time"
 """In the properties of connection.start and start-ok: µs since 1970 by the sender's clock, when it sent it."""
 _RECEIVE_SIZE = 16384
 
-# A reconnecting client makes pika log each failed attempt as several errors with a traceback; we report them as
-# events and through the logger "client_lib".  A level of "pika" that the application has set is not changed.
-if logging.getLogger("pika").level == logging.NOTSET:
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
+_our_threads: set[int] = set()
+"""In which our connections live."""
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    """A reconnecting client makes pika log each failed attempt as several errors with a traceback; we report them as
+    events and through the logger "client_lib".  What pika logs for the application's own connections is not touched,
+    nor is anything when the application has set a level of "pika"."""
+    return record.thread not in _our_threads or logging.getLogger("pika").level != logging.NOTSET
+
+
+for _name in [name for name in sys.modules if name.startswith("pika.")]:
+    logging.getLogger(_name).addFilter(_is_wanted)
 
 
 class HeartbeatLost(Exception):
@@ -378,11 +389,15 @@ class Loop:
 
     def connect(self, target: Target, listener: Listener) -> Transport:
         """Starts to connect; the listener is called later."""
+        _our_threads.add(threading.get_ident())
         return self._transport(target, self._services, listener)
 
     def run(self) -> None:
         """Runs until `stop`; not for asyncio's loop, which the application runs."""
-        self._services.run()
+        try:
+            self._services.run()
+        finally:
+            _our_threads.discard(threading.get_ident())
 
     def stop(self) -> None:
         self._services.stop()

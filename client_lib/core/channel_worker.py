@@ -114,6 +114,11 @@ class ChannelWorker:
         return self.state in (State.OPENING, State.RESTORING)
 
     @property
+    def trouble(self) -> str:
+        """While there is no connection: why, as `; last: ADDRESS: reason; ...`, else empty."""
+        return "" if self._transport is not None else self._link.trouble
+
+    @property
     def overfull(self) -> bool:
         return any(subscription.overfull for subscription in list(self.deliveries.subscriptions.values()))
 

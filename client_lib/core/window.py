@@ -24,6 +24,11 @@ class WindowHost(Protocol):
     monitor: Monitor
     transaction: Transaction | None
     publishing: Publishing
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, or empty."""
+
     told: bool
     """A call has raised what ended the session."""
 
@@ -126,7 +131,8 @@ class Window:
         transaction = self._worker.transaction
         if transaction is not None and transaction.ending:
             return InsufficientCapacity("a commit or rollback is under way")
-        return InsufficientCapacity(f"{self._pending - self._written} messages unsettled, capacity {self._capacity}")
+        count = self._pending - self._written
+        return InsufficientCapacity(f"{count} messages unsettled, capacity {self._capacity}{self._worker.trouble}")
 
     def roomy(self) -> bool:
         """True if there is enough room to wake a waiting caller."""

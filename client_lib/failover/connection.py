@@ -93,7 +93,7 @@ class FailoverConnection:
             self._closed = True
             self._connection.close(0)
             if isinstance(error, TimeoutError):
-                raise ConnectFailed(f"not connected within {timeout} s") from error
+                raise ConnectFailed(str(error)) from error
             raise translate(error) from error
 
     def _forked(self) -> None:
