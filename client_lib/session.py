@@ -62,6 +62,11 @@ class Session:
         """Messages of all senders without a confirm, or in a transaction that is not committed; exact."""
         return self._core.unsettled()
 
+    def check_error(self) -> None:
+        """Raises the error that ended the session or its transaction, if there is one."""
+        with self._waiting.worker.monitor:
+            self._waiting.worker.check()
+
     # -- senders and receivers
 
     def sender(

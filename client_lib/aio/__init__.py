@@ -60,6 +60,7 @@ from client_lib.aio.sender import Sender
 from client_lib.aio.session import Session
 from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.ledger import ACCEPTED, REJECTED, RELEASED, Disposition
+from client_lib.core.subscription import UNLIMITED
 from client_lib.errors import *  # noqa: F403
 from client_lib.message import Message
 from client_lib.options import Options
@@ -68,6 +69,7 @@ __all__ = [  # noqa: PLE0604
     "ACCEPTED",
     "REJECTED",
     "RELEASED",
+    "UNLIMITED",
     "Connection",
     "Disposition",
     "DuplicateFilter",

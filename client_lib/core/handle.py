@@ -64,6 +64,11 @@ class Handle(Generic[S]):
         """The error that ended the connection permanently."""
         return self.link.error
 
+    def check_error(self) -> None:
+        """Raises the error that ended the connection, if there is one."""
+        if self.link.error is not None:
+            raise self.link.error.with_traceback(None)
+
     @property
     def sessions(self) -> list[S]:
         """The open sessions."""

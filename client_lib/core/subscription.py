@@ -16,6 +16,8 @@ from client_lib.event_runs import REDELIVERED, RESENT, Where
 from client_lib.events import EventLog
 from client_lib.message import Message, received
 
+UNLIMITED = 0xFFFFFFFF
+"""Qpid's name for a capacity without a limit."""
 OVERHEAD = 1000
 """Octets of a message in the buffer besides its body, roughly."""
 
@@ -79,7 +81,7 @@ class Subscription:
         """The address or queue it was opened with."""
         self.node: Node | None = None
         self._worker = worker
-        self._capacity = capacity
+        self._capacity = None if capacity is None or capacity >= UNLIMITED else capacity
         self._buffer: deque[Message] = deque()
         self._octets = 0
         self.overfull = False
@@ -122,8 +124,15 @@ class Subscription:
     def stuffed(self) -> bool:
         """The broker sends nothing more before something is acknowledged: all of `capacity` is in use."""
         with self._worker.monitor:
-            mine = sum(delivery.subscription is self for delivery in self._worker.deliveries.fetched)
-            return not self.no_ack and 0 < self.prefetch <= mine + len(self._buffer)
+            return not self.no_ack and 0 < self.prefetch <= self._fetched() + len(self._buffer)
+
+    def unsettled(self) -> int:
+        """Messages that were fetched and not acknowledged, rejected or released."""
+        with self._worker.monitor:
+            return self._fetched()
+
+    def _fetched(self) -> int:
+        return sum(delivery.subscription is self for delivery in self._worker.deliveries.fetched)
 
     def build(self, method: Any, properties: Any, body: bytes) -> Message:
         """The message of a basic.deliver, as pika decoded it."""
@@ -137,6 +146,11 @@ class Subscription:
             events.message("deliver", self.queue, message.id, flags, where)
             if self.no_ack:
                 events.message("ack", self.queue, message.id, 0, where)
+
+    def check_error(self) -> None:
+        """Raises the error that ended the receiver or its session, if there is one."""
+        with self._worker.monitor:
+            self.check()
 
     # -- called with the session's lock held
 

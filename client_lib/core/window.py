@@ -89,6 +89,11 @@ class Window:
         with self._worker.monitor:
             return max(0, self._capacity - self._pending + self._written)
 
+    def check_error(self) -> None:
+        """Raises the error that ended the sender or its session, if there is one."""
+        with self._worker.monitor:
+            self.check()
+
     # -- for the two senders; the session's lock is held but in `entry`
 
     def entry(self, message: Message | bytes | str) -> Entry:

@@ -15,6 +15,7 @@ from typing import Any
 from client_lib.urls.parts import Scanner
 
 _SHARED = re.compile(r"\s*(amqps?://)([^/?@,]*@)?([^/?@,]+(?:,[^/?@,]+)+)([/?][^,]*)?", re.IGNORECASE)
+_BOOK = re.compile(r"(?:^|,)\s*(?:amqp|tcp|ssl):(?!\d+(?:,|$))", re.IGNORECASE)
 _FAILOVER = re.compile(r"\s*failover:(?://)?(?:(\()|(?=[a-z+]+://))", re.IGNORECASE)
 _TRANSPORT = re.compile(r"(?<![\w.+-])(tcp|ssl|nio|nio\+ssl|amqp\+nio|amqp\+ssl)://", re.IGNORECASE)
 
@@ -22,7 +23,7 @@ _TRANSPORT = re.compile(r"(?<![\w.+-])(tcp|ssl|nio|nio\+ssl|amqp\+nio|amqp\+ssl)
 def shared(text: str) -> list[str]:
     """One URI for each host of a list in one URI; the text itself if it is none."""
     match = _SHARED.fullmatch(text)
-    if match is None or "://" in text[match.start(3) :]:
+    if match is None or "://" in text[match.start(3) :] or _BOOK.search(match.group(3)):
         return [text]
     scheme, login, hosts, rest = match.groups()
     return [f"{scheme}{login or ''}{host.strip()}{rest or ''}" for host in hosts.split(",")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from client_lib import Empty
+from client_lib import UNLIMITED, Empty, MessagingError
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 from tests.unit.client_lib.styles import Asyncio, Open, Threaded, opened
 
@@ -79,6 +79,22 @@ def fill_store(store: Store, count: int) -> None:
     with store.lock:
         for number in range(count):
             store.queues["q"].append(("q", commands.Basic.Properties(), str(number).encode(), False))
+
+
+def test_what_is_fetched_and_not_settled_is_counted(style: Any) -> None:
+    fill(style, 3)
+    receiver = style.session(0).queue_receiver("q", capacity=UNLIMITED)
+    first = receiver.fetch(20)
+    receiver.fetch(20)
+    assert receiver.unsettled() == 2
+    style.session(0).acknowledge(first)
+    assert receiver.unsettled() == 1
+    for thing in (style.connection, style.session(0), receiver, style.session(0).queue_sender("q")):
+        thing.check_error()
+    style.close()
+    for thing in (style.connection, receiver):
+        with pytest.raises(MessagingError):
+            thing.check_error()
 
 
 def test_no_receiver_has_a_message(style: Any) -> None:

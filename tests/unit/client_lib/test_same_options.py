@@ -49,6 +49,7 @@ VALUES: dict[str, Any] = {
     "client_properties": {"a": 1},
     "frame_max": 8192,
     "channel_max": 9,
+    "max_buffered": 1000,
     "event_log": "events",
     "on_event": lambda _event: None,
     "cluster": "c",

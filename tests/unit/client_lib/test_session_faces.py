@@ -10,7 +10,7 @@ from tools import threaded_session
 
 DOCUMENTED = {
     *("sender", "receiver", "queue_sender", "queue_receiver", "next_receiver", "senders", "receivers", "get"),
-    *("acknowledge", "reject", "release", "fence", "unsettled", "sync", "close"),
+    *("acknowledge", "reject", "release", "fence", "unsettled", "sync", "close", "check_error"),
     *("transactional", "commit", "rollback"),
     *("declare_queue", "declare_exchange", "bind_queue", "unbind_queue", "bind_exchange", "unbind_exchange"),
     *("delete_queue", "delete_exchange", "purge_queue", "declare"),

@@ -55,7 +55,7 @@ class Bench:
 
     def fetched(self) -> Message:
         session: Any = None
-        subscription = Subscription(session, "q", "t", None, False, False, None, None)
+        subscription = Subscription(session, "q", "t", 10, False, False, None, None)
         message = Message("1")
         self.deliveries.subscriptions["t"] = subscription
         self.deliveries.arrived(subscription, message, 1)
