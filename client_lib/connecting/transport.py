@@ -35,6 +35,7 @@ import struct
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -69,14 +70,23 @@ TIME = "qpid.time"
 _RECEIVE_SIZE = 16384
 
 _our_threads: set[int] = set()
+_our_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 """In which our connections live."""
 
 
-def _is_wanted(record: logging.LogRecord) -> bool:
+def _is_ours() -> bool:
+    """Called in a thread or loop of ours."""
+    try:
+        return asyncio.get_running_loop() in _our_loops
+    except RuntimeError:
+        return threading.get_ident() in _our_threads
+
+
+def _is_wanted(_record: logging.LogRecord) -> bool:
     """A reconnecting client makes pika log each failed attempt as several errors with a traceback; we report them as
     events and through the logger "client_lib".  What pika logs for the application's own connections is not touched,
     nor is anything when the application has set a level of "pika"."""
-    return record.thread not in _our_threads or logging.getLogger("pika").level != logging.NOTSET
+    return not _is_ours() or logging.getLogger("pika").level != logging.NOTSET
 
 
 for _name in [name for name in sys.modules if name.startswith("pika.")]:
@@ -389,11 +399,11 @@ class Loop:
 
     def connect(self, target: Target, listener: Listener) -> Transport:
         """Starts to connect; the listener is called later."""
-        _our_threads.add(threading.get_ident())
         return self._transport(target, self._services, listener)
 
     def run(self) -> None:
         """Runs until `stop`; not for asyncio's loop, which the application runs."""
+        _our_threads.add(threading.get_ident())
         try:
             self._services.run()
         finally:
@@ -419,6 +429,7 @@ def thread_loop() -> Loop:
 
 
 def asyncio_loop(loop: asyncio.AbstractEventLoop) -> Loop:
+    _our_loops.add(loop)
     return _AsyncioLoop(asyncio_connection._AsyncioIOServicesAdapter(loop), AsyncioTransport)
 
 

@@ -18,7 +18,8 @@ Rules, each with the name under which `Report.problems` tells of its breach:
                  that is alone on its queue got, but for what says `redelivered` or `x-resent` (what a silently
                  dead connection has had comes later)
     again        a receiver got an id more often than the audit has it, and neither a fail-over of the receiver that
-                 had it before nor the flag `redelivered` explains it
+                 had it before nor the flag `redelivered` explains it; nor, where the broker may take a message for
+                 one queue and refuse it for another (`uneven`), that the library has sent it again and it says so
     torn         the audit has some messages of a transaction and not others; `phantom`: any of an aborted one
     filtered     a receiver that drops duplicates handed an id out twice
     late         close() took longer than it may
@@ -64,6 +65,9 @@ class Evidence:
     """Receivers that drop duplicates."""
     alone: set[str] = field(default_factory=set)
     """Receivers that are alone on their queues."""
+    uneven: bool = False
+    """The broker may take a message for one of its queues and refuse it for another: RabbitMQ does, with basic.nack,
+    while a queue has no leader.  Then the library sends it again, and the first queue has it twice."""
     closed: list[tuple[str, float, float]] = field(default_factory=list)
     """Client, seconds that close() took, seconds that it may take."""
 
@@ -185,7 +189,8 @@ class Judge:
                 yield f"{id}: {len(events)} times, {self.copies[id]} in the audit"
 
     def _explained(self, earlier: Event, later: Event) -> bool:
-        if later.get("redelivered"):
+        sent_again = self.evidence.uneven and later.get("resent") and self.resends[later["id"]]
+        if later.get("redelivered") or sent_again:
             return True
         losses = self.losses.get(earlier["client"], ())
         return any(earlier["t"] - SLACK <= loss <= later["t"] for loss in losses)

@@ -51,6 +51,17 @@ def test_a_redelivery_after_the_receivers_own_loss_is_no_fault() -> None:
     assert judge(found).problems == ()
 
 
+def test_a_copy_that_was_sent_again_is_no_fault_where_queues_are_uneven() -> None:
+    """s:4 was sent again and only one queue had refused it; nobody sent s:1 again, and s:5 does not say so."""
+    found = run()
+    found.audit.remove(Copy("s:4", True))
+    assert judge(found).problems == ("again: s:4: 2 times, 1 in the audit",)
+    found.uneven = True
+    assert judge(found).problems == ()
+    found.application += [app("receive", id, "r", 7, redelivered=False, resent=id == "s:1") for id in ("s:1", "s:5")]
+    assert judge(found).problems == ("again: s:1: 2 times, 1 in the audit, s:5: 2 times, 1 in the audit",)
+
+
 def test_a_redelivery_out_of_order_is_no_fault() -> None:
     found = run()
     found.application += [app(kind, f"s:{n}") for n in (6, 7) for kind in ("invoke", "ok")]

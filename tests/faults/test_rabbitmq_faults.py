@@ -15,7 +15,9 @@ LINES = ("cut", "refuse", "vanish", "slow", "snap-to-server", "snap-to-client", 
 
 
 def loaded(rabbit: RabbitScene, name: str, where: str) -> Load:
-    return Load(where, f"rabbit.{name}", GROUPS, rate=100.0, arguments=rabbit.queue_arguments, heartbeat=2)
+    load = Load(where, f"rabbit.{name}", GROUPS, rate=100.0, arguments=rabbit.queue_arguments, heartbeat=2)
+    load.evidence.uneven = True
+    return load
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -77,6 +78,19 @@ def test_waiting_in_vain_during_an_outage(kind: Any, lab: tuple[ScriptedBroker, 
     ):
         with pytest.raises(TimeoutError, match=reason):
             call()
+
+
+def test_pikas_own_log_after_asyncio(lab: tuple[ScriptedBroker, Open], caplog: pytest.LogCaptureFixture) -> None:
+    """In the same thread."""
+
+    async def program() -> None:
+        async with aio.Connection(lab[0].url, **QUICK):
+            pass
+
+    asyncio.run(program())
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", 1))
+    assert [record for record in caplog.records if record.name.startswith("pika") and record.levelno >= logging.ERROR]
 
 
 @pytest.mark.parametrize("kind", STYLES)
