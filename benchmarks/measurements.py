@@ -20,6 +20,8 @@ WAITING = 300_000
 DELTA = 1000
 """Messages that a stopped backup misses."""
 WAITING_SIZE = 1024
+DECLARATIONS = 20
+"""Of one connection that wait for their answer."""
 SETTLE_SECONDS = 2.0
 """A broker may give memory back, or write to disk, after it has confirmed."""
 OUTAGE_RATE, OUTAGE_WINDOW = 2000, 1000
@@ -198,10 +200,15 @@ def rejoin() -> list[Sample]:
     return [Sample(Key(3, "rejoin", WAITING), cluster.name, values)]
 
 
-def declare(cluster: Cluster, count: int) -> list[Sample]:
-    """`count` queues over one connection, each after the answer to the one before."""
+def declare(cluster: Cluster, load: str, count: int) -> list[Sample]:
+    """`count` queues ("declare") or bindings of one ("bind") over one connection."""
     report = load_generator.run(
-        "declare", address=cluster.addresses()[0], queue=_new_queue(), arguments=cluster.queue_arguments, count=count
+        load,
+        address=cluster.addresses()[0],
+        queue=_new_queue(),
+        arguments=cluster.queue_arguments,
+        count=count,
+        window=DECLARATIONS,
     )
     values = {"seconds": report["seconds"], "each_ms_p99": report["each_ms"]["p99"]}
-    return [Sample(Key(len(cluster.pids()), "declare", count), cluster.name, values)]
+    return [Sample(Key(len(cluster.pids()), load, count), cluster.name, values)]

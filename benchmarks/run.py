@@ -132,7 +132,8 @@ class Session:
         for cluster in clusters:
             # 10,000 quorum queues take minutes and tell nothing that 1,000 do not
             for count in (1000,) if isinstance(cluster, RabbitCluster) else (1000, 10_000):
-                self._measure(f"declare {count}", partial(measurements.declare, cluster, count))
+                for load in ("declare", "bind"):
+                    self._measure(f"{load} {count}", partial(measurements.declare, cluster, load, count))
 
     def _measure(self, what: str, measure: Callable[[], list[Sample]]) -> None:
         try:

@@ -14,9 +14,9 @@ class Key:
 
     brokers: int
     load: str
-    """both, publish, drain, window 1, transient, outage, catch-up, rejoin, declare, memory, cliff NAME, storm."""
+    """both, publish, drain, window 1, transient, outage, catch-up, rejoin, declare, bind, memory, cliff NAME, storm."""
     size: int
-    """Octets of a body; for declare the number of queues, for storm of logins, for cliff of others."""
+    """Octets of a body; for declare and bind how many, for storm of logins, for cliff of others."""
 
 
 @dataclass

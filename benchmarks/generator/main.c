@@ -43,7 +43,7 @@ static void parse(struct options *o, int argc, char **argv) {
       case 'T': o->persistent = false; break;
       default: die("unknown option");
     }
-  if (optind != argc || !o->addresses) die("usage: amqp_load load|failover|declare --address HOST:PORT[,...] ...");
+  if (optind != argc || !o->addresses) die("usage: amqp_load load|failover|declare|bind --address HOST:PORT[,...] ...");
   if (o->size < MIN_BODY || o->window < 1 || o->prefetch < 1 || o->prefetch > 65535 || o->count > MAX_MESSAGES)
     die("option out of range");
 }
@@ -72,9 +72,9 @@ int main(int argc, char **argv) {
     require(o.seconds > 0 && o.rate > 0 && o.seconds * o.rate < MAX_MESSAGES, "failover: --seconds and --rate");
     return run_failover(&o);
   }
-  if (!strcmp(command, "declare")) {
-    require(o.count > 0, "declare: --count");
-    return run_declare(&o);
+  if (!strcmp(command, "declare") || !strcmp(command, "bind")) {
+    require(o.count > 0, "declare and bind: --count");
+    return run_declare(&o, *command == 'b');
   }
   die("unknown command %s", command);
 }

@@ -3,13 +3,13 @@
 #include "util.h"
 
 struct options {
-  char *address[16]; /* --address a,b,c: load and declare take the first */
+  char *address[16]; /* --address a,b,c: all but failover take the first */
   int addresses;
   const char *queue, *arguments; /* arguments of queue.declare, "key=value,..." */
   int size;                      /* body, octets */
-  int window;                    /* messages without confirm */
+  int window;                    /* messages without confirm, declarations without answer */
   int prefetch;
-  u64 count; /* messages to publish or queues to declare; 0: as many as the time allows */
+  u64 count; /* messages to publish, queues to declare, bindings to make; 0: as many as the time allows */
   double seconds;
   double rate; /* messages/s, 0: as fast as possible */
   bool publish, consume, persistent;
@@ -18,5 +18,5 @@ struct options {
 /* Each prints one JSON object and returns the exit status. */
 int run_load(const struct options *o);
 int run_failover(const struct options *o);
-int run_declare(const struct options *o);
+int run_declare(const struct options *o, bool bind);
 #endif

@@ -238,18 +238,44 @@ bool connection_open(struct connection *c, const char *address, int timeout_ms) 
   return false;
 }
 
-bool connection_declare(struct connection *c, const char *queue, const char *arguments, bool passive, u32 *messages) {
+static void put_declare(struct connection *c, const char *queue, const char *arguments, bool passive) {
   enum { PASSIVE = 1, DURABLE = 2 };
-  struct frame f;
   size_t at = begin_method(&c->out, CHANNEL, METHOD(50, 10));
   put16(&c->out, 0);
   put_short_string(&c->out, queue);
   put8(&c->out, DURABLE | (passive ? PASSIVE : 0));
   put_table(&c->out, arguments);
   end_frame(&c->out, at);
+}
+
+bool connection_declare(struct connection *c, const char *queue, const char *arguments, bool passive, u32 *messages) {
+  struct frame f;
+  put_declare(c, queue, arguments, passive);
   if (!call(c, METHOD(50, 11), &f)) return false;
   if (messages) *messages = get32(f.payload + 5 + f.payload[4]);
   return true;
+}
+
+bool connection_ask_declare(struct connection *c, const char *queue, const char *arguments) {
+  put_declare(c, queue, arguments, false);
+  return connection_flush(c);
+}
+
+bool connection_ask_bind(struct connection *c, const char *queue, const char *exchange, const char *key) {
+  size_t at = begin_method(&c->out, CHANNEL, METHOD(50, 20));
+  put16(&c->out, 0);
+  put_short_string(&c->out, queue);
+  put_short_string(&c->out, exchange);
+  put_short_string(&c->out, key);
+  put8(&c->out, 0);
+  put32(&c->out, 0);
+  end_frame(&c->out, at);
+  return connection_flush(c);
+}
+
+bool connection_answered(struct connection *c, u32 answer) {
+  struct frame f;
+  return call(c, answer, &f);
 }
 
 bool connection_confirm_select(struct connection *c) {

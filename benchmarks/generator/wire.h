@@ -27,6 +27,8 @@ enum { FRAME_METHOD = 1, FRAME_HEADER = 2, FRAME_BODY = 3, FRAME_HEARTBEAT = 8, 
 #define METHOD(class_id, method_id) ((u32)(class_id) << 16 | (method_id))
 #define CONNECTION_CLOSE METHOD(10, 50)
 #define CHANNEL_CLOSE METHOD(20, 40)
+#define DECLARE_OK METHOD(50, 11)
+#define BIND_OK METHOD(50, 21)
 #define BASIC_CANCEL METHOD(60, 30)
 #define BASIC_PUBLISH METHOD(60, 40)
 #define BASIC_DELIVER METHOD(60, 60)
@@ -50,6 +52,10 @@ struct connection {
 /* Connects to "host:port", opens the virtual host "/" and channel 1. Blocking, at most timeout_ms for each step. */
 bool connection_open(struct connection *c, const char *address, int timeout_ms);
 bool connection_declare(struct connection *c, const char *queue, const char *arguments, bool passive, u32 *messages);
+/* In two steps, so that more than one can be under way. */
+bool connection_ask_declare(struct connection *c, const char *queue, const char *arguments);
+bool connection_ask_bind(struct connection *c, const char *queue, const char *exchange, const char *key);
+bool connection_answered(struct connection *c, u32 answer); /* DECLARE_OK or BIND_OK; writes first what still waits */
 bool connection_confirm_select(struct connection *c);
 bool connection_consume(struct connection *c, const char *queue, int prefetch);
 bool connection_close(struct connection *c); /* with handshake, so that all before it was handled */

@@ -1,7 +1,7 @@
 """One channel of a client: the methods that are not on the data path, one short handler each, called by `methods`.
 
 `hold` delays the reply to a change of configuration until the change is safe.  Until then the core keeps the frames of
-this channel aside, so a handler never runs while a reply is outstanding.
+this channel aside: while a reply is outstanding only handlers run that declare or bind, and these reply with `hold`.
 """
 
 from typing import TYPE_CHECKING, Any

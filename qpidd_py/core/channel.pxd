@@ -45,6 +45,7 @@ cdef class Channel(Sender):
     cdef readonly bint confirming
     cdef readonly bint transactional
     cdef readonly bint held
+    cdef object answers                     # deque of (position, reply): they wait, see `hold`
     cdef public uint32_t prefetch
     cdef readonly uint32_t outstanding      # deliveries to consumers, not yet settled
     cdef readonly dict consumers
@@ -90,6 +91,7 @@ cdef class Channel(Sender):
     cdef int settle_sent(self, uint64_t sent) except -1
     cdef int write_confirm(self) except -1
     cdef int write_ack(self, uint64_t tag, bint multiple) except -1
+    cdef bint answer(self, uint64_t safe) except -1
     cdef int nack(self, uint64_t tag) except -1
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1
     cdef int body_frame(self, const uint8_t* p, size_t n) except -1

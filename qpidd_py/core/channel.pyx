@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Channels: publishes in, deliveries out, settlements, transactions."""
+from collections import deque
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
@@ -57,6 +59,7 @@ cdef class Channel:
         self.number = number
         self._active = True
         self.consumers = {}
+        self.answers = ()
         self.unacked_head = self.unacked_tail = self.auto_head = 1
 
     def __dealloc__(self):
@@ -560,6 +563,7 @@ cdef class Channel:
         self.drop_assembly()
         self.publishes = self.acks = None
         self.held = False
+        self.answers = ()
 
     # ---------------------------------------------------------------- transactions
 
@@ -575,18 +579,26 @@ cdef class Channel:
 
     # ---------------------------------------------------------------- replies that wait
 
-    def hold(self, uint64_t position, bytes reply, then=None):
-        """Writes `reply` once `position` is safe (on a backup at once: nothing becomes safe there); until then this
-        channel's frames are kept aside, so order holds."""
+    def hold(self, uint64_t position, bytes reply):
+        """Writes `reply` once `position` is safe (on a backup at once: nothing becomes safe there), behind the replies
+        that wait already.  Until then this channel's frames are kept aside, so order holds; only changes of the
+        configuration are carried out (`Connection.goes_on`)."""
         cdef Engine engine = self.connection.engine
-        if position <= engine.safe or engine.passive:
+        if engine.passive or (position <= engine.safe and not self.answers):
             self.connection.write(reply)
-            if then is not None:
-                then()
             return
         self.held = True
-        engine.held.append((position, self, reply, then))
+        if not self.answers:
+            self.answers = deque()
+        self.answers.append((position, reply))
+        engine.held[self] = None
         engine.want_turn()
+
+    cdef bint answer(self, uint64_t safe) except -1:
+        """Writes the replies that waited for `safe` or less; whether none is left."""
+        while self.answers and <uint64_t>self.answers[0][0] <= safe:
+            self.connection.write(self.answers.popleft()[1])
+        return not self.answers
 
     def pause(self):
         """This channel's frames are kept aside until `resume`."""

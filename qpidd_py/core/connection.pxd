@@ -19,6 +19,7 @@ cdef enum:                      # what a connection expects next
 cdef enum:
     MAX_OUTPUT = 4 << 20        # octets waiting on one connection before its consumers pause
     MAX_STASH = 1 << 20         # octets kept aside for held channels before input pauses
+    AHEAD = 100                 # replies of a channel that may wait while it goes on
     METHOD_STEPS = 10           # of a method that the owner handles, see Connection.steps
     MAX_WAITING = 16 << 10      # octets that a peer may have sent ahead of the answer it waits for
 
@@ -66,8 +67,8 @@ cdef class Connection:
     cpdef bint waits(self, bint answers) noexcept
     cdef int depart(self) except -1
     cdef void begin_slice(self) noexcept
-    cdef bint holds(self, uint16_t number) except -1
     cdef bint aside(self, Channel channel, uint16_t number) except -1
+    cdef bint goes_on(self, Channel channel, Frame* f) except -1
     cdef int keep_aside(self, uint16_t number, const uint8_t* p, size_t n) except -1
     cdef int pause_input(self, bint paused) except -1
     cpdef bint reads(self) noexcept

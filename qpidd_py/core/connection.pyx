@@ -12,8 +12,9 @@ from qpidd_py.core.channel cimport ACK, DISCARD, REQUEUE
 from qpidd_py.core.memory cimport mem_resized, reserve_used
 from qpidd_py.core.properties cimport bad_header
 from qpidd_py.core.wire cimport (
-    BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
-    FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, frame_at, le32, le64)
+    BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, EXCHANGE_BIND, EXCHANGE_DECLARE, FRAME_BAD_TYPE, FRAME_BODY,
+    FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, QUEUE_BIND, QUEUE_DECLARE,
+    be16, be32, be64, frame_at, le32, le64)
 
 from qpidd_py.core.batch import link_frame
 from qpidd_py.core.wire import frame_fault
@@ -400,8 +401,6 @@ cdef class Connection:
             while self.state == state:
                 if self.steps <= 0:
                     return self.put_off(at, n)
-                if self.replaying and self.holds(self.replaying):
-                    return at
                 answer = frame_at(p + at, n - at, self.frame_max, &f)
                 if answer == FRAME_INCOMPLETE:
                     return at
@@ -412,7 +411,10 @@ cdef class Connection:
                     return n
                 channel = <Channel>self.channels[f.channel] if f.channel < <size_t>len(self.channels) else None
                 if (self.stashed or (channel is not None and channel.held)) and self.aside(channel, f.channel):
-                    self.keep_aside(f.channel, p + at, f.total)
+                    if not self.goes_on(channel, &f):
+                        if self.replaying:
+                            return at
+                        self.keep_aside(f.channel, p + at, f.total)
                 elif f.type != FRAME_METHOD:
                     self.other_frame(&f, channel)
                 elif f.size < 4:
@@ -446,7 +448,7 @@ cdef class Connection:
         try:
             self.begin_slice()
             for number in list(self.stashes):
-                if not self.unfinished and not self.holds(number):
+                if not self.unfinished:
                     self.replay(number)
             if self.input_used and not self.unfinished:
                 self.input_grown()
@@ -461,13 +463,26 @@ cdef class Connection:
         """Without a loop that calls for the next turn nothing is put off."""
         self.steps = STEPS if self.engine.schedule is not None else ALL_STEPS
 
-    cdef bint holds(self, uint16_t number) except -1:
-        cdef Channel channel = self.channel(number)
-        return channel is not None and channel.held
-
     cdef bint aside(self, Channel channel, uint16_t number) except -1:
         """Are frames for this channel kept aside?"""
         return (channel is not None and channel.held) or (number != self.replaying and number in self.stashes)
+
+    cdef bint goes_on(self, Channel channel, Frame* f) except -1:
+        """Makes a change of the configuration while replies of this channel wait; its own waits behind them.  False if
+        the frame has to wait: it is something else, is behind one that waits, or is refused (again, in its turn)."""
+        cdef uint32_t method
+        if (channel is None or not 0 < len(channel.answers) < AHEAD or channel.closing or self.state != EXPECT_FRAMES
+                or f.type != FRAME_METHOD or f.size < 4 or (f.channel != self.replaying and f.channel in self.stashes)):
+            return False
+        method = be32(f.payload)
+        if method != QUEUE_DECLARE and method != QUEUE_BIND and method != EXCHANGE_DECLARE and method != EXCHANGE_BIND:
+            return False
+        self.steps -= METHOD_STEPS
+        try:
+            self.owner.method(f.channel, PyBytes_FromStringAndSize(<const char*>f.payload, f.size))
+        except AmqpError:
+            return False
+        return True
 
     cdef int keep_aside(self, uint16_t number, const uint8_t* p, size_t n) except -1:
         cdef bytearray stash = self.stashes.get(number)

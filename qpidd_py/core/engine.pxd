@@ -46,7 +46,7 @@ cdef class Engine:
     cdef list relieved                      # channels, see Channel.relieved
     cdef int64_t pump_left                  # octets that this turn may still hand out
     cdef list dirty_connections, dirty_links
-    cdef list held
+    cdef dict held                          # channels whose replies wait, in order of their first
     cdef list awaited                       # (position, callback), see when_safe
     cdef object uncommitted                 # (position, queues) of transactions whose outputs wait, oldest first
     cdef bint safe_moved, in_turn, turn_wanted

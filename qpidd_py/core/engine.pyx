@@ -69,7 +69,7 @@ cdef class Engine:
         self.dirty_connections = []
         self.dirty_links = []
         self.confirms = Confirms()
-        self.held = []
+        self.held = {}
         self.awaited = []
         self.sweeping = []
         self.expiries = Deadlines()
@@ -362,7 +362,7 @@ cdef class Engine:
     cdef void forget_channel(self, Sender channel) noexcept:
         """Its confirms and held replies can no longer be written."""
         self.confirms.forget(channel)
-        self.held = [item for item in self.held if item[1] is not channel]
+        self.held.pop(channel, None)
 
     cdef int confirm_consumed(self) except -1:
         """Confirms, one by one, what was acknowledged behind publishes that still wait (a backup does not answer)."""
@@ -397,22 +397,13 @@ cdef class Engine:
             self.awaited = [item for item in self.awaited if <uint64_t>item[0] > self.safe]
             for call in due:
                 call(True)
-        if not self.held:
-            return 0
-        held = self.held
-        self.held = []
-        due = [item for item in held if <uint64_t>item[0] <= self.safe]
-        self.held += [item for item in held if <uint64_t>item[0] > self.safe]
-        for position, channel, reply, then in due:
-            if channel.connection.state == DEAD or not channel.held:
-                continue
-            channel.connection.write(reply)
-            if then is not None:
-                then()
-            try:
-                channel.connection.release(channel)
-            except MemoryError:
-                channel.connection.starve()
+        for channel in list(self.held):
+            if channel.held and channel.answer(self.safe):
+                self.held.pop(channel, None)
+                try:
+                    channel.connection.release(channel)
+                except MemoryError:
+                    channel.connection.starve()
         return 0
 
     # ---------------------------------------------------------------- transactions
@@ -569,7 +560,7 @@ cdef class Engine:
         cdef Channel channel
         for channel in self.confirms.forget_all():
             channel.closing = True
-        self.held = []
+        self.held.clear()
         awaited, self.awaited = self.awaited, []
         for _, call in awaited:
             call(False)

@@ -18,6 +18,12 @@ cdef enum:                      # class and method ids of the data path
     BASIC_REJECT = 0x003C005A
     BASIC_NACK = 0x003C0078
 
+cdef enum:                      # of changes that a channel makes while replies to earlier ones wait
+    EXCHANGE_DECLARE = 0x0028000A
+    EXCHANGE_BIND = 0x0028001E
+    QUEUE_DECLARE = 0x0032000A
+    QUEUE_BIND = 0x00320014
+
 cdef enum:                      # answers of frame_at
     FRAME_INCOMPLETE = 0
     FRAME_COMPLETE = 1

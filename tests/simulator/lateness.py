@@ -88,11 +88,11 @@ class LateJudge:
                 raise Violation(f"I23: {peer.member} {what}, and {self._process.name} does not let it go")
 
     def _needs(self, role: Primary, members: list[Peer]) -> None:
-        """One that is kept out while the rest is not enough."""
+        """One that is kept out while the rest is not enough, and has what was logged before its difference ended."""
         in_sync = self._process.node.local.persisted.in_sync
         enough = self._enough(members, in_sync)
         for peer in role._links.values():
-            outside = peer.phase is Phase.COMPLETE and peer.id not in in_sync
+            outside = peer.phase is Phase.COMPLETE and peer.acked >= peer.target and peer.id not in in_sync
             what = "is complete and needed"
             if self._count(peer, what, outside and not enough) > NEEDED:
                 raise Violation(f"I23: {peer.member} {what}, and is no member at {self._process.name}")

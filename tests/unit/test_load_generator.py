@@ -77,6 +77,7 @@ class FakeBroker:
             (10, 50): method(0, 10, 51),
             (20, 10): method(1, 20, 11, bytes(4)),
             (50, 10): method(1, 50, 11, b"\0" + struct.pack(">II", self.depth(), 0)),
+            (50, 20): method(1, 50, 21),
             (60, 10): method(1, 60, 11),
             (85, 10): method(1, 85, 11),
         }
@@ -123,8 +124,11 @@ def test_a_correct_broker_passes(broker: FakeBroker) -> None:
     assert (report["delivered"], report["out_of_order"], report["redelivered"]) == (20, 0, 0)
 
 
-def test_declare_counts_queues(broker: FakeBroker) -> None:
-    assert load_generator.run("declare", address=broker.address, queue="q", count=30)["queues"] == 30
+@pytest.mark.parametrize("window", [1, 7, 1000])
+def test_declare_and_bind_count_answers(broker: FakeBroker, window: int) -> None:
+    for load, counted in (("declare", "queues"), ("bind", "bindings")):
+        report = load_generator.run(load, address=broker.address, queue="q", count=30, window=window)
+        assert report[counted] == 30
 
 
 def test_confirm_of_a_tag_that_is_not_in_flight(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,180 @@
+"""Changes of the configuration are carried out while answers to earlier ones wait; the answers keep their order."""
+
+from __future__ import annotations
+
+import pamqp.commands as commands
+import pytest
+from pamqp.base import Frame
+
+from tests.support.memory import publish_octets
+from tests.unit.broker.peer import Peer, Replicated
+
+Basic, Channel, Exchange, Queue, Tx = (
+    commands.Basic,
+    commands.Channel,
+    commands.Exchange,
+    commands.Queue,
+    commands.Tx,
+)
+
+
+def opened(broker: Replicated) -> Peer:
+    peer = Peer(broker)
+    peer.open_channel()
+    return peer
+
+
+def names(peer: Peer) -> list[str]:
+    return [frame.name for frame in peer.frames()]
+
+
+def test_many_declarations_take_one_round() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    wanted = [f"q{number}" for number in range(60)]
+    peer.send(1, *(Queue.Declare(queue=name) for name in wanted))
+    assert peer.frames() == [] and set(wanted) <= set(broker.vhost.queues)
+    broker.advance()
+    assert [frame.queue for frame in peer.frames()] == wanted
+
+
+def test_how_many_may_wait_is_bounded() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    wanted = [f"q{number}" for number in range(250)]
+    peer.send(1, *(Queue.Declare(queue=name) for name in wanted))
+    assert len(broker.vhost.queues) == 100
+    found, rounds = [], 0
+    while len(found) < 250:
+        broker.advance()
+        found += [frame.queue for frame in peer.frames()]
+        rounds += 1
+    assert found == wanted and rounds == 3
+
+
+def test_what_waits_behind_an_answer_is_carried_out_in_slices() -> None:
+    """The loop calls for turns: the second slice does not wait until the answers of the first are safe."""
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Tx.Select())
+    peer.frames()
+    peer.send(1, Queue.Declare(queue="q"))
+    peer.connection.core.feed(publish_octets(b"body", "q"))
+    wanted = [f"q{number}" for number in range(60)]
+    peer.send(1, *(Queue.Declare(queue=name) for name in wanted))
+    broker.engine.schedule = lambda: None
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk"] and 0 < len(broker.vhost.queues) < 60
+    for _ in range(3):
+        broker.engine.end_turn()
+    assert set(wanted) <= set(broker.vhost.queues)
+    broker.advance()
+    assert [frame.queue for frame in peer.frames()] == wanted
+
+
+def test_no_answer_leaves_before_its_own_change_is_safe() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Queue.Declare(queue="q"), Queue.Bind(queue="q", exchange="amq.direct", routing_key="k"))
+    first = broker.vhost.queues["q"].position
+    broker.engine.advance_safe(first)
+    broker.engine.end_turn()
+    assert names(peer) == ["Queue.DeclareOk"]
+    broker.advance()
+    assert names(peer) == ["Queue.BindOk"]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        Queue.Declare(queue="here", arguments={"qpid.replicate": "none"}),
+        Exchange.Declare(exchange="amq.direct", exchange_type="direct", durable=True),
+        Exchange.Declare(exchange="amq.direct", passive=True),
+        Queue.Declare(queue="q", passive=True),
+        Queue.Declare(queue="old", passive=True),
+    ],
+)
+def test_what_needs_no_backup_is_answered_behind_what_waits(behind: Frame) -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Queue.Declare(queue="old"))
+    broker.advance()
+    peer.frames()
+    peer.send(1, Queue.Declare(queue="q"), behind)
+    assert peer.frames() == []
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk", f"{behind.name}Ok"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "close"),
+    [
+        (Queue.Bind(queue="q", exchange="missing", routing_key="k"), "Channel.Close"),
+        (Queue.Declare(queue="missing", passive=True), "Channel.Close"),
+        (Exchange.Declare(exchange="amq.direct", exchange_type="fanout"), "Channel.Close"),
+        (Exchange.Declare(exchange="e", exchange_type="nonsense"), "Connection.Close"),
+    ],
+)
+def test_a_refusal_comes_behind_the_answers_and_ends_what_follows(wrong: Frame, close: str) -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Queue.Declare(queue="q"), Queue.Declare(queue="p"), wrong, Queue.Declare(queue="never"))
+    assert peer.frames() == []
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk", "Queue.DeclareOk", close]
+    assert "never" not in broker.vhost.queues
+
+
+def test_what_may_not_go_ahead_waits_and_all_behind_it() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Queue.Declare(queue="q"))
+    peer.connection.core.feed(publish_octets(b"body", "q"))
+    peer.send(1, Queue.Delete(queue="q"), Queue.Declare(queue="p"))
+    assert broker.vhost.queues["q"].core.ready == 0 and "p" not in broker.vhost.queues
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk"] and "q" not in broker.vhost.queues
+    broker.advance()
+    found = peer.frames()
+    assert [frame.name for frame in found] == ["Queue.DeleteOk", "Queue.DeclareOk"]
+    assert found[0].message_count == 1
+
+
+def test_declarations_behind_a_commit() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Tx.Select())
+    peer.frames()
+    peer.send(1, Queue.Declare(queue="q"))
+    broker.advance()
+    peer.frames()
+    peer.connection.core.feed(publish_octets(b"body", "q"))
+    peer.send(1, Tx.Commit(), Queue.Declare(queue="p"), Tx.Commit())
+    assert peer.frames() == []
+    broker.advance()
+    assert names(peer)[:2] == ["Tx.CommitOk", "Queue.DeclareOk"]
+
+
+def test_a_channel_and_a_connection_that_end_meanwhile() -> None:
+    broker = Replicated()
+    peer, other = opened(broker), opened(broker)
+    for each in (peer, other):
+        each.send(1, Queue.Declare(queue="q"), Queue.Declare(queue="p"))
+    peer.send(1, Channel.Close(200, "", 0, 0))
+    other.send(0, commands.Connection.Close(200, "", 0, 0))
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk", "Queue.DeclareOk", "Channel.CloseOk"]
+    assert names(other) == ["Queue.DeclareOk", "Queue.DeclareOk", "Connection.CloseOk"]
+    peer.open_channel()
+    peer.send(1, Queue.Declare(queue="r"))
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk"]
+
+
+def test_a_primary_that_is_deposed_answers_nothing() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, Queue.Declare(queue="q"), Queue.Declare(queue="p"))
+    broker.engine.demote()
+    broker.engine.end_turn()
+    assert peer.frames() == []
