@@ -17,7 +17,9 @@ from spark_jobs.cli import values
 from spark_jobs.cli.errors import DEBUG, UserError
 from spark_jobs.engine.base import Engine
 
-SPARK, DUCKDB = "spark", "duckdb"
+AUTO, SPARK, DUCKDB = "auto", "spark", "duckdb"
+SMALL: Final = 600_000_000
+"""Octets of logs below which DuckDB has the answer before Spark has begun."""
 JAVA: Final = "17 or newer"
 _PACKINGS: Final = frozenset({".gz", ".tgz", ".bz2", ".xz", ".zst"})
 PACKED: Final = 10
@@ -25,12 +27,11 @@ PACKED: Final = 10
 _INSTALL: Final = "pip install 'qpidd-py[spark]' (or make install EXTRAS=client,spark)"
 
 
-def add_arguments(parser: argparse.ArgumentParser, default: str | None = SPARK) -> None:
-    """`default` None: what starts faster, DuckDB if it is here."""
-    said = "(%(default)s)" if default else f"({DUCKDB} if it is installed and the files are here)"
+def add_arguments(parser: argparse.ArgumentParser, default: str = AUTO) -> None:
     add = parser.add_argument_group("engine").add_argument
-    add("--engine", choices=(SPARK, DUCKDB), default=default,
-        help=f"who computes {said}; {DUCKDB}: this machine, no Java")  # fmt: skip
+    add("--engine", choices=(AUTO, SPARK, DUCKDB), default=default,
+        help=f"who computes (%(default)s); {DUCKDB}: this machine, no Java; {AUTO}: {DUCKDB} if it is installed, for "
+             f"files of this machine below {SMALL // 1_000_000} MB")  # fmt: skip
     add("--master", metavar="URL", help="of Spark: spark://HOST:PORT, local[N] (local[*], or as spark-submit was told)")
     add("--conf", type=values.setting, action="append", default=[], metavar="NAME=VALUE",
         help="of Spark, as spark.executor.memory=4g; repeatable")  # fmt: skip
@@ -49,12 +50,24 @@ def opened(options: argparse.Namespace, where: str = "") -> Iterator[Engine]:
 
 
 def make(options: argparse.Namespace, where: str = "") -> Engine:
-    name = options.engine or (DUCKDB if _there("duckdb") and "://" not in where else SPARK)
-    if name == SPARK:
+    if chosen(options, where) == SPARK:
         return _spark(options)
     if options.master:
         raise UserError(f"--master {options.master}: {DUCKDB} runs on this machine only, expected --engine {SPARK}")
     return _duckdb(options)
+
+
+def chosen(options: argparse.Namespace, where: str = "") -> str:
+    """One of SPARK and DUCKDB."""
+    from spark_jobs.engine import session
+
+    if options.engine != AUTO:
+        return str(options.engine)
+    inputs = [str(one) for one in getattr(options, "inputs", ())]
+    urls = any("://" in place for place in (where, getattr(options, "work", None) or "", *inputs))
+    if urls or options.master or options.conf or session.submitted(os.environ) or not _there("duckdb"):
+        return SPARK
+    return DUCKDB if sum(map(_octets, inputs)) < SMALL or not _there("pyspark") else SPARK
 
 
 def _duckdb(options: argparse.Namespace) -> Engine:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--incident", type=number, metavar="N", help="which one, if PATH is a folder")
     parser.add_argument("--work", metavar="PLACE", help="where the tables are (as the documents say)")
     parser.add_argument("--json", action="store_true", help="for programs")
-    engines.add_arguments(parser, None)
+    engines.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

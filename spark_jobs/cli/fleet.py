@@ -17,7 +17,7 @@ DESCRIPTION: Final = """\
 Medians and percentiles of each phase over the incidents of many reports, with intervals, and what has become better or
 worse.  INPUT: outputs of `report`, folders of them, single documents, workspaces, or URLs that Spark can read."""
 EXAMPLES: Final = """\
-  failover-report fleet reports/ -o fleet.html --engine duckdb
+  failover-report fleet reports/ -o fleet.html --engine spark
   failover-report fleet s3a://bucket/reports/ --since 2026-01-01 --split 2026-06-01 -o out"""
 
 

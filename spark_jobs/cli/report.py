@@ -14,6 +14,7 @@ from spark_jobs.cli.errors import OK
 from spark_jobs.engine.base import Engine
 from spark_jobs.progress import Line, Quiet
 from spark_jobs.report.units import clock, date, duration
+from spark_jobs.report.words import STAYED
 
 HELP: Final = "from logs to the finished report"
 DESCRIPTION: Final = """\
@@ -24,7 +25,7 @@ report.html, report.md, report.json and incident-N.json; its folder `work` keeps
 again does only what is new."""
 EXAMPLES: Final = """\
   failover-report report logs/ -o out
-  failover-report report node1.tar.gz node2.tar.gz clients/ -o out --tz node2=Europe/Berlin --engine duckdb
+  failover-report report node1.tar.gz node2.tar.gz clients/ -o out --tz node2=Europe/Berlin
   spark-submit --py-files spark_jobs.zip spark_jobs/main.py report s3a://bucket/cluster=blue/ -o out"""
 STEP: Final = "report"
 
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 def _made(options: argparse.Namespace, out: Path) -> tuple[list[Row], list[Path]]:
     """Prints what could not be computed, and the files."""
     with common.progress(options.progress) as progress:
-        progress.step(f"start {options.engine}")
+        progress.step(f"start {engines.chosen(options)}")
         with engines.opened(options) as engine:
             return _computed(engine, options, out, progress)
 
@@ -81,7 +82,6 @@ def _complain(failures: Iterable[Row]) -> None:
 
 # ---- what is printed ------------------------------------------------------------------------------------------------
 
-STAYED: Final = ("no-failover", "false-alarm")
 HEADS: Final = ("#", "begin (UTC)", "type", "primary", "back after", "lost", "dual")
 
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_output(parser, formats=False)
     add = parser.add_argument_group("stream").add_argument
     add("--checkpoint", metavar="PLACE", help="where Spark keeps what it has read (below the tables)")
-    engines.add_arguments(parser)
+    engines.add_arguments(parser, engines.SPARK)  # of a stream, which goes on where it was
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from spark_jobs.report.headline import (
     worst_dual,
 )
 from spark_jobs.report.units import plural, with_error
+from spark_jobs.report.words import STAYED
 
 Row = Mapping[str, Any]
 
@@ -42,8 +43,10 @@ def figures(document: Document) -> list[Figure]:
 
 def _service(document: Document) -> Figure:
     incident, found = document["incident"], outage(document)
-    if not incident["failover"] and incident["type"] in ("no-failover", "false-alarm"):
+    if not incident["failover"] and incident["type"] in STAYED:
         return Figure("Service", "stayed", "the primary was not replaced", GOOD)
+    if not incident["failover"] and incident["old_primary"] is None:
+        return Figure("Service", "unknown", "no log here says which node was the primary", DOUBT)
     if not incident["failover"]:
         return Figure("Service", "not restored", "no broker was promoted", BAD)
     if found is None:
@@ -89,6 +92,8 @@ def _dual(document: Document) -> Figure:
     if row is None:
         if document["incident"]["failover"]:
             return Figure("Two primaries", "unknown", "only one primary is known of", DOUBT)
+        if document["incident"]["old_primary"] is None and document["incident"]["type"] not in STAYED:
+            return Figure("Two primaries", "unknown", "no log here knows of a primary", DOUBT)
         return Figure("Two primaries", "no", "no broker was promoted", GOOD)
     tone = {"certain": BAD, "possible": DOUBT, "excluded": GOOD}[row["verdict"]]
     return Figure("Two primaries", DUAL[row["verdict"]], f"margin {signed_margin(row)}", tone)

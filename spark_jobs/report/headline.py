@@ -52,11 +52,13 @@ def what(document: Document) -> str:
     incident = document["incident"]
     old = f"the primary {incident['old_primary']}" if incident["old_primary"] else "the primary"
     happened = _HAPPENED.get(incident["type"], "{old} was lost, and no log says how").format(old=old)
-    if incident["type"] in ("no-failover", "false-alarm"):
+    if incident["type"] in words.STAYED:
         return _sentence(happened, incident["why"] or "")
     new = incident["new_primary"]
+    if new is None and incident["old_primary"] is None:  # none is known of: nothing can be said of it
+        return _sentence(incident["why"], "") if incident["why"] else "Something failed, and no log here says what."
     if new is None:
-        taken = "no broker took over"
+        taken = "no log here shows that another broker took over"
     elif new == incident["old_primary"]:
         taken = f"{new} became primary again"
     else:

@@ -105,7 +105,7 @@ def _index(overview: Row, shown: Set[int]) -> Markup | None:
 def _service(row: Row) -> str:
     if row["total_us"] is not None:
         return duration(row["total_us"])
-    return "not interrupted" if row["type"] in ("no-failover", "false-alarm") else "unknown"
+    return "not interrupted" if row["type"] in words.STAYED else "unknown"
 
 
 def _dual(verdict: str | None) -> Markup | str:

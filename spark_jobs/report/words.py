@@ -31,8 +31,11 @@ TYPES: Final = {
     "planned": "planned switch-over",
     "no-failover": "no fail-over",
     "false-alarm": "false alarm",
+    "fencing": "a node was fenced",
     "unknown": "unknown cause",
 }
+STAYED: Final = ("no-failover", "false-alarm")
+"""Types of incidents in which the primary stayed."""
 STATES: Final = {
     "active": "active primary",
     "recovering": "primary, recovering",

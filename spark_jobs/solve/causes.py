@@ -10,6 +10,7 @@ kill         its process died, the node lived
 unknown      it was replaced, and nothing here tells these apart
 false-alarm  the token was lost, and no node left
 no-failover  a broker that was not primary was lost; or clients had an outage while the primary lived
+fencing      a node was fenced, in a cluster of which no log here knows a primary
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class CauseScene:
 
 def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: Sequence[Promotion]) -> Cause:
     """`rows`: the incident's facts; `old`: the primary when it began."""
+    if not facts.has_primary:
+        return _without_primary(rows)
     victim = old.node if old else _named(rows, promotions)
     hi = promotions[0].hi if promotions else None
     before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
@@ -115,11 +118,40 @@ def _alarm(scene: CauseScene) -> Cause:
         formed = scene.all(lambda e: e["kind"] == "membership" and e["ts_est"] >= tokens[0]["ts_est"])
         why = "the token was lost, and " + ("the same members went on" if formed else "nothing followed")
         return Cause("false-alarm", why, None, (*tokens[:1], *formed[:1]))
-    if left and not scene.victim:
-        return Cause("unknown", "a node left, and no log here says which node was the primary", None, tuple(left[:2]))
     if left:
         return Cause("no-failover", "a node left that was not the primary's", None, tuple(left[:2]))
     return Cause("no-failover", "the primary stayed", None, tuple(scene.rows[:1]) if not tokens else tuple(tokens[:1]))
+
+
+def _without_primary(rows: Sequence[Event]) -> Cause:
+    """Pacemaker's own view of a cluster that runs something else, or whose other logs are not here."""
+
+    def of_kind(*kinds: str) -> list[Event]:
+        return [event for event in rows if event["kind"] in kinds]
+
+    fenced, asked = of_kind("fence_op_done", "fence_notify"), of_kind("fence_request", "will_fence")
+    died, left = of_kind("daemon_exit"), [event for event in of_kind("membership") if attr(event, "left")]
+    if fenced or asked:
+        return Cause("fencing", _fenced(fenced, asked), None, (*asked[:2], *fenced[:2]))
+    if died:
+        what = f"{attr(died[0], 'child')}: {died[0].get('result')}"
+        why = f"the cluster's software failed on {died[0].get('node')} ({what})"
+        return Cause("controller", why, None, tuple(died[:3]))
+    what = "a node left" if left else "the token was lost" if of_kind("token_lost") else "something failed"
+    why = f"{what}, and no log here says which node was the primary"
+    return Cause("unknown", why, None, tuple(left[:2] or rows[:1]))
+
+
+def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
+    """`node node2 was fenced, asked for by stonith_admin`"""
+    peers = sorted({str(event["peer"]) for event in (*fenced, *asked) if event.get("peer")})
+    ended = {event["peer"] for event in fenced if event.get("result") == "OK" and event.get("peer")}
+    word = "was fenced" if ended >= set(peers) else "was to be fenced, and no log here says that it was"
+    by = next((attr(event, "client") for event in (*asked, *fenced) if attr(event, "client")), "")
+    reason = next((event["reason"] for event in asked if event.get("reason")), "")
+    name = by.partition(".")[0]
+    said = f", asked for by {name}" if name else ""
+    return f"node {' and '.join(peers)} {word}{said}" + (f": {reason}" if reason else "")
 
 
 # ---- the rules, the most certain first ------------------------------------------------------------------------------

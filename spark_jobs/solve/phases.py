@@ -99,6 +99,8 @@ class _Scene:
             return event is self.incident.cause.evidence[0]
         if self.incident.cause.type == "planned":
             return bool(event.get("planned")) or any(event is line for line in self.incident.cause.evidence[:1])
+        if self.incident.cause.type == "fencing":
+            return kind in ("token_lost", "fence_request", "will_fence", "fence_op_done")
         if kind in ("token_lost", "daemon_exit"):
             return not (kind == "daemon_exit" and event.get("node") != self.victim)
         if kind in ("exit", "hung"):
@@ -193,16 +195,21 @@ class _Scene:
         return self._first(_is_decision, known["ts_est"], self.limit)
 
     def _fencing(self) -> Phase:
+        # an administrator may have asked before anything had failed
         since = self.death["ts_est"] if self.death else None
-        asked = self._first(lambda e: e["kind"] == "fence_request", since)
+        asked = self._first(self._asks_fencing, since) or self._first(self._asks_fencing)
         if asked is None:
-            done = self._first(lambda e: e["kind"] == "fence_op_done", since)
-            return Phase("fencing", None, Bound.of(done) if done else None, "no fencing was asked for")
-        told = [e for e in self.rows if e["kind"] == "fence_op_done" and e["ts_est"] >= asked["ts_est"]]
+            done = self._first(lambda e: e["kind"] == "fence_op_done")
+            note = "no log here says who asked for it" if done else "no fencing was asked for"
+            return Phase("fencing", None, Bound.of(done) if done else None, note)
+        told = [e for e in self.rows if e["kind"] == "fence_op_done" and e["ts_hi"] >= asked["ts_lo"]]
         told = [e for e in told if e.get("peer") == asked.get("peer") and e.get("result") == "OK"]
         # on the node that asked, there is no error of clocks in it
         done = next((e for e in told if e.get("node") == asked.get("node")), told[0] if told else None)
         return self._phase("fencing", asked, done, f"{asked.get('peer')} was never reported as fenced")
+
+    def _asks_fencing(self, event: Event) -> bool:
+        return event["kind"] == "fence_request" and (not self.victim or event.get("peer") == self.victim)
 
     def _promotion(self) -> Phase:
         if self.new is None:

@@ -232,6 +232,11 @@ class Facts:
         named = [e for e in self.rows if attr(e, "task") in ("promote", "demote") and attr(e, "resource")]
         return frozenset(attr(event, "resource").partition(":")[0] for event in named)
 
+    @cached_property
+    def has_primary(self) -> bool:
+        """False if no log here knows of a primary: the cluster may run other resources only."""
+        return bool(self.own or self.promotions or self.resources)
+
     def is_dead_broker(self, event: Event) -> bool:
         """A failed monitor of the broker's own resource, as far as one can tell."""
         return is_failed_monitor(event) and (

@@ -81,7 +81,7 @@ def test_shipped_files_are_up_to_date() -> None:
         ("qpid-receive --log-enable w", ["warning+"]),
         ("qpid-receive --check", ["--check-redelivered"]),
         ("failover-report re", ["report"]),
-        ("failover-report report --engine ", ["spark", "duckdb"]),
+        ("failover-report report --engine ", ["auto", "spark", "duckdb"]),
         ("failover-report report ruff.toml pyproj", ["pyproject.toml"]),
         ("failover-report report ruff.toml -o pyproj", ["pyproject.toml"]),
         ("failover-report check --max-un", ["--max-unaccounted", "--max-unexpected", "--max-unmarked"]),

@@ -192,10 +192,33 @@ def test_without_java_the_other_engine_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    said = program("report", tmp_path, "-o", tmp_path / "out")
+    said = program("report", tmp_path, "-o", tmp_path / "out", "--engine", "spark")
     assert said.code == 2
     wanted = "Spark wants Java 17 or newer: no java in PATH or JAVA_HOME; install it, or use --engine duckdb"
     assert said.err == f"failover-report: {wanted}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "octets", "engine"),
+    [
+        ([], engines.SMALL - 1, "duckdb"),
+        ([], engines.SMALL, "spark"),
+        (["--engine", "spark"], 1, "spark"),
+        (["--engine", "duckdb"], engines.SMALL, "duckdb"),
+        (["--master", "spark://host:7077"], 1, "spark"),
+        (["--conf", "spark.executor.memory=4g"], 1, "spark"),
+        (["--work", "s3a://bucket/work"], 1, "spark"),
+        (["s3a://bucket/logs"], 1, "spark"),
+    ],
+)
+def test_the_engine_is_chosen_by_what_there_is_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], octets: int, engine: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    (tmp_path / "a.log").touch()
+    os.truncate(tmp_path / "a.log", octets)
+    options = make_parser().parse_args(["report", "-o", "out", str(tmp_path), *given])
+    assert engines.chosen(options) == engine
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,11 @@ _SCHEDULERD = (
 )
 _FENCED = (
     *_EVERYBODY,
+    rule(  # the controller says so itself
+        "fence_request",
+        " wants to fence ",
+        r"Client (?P<client>(?!pacemaker-controld|crmd)\S+) wants to fence \((?P<fence>\w+)\) '?(?P<peer>[^\s']+)'?",
+    ),
     rule(
         "fence_op_done",
         "Operation ",
