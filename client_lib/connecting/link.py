@@ -360,7 +360,7 @@ class Link:
         self._lost_at = now
         self.failovers += 1
         self._set_state(LinkState.CONNECTING)
-        alone, over = (None, False) if refusal is None else self._suspects.closed(refusal[0], self.workers)
+        alone, over = (None, False) if refusal is None else self._suspects.closed(refusal[0], self.workers, now)
         fatal = _fatal(alone.request, *refusal) if over and alone and alone.request and refusal else None
         in_doubt = 0
         for worker in list(self.workers):

@@ -19,6 +19,7 @@ from client_lib.message import Message
 
 UNCAUSED = (0, 200, 320)
 """Reply codes of closes that no request caused: none, success, forced."""
+INTERNAL_ERROR = 541
 CLOSES = 3
 
 
@@ -28,6 +29,8 @@ class Request(NamedTuple):
     key: object
     what: str
     message: Message | None = None
+    patience: float = 0.0
+    """Seconds for which an internal error of the broker is tolerated: it may be busy with a fail-over of its own."""
 
 
 class Suspect(Protocol):
@@ -55,12 +58,14 @@ class Suspects:
         self._sessions: list[Suspect] = []
         self._blamed: tuple[Suspect, object] | None = None
         self._closes = 0
+        self._since = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._sessions)
 
-    def closed(self, reply_code: int, sessions: Iterable[Suspect]) -> tuple[Suspect | None, bool]:
-        """The broker closed the connection; not called for other losses.  `sessions` still know their requests.
+    def closed(self, reply_code: int, sessions: Iterable[Suspect], now: float) -> tuple[Suspect | None, bool]:
+        """The broker closed the connection; not called for other losses.  `sessions` still know their requests.  `now`
+        in seconds of a monotonic clock.
 
         Returns the only session that had one, None if there is no such one, and whether it must end."""
         busy = [session for session in sessions if session.request is not None]
@@ -72,9 +77,12 @@ class Suspects:
             return None, False
         blamed = self._blamed
         again = blamed is not None and blamed[0] is busy[0] and blamed[1] is request.key
-        self._closes = self._closes + 1 if again else 1
+        if not again:
+            self._closes, self._since = 0, now
+        self._closes += 1
         self._blamed = busy[0], request.key
-        return busy[0], self._closes >= CLOSES
+        tolerated = reply_code == INTERNAL_ERROR and now - self._since < request.patience
+        return busy[0], self._closes >= CLOSES and not tolerated
 
     def limit(self, session: Suspect, sessions: Sequence[Suspect]) -> int | None:
         """How many requests this session may have unanswered now; None: any number."""

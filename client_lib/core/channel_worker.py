@@ -27,7 +27,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from client_lib.connecting.link import Link
-from client_lib.connecting.suspects import Request
+from client_lib.connecting.suspects import INTERNAL_ERROR, Request
 from client_lib.connecting.transport import ChannelClosed, Transport
 from client_lib.core.aftermath import Aftermath
 from client_lib.core.commands import Commands, Run
@@ -37,7 +37,7 @@ from client_lib.core.getting import Getting
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, some_ids
 from client_lib.core.publishing import Publishing
-from client_lib.core.restoring import INTERNAL_ERROR, RESTORE_INTERVAL, Restoring, refused, replay
+from client_lib.core.restoring import RESTORE_INTERVAL, Restoring, refused, replay
 from client_lib.core.states import ENDED, State
 from client_lib.core.subscribing import Subscribing
 from client_lib.core.subscription import Subscription
@@ -136,7 +136,8 @@ class ChannelWorker:
     def request(self) -> Request | None:
         """The oldest that is not answered."""
         if self.opening:
-            return Request(self._restoring, "what a session declares again")
+            timeout = self._link.options.restore_timeout
+            return Request(self._restoring, "what a session declares again", patience=timeout)
         return None if self.ended else self._writing.request
 
     @property

@@ -13,8 +13,6 @@ from client_lib.errors import ServerError, server_error
 RESTORE_INTERVAL = 0.1  # seconds
 LOCKED = (403, 405)
 """Reply codes for a queue or a consumer that is exclusive to another connection."""
-INTERNAL_ERROR = 541
-"""Of a close that may pass: a command that caused it is repeated."""
 
 
 class Restoring:

@@ -98,7 +98,7 @@ class Writing:
 
     def _prove(self, channel: Any) -> None:
         """Asks for an answer that comes when the broker has read the messages of the transaction."""
-        if self._transaction is None or self._transaction.unproven is None or not self._commands.quiet:
+        if self._transaction is None or self._transaction.unproven is None or self._commands.oldest is not None:
             return
         transaction, published = self._transaction, self._transaction.published
         count = len(published)

@@ -3,6 +3,7 @@ session only.  In all three APIs."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from client_lib import FatalCommand, MessagingError, SendError, Unsendable
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import UNANSWERED, ScriptedBroker
-from tests.unit.client_lib.styles import STYLES, Open, PikaStyle, opened
+from tests.unit.client_lib.styles import STYLES, Asyncio, Open, PikaStyle, opened
 
 LONG = "x" * 256
 SURROGATE = "a\ud800"
@@ -174,7 +175,8 @@ def test_commands_of_other_sessions_at_the_same_time_are_done(
 @pytest.mark.parametrize("code", [501, 541])
 def test_what_is_restored_and_the_broker_closes_for(code: int, lab: tuple[ScriptedBroker, Open], style: Any) -> None:
     """The other sessions wait only until it is known whose fault it is."""
-    broker, _ = lab
+    broker, connect = lab
+    style = connect(type(style), restore_timeout=0)
     for number in range(3):
         style.declare("poison" if number == 1 else "q", number=number)
     broker.close_for = of_poison(code)
@@ -184,6 +186,40 @@ def test_what_is_restored_and_the_broker_closes_for(code: int, lab: tuple[Script
     with pytest.raises(MessagingError, match=f"{code}.*POISONED"):
         style.publish("k", number=1)
     assert style.failovers <= 5
+
+
+def test_an_internal_error_while_restoring_may_pass(lab: tuple[ScriptedBroker, Open], style: Any) -> None:
+    """A RabbitMQ that is busy with its own fail-over answers so for a while."""
+    broker, _ = lab
+    style.declare("poison")
+    closes = iter([(541, "INTERNAL_ERROR")] * 5)
+    broker.close_for = lambda method: next(closes, None) if method.name == "Queue.Declare" else None
+    broker.drop()
+    style.publish("k")
+    assert style.failovers == 6
+
+
+def test_a_command_beside_a_transaction_on_trial(lab: tuple[ScriptedBroker, Open]) -> None:
+    """All that another session asks for at the same moment is done, too."""
+    broker, connect = lab
+    style = connect(Asyncio)
+    for number in (1, 2):
+        style.begin(number)
+    refusals = iter([(541, "ONCE")])
+    broker.close_at = lambda body: next(refusals, None) if body == b"x" else None
+    assert tried(style, 1, b"x") is not None
+    senders = [style.run(style.inner.sessions[number].queue_sender("k")) for number in (0, 1)]
+
+    async def together() -> None:
+        suspect, other = style.inner.sessions
+        await senders[1].send(b"y", sync=False)
+        while not other._waiting.worker.transaction.published:  # on the wire, and the broker has not answered
+            await asyncio.sleep(0)
+        await asyncio.gather(other.declare_queue("q"), senders[0].send(b"z", sync=False))
+        await asyncio.gather(suspect.commit(20), other.commit(20))
+
+    style.run(together())
+    assert {body for _, _, body, _ in broker.store.queues["k"]} == {b"y", b"z"}
 
 
 def test_a_transaction_that_the_broker_closes_the_connection_for(style: Any, lab: tuple[ScriptedBroker, Open]) -> None:
