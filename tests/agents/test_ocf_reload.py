@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.ocf import TIME, Agent
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 SUCCESS, NOT_RUNNING, PROMOTED = 0, 7, 8
 
@@ -72,7 +72,7 @@ def test_a_changed_configuration_file_is_read(agent: Agent, tmp_path: Path) -> N
 def test_a_refused_change_is_logged(primary: Agent) -> None:
     primary.parameters["options"] = "--no-such-option 1"
     assert primary("reload-agent").code == SUCCESS
-    assert "no-such-option" in primary.log and "the next start will fail" in primary.log
+    wait_logged(primary, "no-such-option", "the next start will fail")
 
 
 def test_a_login_is_kept_from_other_users(primary: Agent) -> None:

@@ -15,7 +15,7 @@ from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
 from tests.integration.test_client_tls import TlsBroker
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, wait_logged
 
 pytestmark = needs_openssl
 READ = "SIGHUP: log rules, user file and certificates are read"
@@ -134,7 +134,7 @@ def test_live_options_change_and_the_others_are_named(broker: TlsBroker, tmp_pat
         "log-enable=notice+\nheartbeat=7\nmax-queues=1\nmax-message-size=10\nport=1\nconnection-backlog=9\n"
     )
     hang_up(broker, "wait for a restart: connection-backlog")
-    assert "SIGHUP: changed: max-message-size, max-queues, heartbeat" in broker.log
+    wait_logged(broker, "SIGHUP: changed: max-message-size, max-queues, heartbeat")
     parameters = pika.ConnectionParameters("127.0.0.1", broker.port, heartbeat=None)
     with pika.BlockingConnection(parameters) as connection:
         assert connection._impl.params.heartbeat == 7
@@ -156,7 +156,7 @@ def test_options_of_a_member_change(tmp_path: Path) -> None:
         member.start()
         file.write_text(text.replace(member.address, f"{member.address},127.0.0.1:1") + "ha-slow-backup-timeout=3\n")
         hang_up(member, "wait for a restart: ha-brokers-url")
-        assert "SIGHUP: changed: ha-slow-backup-timeout" in member.log
+        wait_logged(member, "SIGHUP: changed: ha-slow-backup-timeout")
         file.write_text(text + "ha-promote-on-shutdown=always\n")
         hang_up(member, "SIGHUP: changed: ha-promote-on-shutdown, ha-slow-backup-timeout")
     finally:
