@@ -172,18 +172,32 @@ swap_in() {
     rm -rf "$place.old"
 }
 
-# The OCF agent is a script and the package that it imports; compiled here, since a monitor has no time to do that.
+# The OCF agent is a script and the package that it imports; compiled here, since a monitor has no time to do that.  Monitors
+# run all the time, and a failed one restarts a broker: each finds whole files, and keeps its own until the next installation.
 install_agents() {
-    local root=$1 library=$1$ocf_root/lib/qpid file
-    rm -rf "$library/qpidd_agent"
-    while read -r file; do
-        put 0644 "$file" "$library/${file#resource_agents/ocf/}"
-    done < <(find resource_agents/ocf/qpidd_agent -name '*.py' | LC_ALL=C sort)
-    compiled "$python" "$root" "$library/qpidd_agent"
-    put 0755 resource_agents/ocf/qpidd "$root$ocf_root/resource.d/qpid/qpidd"
-    for file in qpidd qpidd-primary; do
-        put 0755 "resource_agents/rgmanager/$file" "$root/etc/init.d/$file"
+    local root=$1 library=$1$ocf_root/lib/qpid name before file
+    name=agent-$({ fingerprint_of resource_agents/ocf/qpidd_agent; "$python" -VV; } | sha256sum | cut -c 1-12)
+    before=$(readlink "$library/agent" || echo qpidd_agent) # before there was a link
+    [ -d "$library/$name" ] || new_agent "$root" "$library/.new" "$library/$name"
+    ln -sfn "$name" "$library/.link"
+    mv -T "$library/.link" "$library/agent"
+    put_whole 0755 resource_agents/ocf/qpidd "$root$ocf_root/resource.d/qpid/qpidd"
+    for file in "$library"/*; do
+        case ${file##*/} in agent | "$name" | "$before") ;; *) rm -rf "$file" ;; esac
     done
+    for file in qpidd qpidd-primary; do
+        put_whole 0755 "resource_agents/rgmanager/$file" "$root/etc/init.d/$file"
+    done
+}
+
+new_agent() { # ROOT DRAFT PLACE
+    local file
+    rm -rf "$2"
+    while read -r file; do
+        put 0644 "$file" "$2/${file#resource_agents/ocf/}"
+    done < <(find resource_agents/ocf/qpidd_agent -name '*.py' | LC_ALL=C sort)
+    compiled "$python" "$1" "$2"
+    mv -T "$2" "$3"
 }
 
 install_system() {
@@ -228,6 +242,11 @@ man_page() { # FILE; where it belongs: qpidd.8 into man8
 
 put() { # MODE FROM TO; with the time of the original
     install -D -p -m "$1" "$2" "$3"
+}
+
+put_whole() { # as put, in one rename
+    put "$1" "$2" "$3.new"
+    mv -T "$3.new" "$3"
 }
 
 # Users, directories and owners belong to the machine that runs it, not to a tree for a package.

@@ -32,6 +32,7 @@ from tests.agents.ocf import ROOT, SCRIPT, Agent
 from tests.support.system import needs
 
 SCHEMA = "/usr/share/pcs/data/ocf-1.1.rng"
+DTD = Path("/usr/share/resource-agents/ra-api-1.dtd")
 
 
 # ---- words and exit codes
@@ -163,9 +164,15 @@ def lint(*options: str, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@needs("xmllint", str(DTD))
+def test_metadata_is_valid_by_the_dtd(tmp_path: Path) -> None:
+    done = lint("--path", str(DTD.parent), "--valid", directory=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @needs("xmllint", SCHEMA)
 def test_metadata_is_valid_by_the_schema(tmp_path: Path) -> None:
-    done = lint("--relaxng", SCHEMA, directory=tmp_path)
+    done = lint("--path", str(DTD.parent), "--relaxng", SCHEMA, directory=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -187,7 +194,7 @@ def test_a_changed_parameter_is_no_reason_to_restart_all_brokers() -> None:
 
 def test_it_is_found_next_to_the_script_and_where_it_is_installed(tmp_path: Path) -> None:
     """As the Makefile installs it: the script in resource.d, the package in lib."""
-    script, package = tmp_path / "resource.d" / "qpid" / "qpidd", tmp_path / "lib" / "qpid"
+    script, package = tmp_path / "resource.d" / "qpid" / "qpidd", tmp_path / "lib" / "qpid" / "agent"
     script.parent.mkdir(parents=True)
     shutil.copy(SCRIPT, script)
     shutil.copytree(ROOT / "resource_agents" / "ocf" / "qpidd_agent", package / "qpidd_agent")

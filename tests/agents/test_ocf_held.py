@@ -239,3 +239,10 @@ def test_a_broker_that_somebody_else_has_started(agent: Agent, tmp_path: Path) -
         held = agent.spawn("monitor", interval=200, timeout=HOUR)
         broker.kill()
         assert agent.result(held).code == NOT_RUNNING
+
+
+def test_only_the_broker_may_write_to_the_socket(primary: Agent) -> None:
+    held = primary.held()
+    found = (primary.rsctmp / "qpidd-broker.notify").stat()
+    assert found.st_mode & 0o777 == 0o660 and found.st_gid == os.stat(f"/proc/{primary.pid}").st_gid
+    assert held.poll() is None

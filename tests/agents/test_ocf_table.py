@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,37 @@ def test_validate_asks_the_broker_for_its_settings(agent: Agent) -> None:
     assert (found.code, "no-such-option" in found.reason) == (ARGS, True), found
 
 
+def test_options_that_the_broker_refuses_are_wrong_arguments_in_start_too(agent: Agent) -> None:
+    agent.parameters["options"] = "--no-such-option 1"
+    found = agent("start")
+    assert (found.code, "no-such-option" in found.reason) == (ARGS, True), found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a broker of another user")
+@pytest.mark.parametrize("what", ["read", "write to"])
+def test_files_that_the_user_cannot_use(agent: Agent, tmp_path: Path, what: str) -> None:
+    """Root can read them all: it is tested as the broker's user."""
+    file, data = tmp_path / "qpidd.conf", tmp_path / "closed"
+    file.write_text("log-enable=notice+\n")
+    data.mkdir()
+    file.chmod(0o600 if what == "read" else 0o644)
+    for place in (tmp_path, *tmp_path.parents[:3]):
+        if place.stat().st_mode & 0o001 == 0:
+            place.chmod(0o711)
+    agent.parameters |= {"user": "nobody", "config": str(file), "data_dir": str(data)}
+    for action in ("validate-all", "start"):
+        found = agent(action)
+        assert (found.code, f"user nobody cannot {what}" in found.reason) == (PERM, True), (action, found)
+
+
+def test_a_broker_that_stands_alone_is_not_promoted(agent: Agent) -> None:
+    """Pacemaker would promote it again and again, since its monitors find no primary."""
+    agent.parameters["options"] = "--interface 127.0.0.1"
+    assert agent("start").code == SUCCESS
+    found = agent("promote")
+    assert (found.code, "the broker stands alone" in found.reason) == (GENERIC, True), found
+
+
 def test_wrong_usage(agent: Agent) -> None:
     assert agent("make-coffee").code == UNIMPLEMENTED
     assert subprocess.run([sys.executable, "-IS", str(SCRIPT)], capture_output=True, check=False).returncode == ARGS
@@ -86,6 +118,16 @@ def test_the_whole_life(agent: Agent) -> None:
             assert agent("notify").code == SUCCESS
     assert not (agent.data_dir / "lock").exists()
     assert list(agent.rsctmp.iterdir()) == []
+
+
+def may_lower_oom_score() -> bool:
+    return subprocess.run(["sh", "-c", "echo -500 >/proc/self/oom_score_adj"], stderr=-3, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_lower_oom_score(), reason="needs the right to lower oom_score_adj")
+def test_memory_pressure_takes_other_processes_first(agent: Agent) -> None:
+    agent("start")
+    assert int(Path(f"/proc/{agent.pid}/oom_score_adj").read_text()) == -500
 
 
 def test_start_never_promotes(agent: Agent) -> None:

@@ -1,12 +1,17 @@
 """`make install DESTDIR=`: the tree."""
 
 import os
+import shutil
 import stat
 import subprocess
+import sys
 import tarfile
+import threading
 from pathlib import Path
 
-from tests.packaging.conftest import make
+from tests.pacemaker.lab.package import QUICKLY, interpreter
+from tests.packaging.conftest import BUILD_TIME, ROOT, make
+from tests.support.wait import wait_for
 
 OURS = ("qpidd", "qpidd-journal", "qpid-passwd", "qpid-ha", "qpid-config", "qpid-stat", "qpid-metrics", "qpid-cluster")
 PROGRAMS = (*OURS, "qpid-send", "qpid-receive", "failover-report")
@@ -92,15 +97,65 @@ def test_again_changes_nothing_but_keeps_the_administrators_file(tree: Path) -> 
         links = {path for path in before if path.is_symlink()}
         after = {path: path.lstat().st_mtime_ns for path in tree.rglob("*") if not path.is_dir() and path != conf}
         assert after.keys() == before.keys()
-        assert {path for path in after if path not in links and after[path] != before[path]} == compiled(before)
+        assert {path for path in after if path not in links and after[path] != before[path]} == set()
     finally:
         conf.write_text(original)
         conf.chmod(0o640)
 
 
-def compiled(paths: dict[Path, int]) -> set[Path]:
-    """The agent's modules are compiled where they lie."""
-    return {path for path in paths if path.suffix == ".pyc" and "ocf" in path.parts}
+def test_an_upgrade_is_not_noticed_by_the_agent(tmp_path: Path) -> None:
+    """A monitor that fails restarts a broker.  Each installation here has another agent than the one before."""
+    root = tmp_path / "root"
+    ocf = root / "usr/lib/ocf"
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "resource_agents", project / "resource_agents")
+    (project / "packaging").mkdir()
+    text = (ROOT / "packaging/install.sh").read_text().replace('main "$@"', 'install_agents "$DESTDIR"')
+    (project / "packaging/install.sh").write_text(text)
+
+    def install(number: int) -> None:
+        with (project / "resource_agents/ocf/qpidd_agent/metadata.py").open("a") as file:
+            file.write(f"\n# {number}\n")
+        subprocess.run(["bash", "packaging/install.sh"], cwd=project, env={**QUICKLY, "DESTDIR": str(root),
+                       "PYTHON": str(interpreter())}, check=True, timeout=BUILD_TIME)  # fmt: skip
+
+    install(0)
+    results: list[subprocess.CompletedProcess[str]] = []
+    over = threading.Event()
+
+    def monitors() -> None:
+        while not over.is_set():
+            results.append(call(ocf / "resource.d/qpid/qpidd", ocf))
+
+    callers = [threading.Thread(target=monitors) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    try:
+        for number in range(1, 8):
+            install(number)
+            before = len(results)
+            wait_for(lambda before=before: len(results) > before + 3, 60, "the agent is called")
+    finally:
+        over.set()
+        for caller in callers:
+            caller.join()
+    assert [done for done in results if done.returncode or "</resource-agent>" not in done.stdout] == []
+    kept = sorted(path.name for path in (ocf / "lib/qpid").iterdir())
+    assert len(kept) == 3 and kept[0] == "agent", "the link, the agent, and the one before"
+
+
+def call(script: Path, ocf: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OCF_ROOT": str(ocf)}
+    try:
+        return subprocess.run(
+            [sys.executable, "-IS", str(script), "meta-data"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        return subprocess.CompletedProcess([], 127, "", str(error))
 
 
 def test_uninstall_leaves_configuration_only(tmp_path: Path) -> None:

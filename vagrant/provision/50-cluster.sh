@@ -12,7 +12,8 @@ online() {
         crm_mon -1 --output-as=xml | grep "<node name=\"$name\"" | grep -q 'online="true".*pending="false"' || return 1
     done
 }
-wait_until 90 "all of these are members: $WAIT_FOR" online
+# Machines come up in parallel under libvirt, and each compiles.
+wait_until 600 "all of these are members: $WAIT_FOR" online
 
 # Only what is below <configuration>, and as a change: the list of nodes and the state are the cluster's own.
 work=$(mktemp)

@@ -25,8 +25,13 @@ $devices  <!-- Seconds between two looks at the services; the default, 30, would
       <!-- One for each node, of this node alone: a broker that has died is started where it was. -->
 $domains    </failoverdomains>
     <resources>
-      <script name="qpidd" file="/etc/init.d/qpidd"/>
-      <script name="qpidd-primary" file="/etc/init.d/qpidd-primary"/>
+      <!-- interval: the script agent says 30 s for itself, which may win over status_poll_interval. -->
+      <script name="qpidd" file="/etc/init.d/qpidd">
+        <action name="status" depth="*" interval="1"/>
+      </script>
+      <script name="qpidd-primary" file="/etc/init.d/qpidd-primary">
+        <action name="status" depth="*" interval="1"/>
+      </script>
 $addresses    </resources>
 
     <!-- The broker of each node. restart: it comes back as backup, on the same node. -->

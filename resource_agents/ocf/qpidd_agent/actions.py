@@ -21,6 +21,7 @@ from qpidd_agent.ocf import (
 from qpidd_agent.parameters import Parameters, account, check, refused, words
 from qpidd_agent.process import SIGHUP, Process, end, find
 from qpidd_agent.running import forget_start, note_start
+from qpidd_agent.score import STANDALONE
 from qpidd_agent.tool import ask_standing, order, run, write_score
 
 TYPE_CHECKING = False
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PCMK_ipc_type", "PCMK_ipc_buffer")
 """Variables passed on to the broker, which may call Pacemaker's tools itself (ha-registry=pacemaker)."""
 
+
+OOM_SCORE_ADJ = "-500"
 
 PROMOTION = '{"behind": true, "takeover": true}'
 """`behind`: the broker that holds most has the best score; if Pacemaker chose another one, accept that.
@@ -65,12 +68,11 @@ def _launch(parameters: Parameters, operation: Operation) -> None:
     variables = {name: os.environ[name] for name in KEPT if name in os.environ}
     variables |= {"HOME": home, "USER": parameters.user, "LOGNAME": parameters.user}
     variables |= environment(parameters, operation)
-    changed = {"user": user, "group": group, "extra_groups": os.getgrouplist(parameters.user, group)}
-    if os.geteuid() == user:
-        changed = {}
-    elif os.geteuid() != 0:
+    if os.geteuid() not in (0, user):
         raise Failure(OCF_ERR_PERM, f"user id {os.geteuid()} may not start a broker as {parameters.user}")
     _make_data_dir(parameters, user, group)
+    _check_files(parameters)
+    _spare_from_oom()
     done = subprocess.run(
         command(parameters, operation),
         cwd="/",
@@ -80,11 +82,44 @@ def _launch(parameters: Parameters, operation: Operation) -> None:
         env=variables,
         umask=0o027,
         check=False,
-        **changed,  # type: ignore[call-overload]
+        **_identity(parameters),  # type: ignore[call-overload]
     )
     said = done.stdout.decode(errors="replace").strip()
     if done.returncode:
+        _check_settings(parameters)
         raise Failure(OCF_ERR_GENERIC, f"{parameters.binary} does not start: {said or done.returncode}")
+
+
+def _identity(parameters: Parameters) -> "dict[str, object]":
+    """Arguments of `subprocess` for a child of the broker's user; none for our own, or without the right."""
+    user, group, _ = account(parameters.user)
+    if os.geteuid() != 0 or user == 0:
+        return {}
+    return {"user": user, "group": group, "extra_groups": os.getgrouplist(parameters.user, group)}
+
+
+def _check_files(parameters: Parameters) -> None:
+    """Raises `Failure` for files that the broker's user cannot use.  A child of that user tests: root may use all."""
+    for path, flag, what in ((parameters.config_file, "-r", "read"), (parameters.data_dir, "-w", "write to")):
+        if path and os.path.exists(path) and run(["test", flag, path], None, _identity(parameters))[0]:
+            raise Failure(OCF_ERR_PERM, f"user {parameters.user} cannot {what} {path}")
+
+
+def _check_settings(parameters: Parameters) -> None:
+    """Raises `Failure` for settings that the broker refuses."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("QPID_", "OCF_"))}
+    code, text = run([parameters.binary, "--check-config", *_settings(parameters)], kept, _identity(parameters))
+    if code and text:
+        raise refused(f"the broker refuses its settings: {text}")
+
+
+def _spare_from_oom() -> None:
+    """The broker inherits it from us; as in its systemd unit."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(OOM_SCORE_ADJ)
+    except OSError:
+        pass  # no right to; it is then as likely to be killed as others
 
 
 def command(parameters: Parameters, operation: Operation) -> "list[str]":
@@ -174,10 +209,13 @@ def promote(parameters: Parameters, operation: Operation) -> int:
         order(parameters, operation, "ha.promote", PROMOTION)
     except Failure as failure:
         raise Failure(failure.code, f"not promoted: {failure.reason}") from None
+    standing = ask_standing(parameters, operation)
+    if standing.state == STANDALONE:
+        raise Failure(OCF_ERR_GENERIC, "not promoted: the broker stands alone (ha-cluster=no), which has no primary")
     log("info", f"process {process.pid} is promoted")
     # Written now, not by the next monitor: with score 10 (after a total failure) the first ready backup would replace
     # it.
-    write_score(operation, ask_standing(parameters, operation).score)
+    write_score(operation, standing.score)
     return OCF_SUCCESS
 
 
@@ -215,12 +253,10 @@ def notify(parameters: Parameters, operation: Operation) -> int:
 
 
 def validate_all(parameters: Parameters, operation: Operation) -> int:
-    """Also runs `qpidd --check-config`, so that the broker validates its own options."""
+    """Also runs `qpidd --check-config`, so that the broker validates its own options, as its user."""
     check(parameters)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("QPID_", "OCF_"))}
-    code, text = run([parameters.binary, "--check-config", *_settings(parameters)], kept)
-    if code and text:
-        raise refused(f"the broker refuses its settings: {text}")
+    _check_files(parameters)
+    _check_settings(parameters)
     return OCF_SUCCESS
 
 

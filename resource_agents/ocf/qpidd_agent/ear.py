@@ -34,7 +34,9 @@ class Ear:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         self._socket.bind(path)
-        os.chmod(path, 0o666)  # the broker has its own user; the kernel tells us the sender's pid
+        with contextlib.suppress(OSError):  # it has ended, or we are not root and it is our own
+            os.chown(path, -1, os.stat(f"/proc/{process.pid}").st_gid)
+        os.chmod(path, 0o660)  # the kernel tells us the sender's pid
         self.descriptor = self._socket.fileno()
 
     def hear(self) -> "list[Mapping[str, str]]":

@@ -1,4 +1,5 @@
-"""The output of `meta-data`; valid by the RelaxNG schema of OCF 1.1."""
+"""The output of `meta-data`; valid by the RelaxNG schema of OCF 1.1, and by the DTD of resource-agents, which is older
+and by which `ocf-tester` checks: what is new is declared."""
 
 from qpidd_agent.parameters import DEFAULTS, FALLBACKS
 
@@ -95,6 +96,10 @@ def metadata() -> str:
     parameters = "\n".join(_parameter(*parameter) for parameter in PARAMETERS)
     actions = "\n".join(f"<action {attributes}/>" for attributes in ACTIONS)
     return f"""<?xml version="1.0"?>
+<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd" [
+<!ATTLIST parameter reloadable (1|0) "0">
+<!ATTLIST action name CDATA #REQUIRED>
+]>
 <resource-agent name="qpidd" version="1.0">
 <version>1.1</version>
 <longdesc lang="en">{_escaped(LONG)}</longdesc>

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def run(command: "Sequence[str]", environment: "Mapping[str, str] | None" = None) -> "tuple[int, str]":
-    """Run a command.  Returns its exit code and output, with errors.  Raises `Failure` if it cannot be started."""
+def run(
+    command: "Sequence[str]",
+    environment: "Mapping[str, str] | None" = None,
+    identity: "Mapping[str, object] | None" = None,
+) -> "tuple[int, str]":
+    """Run a command, as `identity` (arguments of `subprocess`).  Returns its exit code and output, with errors.  Raises
+    `Failure` if it cannot be started."""
     import subprocess
 
     try:
@@ -25,6 +30,7 @@ def run(command: "Sequence[str]", environment: "Mapping[str, str] | None" = None
             stderr=subprocess.STDOUT,
             env=environment,
             check=False,
+            **(identity or {}),  # type: ignore[call-overload]
         )
     except OSError as error:
         raise Failure(OCF_ERR_INSTALLED, f"cannot run {command[0]}: {error.strerror}") from None

@@ -134,6 +134,8 @@ def test_rgmanager_refers_to_what_it_has():
     assert {script.get("ref") for script in root.iterfind("rm/service/script")} == scripts
     assert {service.get("domain") for service in root.iterfind("rm/service")} == {*domains, None}
     assert {device.get("name") for device in root.iterfind("clusternodes/clusternode/fence/method/device")} == devices
+    looks = [script.find("action").attrib for script in root.iterfind("rm/resources/script")]
+    assert looks == 2 * [{"name": "status", "depth": "*", "interval": "1"}], "30 s are the agent's own"
     assert root.find("cman") is None
     assert ElementTree.fromstring(render(fenced(2, "manager"), "rgmanager")["cluster.conf"]).find("cman") is not None
 
