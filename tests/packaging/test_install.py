@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from functools import partial
 from pathlib import Path
 
 from tests.pacemaker.lab.package import QUICKLY, interpreter
@@ -127,14 +128,17 @@ def test_an_upgrade_is_not_noticed_by_the_agent(tmp_path: Path) -> None:
         while not over.is_set():
             results.append(call(ocf / "resource.d/qpid/qpidd", ocf))
 
+    def called(times: int) -> bool:
+        return len(results) >= times
+
     callers = [threading.Thread(target=monitors) for _ in range(3)]
     for caller in callers:
         caller.start()
     try:
         for number in range(1, 8):
             install(number)
-            before = len(results)
-            wait_for(lambda before=before: len(results) > before + 3, 60, "the agent is called")
+            wanted = len(results) + 4
+            wait_for(partial(called, wanted), 60, "the agent is called")
     finally:
         over.set()
         for caller in callers:
