@@ -82,15 +82,17 @@ def test_both_serve_so_many_connections_in_a_turn(connections: int, turns: int) 
         real.add(Connection(real_engine, owner), near)
         far.send(HEADER)
         in_image(mine, engine, owner).on_data(HEADER)
-    real.poll()
+    while owner.headers < connections:
+        real.poll()
     for _ in mine.poll():
         pass
-    assert real.turns == mine.turns == turns
+    assert mine.turns == turns
+    assert real.turns >= turns, "more where processor time is scarce: its turns end after some time, too"
     assert owner.headers == 2 * connections
     for _, far in pairs:
         far.close()
-    real.poll()
-    assert len(owner.gone) == connections
+    while len(owner.gone) < connections:
+        real.poll()
 
 
 def test_a_turn_reads_no_more_than_its_share_of_a_connection() -> None:
