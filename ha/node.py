@@ -278,7 +278,7 @@ class Node:
             if isinstance(self.role, Backup):
                 self.role.follow(claim.claimant.address)
         local.env.event("claim", peer=str(claim.claimant), result="denied" if reason else "granted", reason=reason)
-        answer: Json = {"granted": not reason, "reason": reason, "abstains": bool(abstains)}
+        answer: Json = {"granted": not reason, "reason": reason, "abstains": bool(abstains), "lost": bool(local.lost)}
         return answer | {"id": local.id, "epoch": local.epoch}
 
     def _vote(self, claim: ClaimRequest) -> str:

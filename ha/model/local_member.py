@@ -161,6 +161,7 @@ class LocalMember:
             self._durable(role.position) if self.keeps else -1,
             tuple(self._ages().items()),
             self.settings.ports,
+            bool(self.lost),
         )
 
     def _durable(self, position: int) -> int:

@@ -49,6 +49,8 @@ class View:
     """Address of a broker and seconds ago, see `hearing.py`."""
     ports: tuple[int, ...] = ()
     """On which the process listens: if one refuses, the others tell whether it lives."""
+    lost: bool = False
+    """It has forgotten a vote and a set, as after a replaced disk, and no primary has listed it since."""
 
     @property
     def leads(self) -> bool:
@@ -92,6 +94,7 @@ class View:
             **({"before": list(self.before)} if self.before else {}),
             **({"durable": self.durable} if self.durable >= 0 else {}),
             **({"ports": list(self.ports)} if self.ports else {}),
+            **({"lost": True} if self.lost else {}),
         }
 
     @classmethod
@@ -124,6 +127,7 @@ class View:
             need(value, "durable", int) if "durable" in value else -1,
             tuple(ages(value).items()),
             _ports(value.get("ports")),
+            bool(value.get("lost")),
         )
 
 
@@ -144,6 +148,11 @@ class Survey:
     """Id of the broker that answers at each address."""
     twins: tuple[View, ...] = ()
     """Other living brokers with our identity (`twins.py`): their answers and votes do not count."""
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Ids of the brokers that have answered, and have forgotten what they knew."""
+        return frozenset(view.id for view in self.views if view.lost)
 
     @classmethod
     def of(cls, own_id: str, answers: Mapping[str, Answer], instance: str = "") -> Survey:

@@ -35,6 +35,8 @@ class Claim:
     whose log that is."""
     holders: tuple[Member, ...] = ()
     """Brokers that may hold all that was confirmed, until the first set of the new epoch is in force."""
+    lost: frozenset[str] = frozenset()
+    """Ids of the brokers that have forgotten what they knew: the first step took them for silent."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +117,16 @@ def fell_silent(survey: Survey, answers: Mapping[str, Answer]) -> str:
     return f"{', '.join(silent)} has answered, but not to the claim" if silent else ""
 
 
-def denial(answer: Answer, safety: Safety) -> str:
+def denial(answer: Answer, claim: Claim, safety: Safety) -> str:
     """Why no answer of another broker can save the claim any more; empty if one may.
 
-    With `quorum` a broker that cannot store its vote abstains, as if it were silent: others can form the majority."""
-    if answer.outcome is not Outcome.ANSWERED or answer.result.get("granted"):
+    With `quorum` a broker that cannot store its vote abstains, as if it were silent: others can form the majority.  In
+    all modes one that has forgotten its vote abstains, if it had when it was asked, and so was not counted as heard."""
+    result = answer.result
+    if answer.outcome is not Outcome.ANSWERED or result.get("granted"):
         return ""
-    abstains = safety.mode == "quorum" and answer.result.get("abstains")
-    return "" if abstains else _reason(answer)
+    abstains = safety.mode == "quorum" or (result.get("lost") and result.get("id") in claim.lost)
+    return "" if abstains and result.get("abstains") else _reason(answer)
 
 
 def _reason(answer: Answer) -> str:
@@ -137,7 +141,7 @@ def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safet
     abstained = ""
     granted = {me.id} if me.address in voters else set()
     for address, answer in answers.items():
-        if reason := denial(answer, safety):
+        if reason := denial(answer, claim, safety):
             return reason
         if answer.outcome is not Outcome.ANSWERED:
             continue

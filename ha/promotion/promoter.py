@@ -217,7 +217,7 @@ class Promoter:
             request.to_json(),
             local.settings.promote_timeout,
             both.first,
-            enough=lambda answer: bool(denial(answer, local.safety)),
+            enough=lambda answer: bool(denial(answer, claim, local.safety)),
             wait_for=answered,
             judge=local.judge,
         )

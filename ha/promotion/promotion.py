@@ -19,6 +19,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
     R2  safety quorum, and no majority has answered            => refused
         else so many are silent that the others (who answered, or whose host says that they are gone) are no majority,
         and we are three or more                               => refused, unless safety is availability, or by force
+        (a broker that has lost what it knew, as after a replaced disk, counts as silent here and in R3)
     R3  no broker heard knows of an epoch (fresh cluster):
           safety manager, and a P is silent                    => refused, or by force; else claim
     R4  I whole and in N:
@@ -209,7 +210,13 @@ class _Case:
 
     @property
     def silent(self) -> list[str]:
-        return [address for address, outcome in self.survey.outcomes.items() if outcome is Outcome.SILENT]
+        """Addresses of the brokers that cannot say what they know, because they do not answer or have forgotten it."""
+        survey = self.survey
+        return [
+            address
+            for address, outcome in survey.outcomes.items()
+            if outcome is Outcome.SILENT or survey.ids.get(address) in survey.lost
+        ]
 
 
 def newest_set(me: View, views: Iterable[View], record: ManagerRecord | None = None) -> InSync:
@@ -243,7 +250,7 @@ def decide(
     whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
-    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders)
+    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost)
 
 
 def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
@@ -336,11 +343,18 @@ def _cut_off(case: _Case) -> str:
         return ""
     brokers = 1 + len(survey.outcomes)
     if case.fresh and case.safety.mode == "manager":
-        who = ", ".join(silent)
-        return f"it is new, and {who} does not answer: it may hold more. If you know that the cluster is new, use force"
+        what = _unheard_of(case, "does not answer")
+        return f"it is new, and {what}: it may hold more. If you know that the cluster is new, use force"
     if brokers - len(silent) >= brokers // 2 + 1 or (brokers < 3 and not case.fresh):
         return ""
-    return f"{', '.join(silent)} may hold more but does not answer, and the others are no majority"
+    return f"{_unheard_of(case, 'may hold more but does not answer')}, and the others are no majority"
+
+
+def _unheard_of(case: _Case, what: str) -> str:
+    lost = [address for address in case.silent if case.survey.outcomes[address] is Outcome.ANSWERED]
+    silent = [address for address in case.silent if address not in lost]
+    said = [f"{', '.join(silent)} {what}"] if silent else []
+    return " and ".join([*said, f"{', '.join(lost)} has lost what it knew"] if lost else said)
 
 
 def _outdated(case: _Case) -> str:

@@ -13,7 +13,8 @@ The core is what the promise of a mode needs:
                         majority of the nodes: the host of a removed broker is still one
     manager             the same core, and in it the leader of the newest set and each broker that has claimed an epoch:
                         a broker that was out of touch is not promoted while these are silent; if the whole one stood
-                        still or was restarted, every member of the newest set
+                        still or was restarted, every member of the newest set.  Of three or more, one that has lost
+                        its disk is not in it: its answers count as none until a primary has listed it
     availability        a majority, a whole member, and if that was restarted a broker that knows the newest set, which
                         need not list it: the manager promotes it only then (`rules.py`)
 
@@ -150,18 +151,26 @@ class Liveness:
         members = [each for each in members if each.original is None]
         survivors = [each for each in members if each in simulation.history.survivors()]
         trusting = simulation.scenario.mode == "manager"
+        needs = len(simulation.members) // 2 + 1
+        if trusting and len(simulation.members) > 2:
+            members = [each for each in members if not self._forgot(each)]
         witnesses = self._witnesses(members, survivors[0]) if survivors else None
         if witnesses is None or (trusting and not simulation.history.newest.version):
             simulation.history.counts["no core"] += 1
             return False
         needed = [survivors[0], *witnesses]
-        size = max(len(simulation.members) // 2 + 1 + bool(self._option["more"]), len(set(needed)), self._nodes)
+        size = max(needs + bool(self._option["more"]), len(set(needed)), self._nodes)
         core = list(dict.fromkeys([*needed, *members]))[:size]
-        if len(core) < self._nodes:
+        if len(core) < max(needs, self._nodes):
             simulation.history.counts["no core"] += 1
             return False
         self.core = core
         return True
+
+    def _forgot(self, process: BrokerProcess) -> bool:
+        """Has it lost its disk, and no primary has listed it since?"""
+        there = [each for each in self.simulation.history.newest.members if each.address == process.address]
+        return bool(process.node.local.lost) or any(each.id != process.state.id for each in there)
 
     @property
     def _nodes(self) -> int:

@@ -1,4 +1,4 @@
-"""Mistakes about two living brokers with one identity."""
+"""Mistakes about two living brokers with one identity, and about one that has lost its own."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from ha.model.environment import Answer, Json
+from ha.model.environment import Answer, Json, Outcome
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
+from ha.model.safety import Safety
 from ha.model.view import Survey, View
 from ha.node import Node
 from ha.primary.primary import Primary
-from ha.promotion import promotion
-from ha.promotion.claims import ClaimRequest
+from ha.promotion import claims, promotion
+from ha.promotion.claims import Claim, ClaimRequest
 from tests.simulator.mistakes_safety import patched
 
 
@@ -76,3 +77,19 @@ def expect_by_id() -> AbstractContextManager[None]:
 def lost_identity_votes() -> AbstractContextManager[None]:
     """A broker that has lost its disk votes at once under its new identity.  (It was so once.)"""
     return patched(LocalMember, look_for_namesake=lambda self, in_sync: None)
+
+
+def lost_is_heard() -> AbstractContextManager[None]:
+    """A broker that has forgotten what it knew counts as one that has answered (R2)."""
+    silent = property(lambda self: [each for each, said in self.survey.outcomes.items() if said is Outcome.SILENT])
+    return patched(promotion._Case, silent=silent)
+
+
+def lost_denies() -> AbstractContextManager[None]:
+    """A broker that has forgotten its vote refuses every promotion where no majority votes.  (It was so once.)"""
+
+    def denial(answer: Answer, claim: Claim, safety: Safety) -> str:
+        return old(answer, replace(claim, lost=frozenset()), safety)
+
+    old = claims.denial
+    return patched(claims, denial=denial)

@@ -26,7 +26,9 @@ from tests.simulator.mistakes_score import primary_that_is_sure
 from tests.simulator.mistakes_twins import (
     expect_by_id,
     list_without_address,
+    lost_denies,
     lost_identity_votes,
+    lost_is_heard,
     trust_own_id,
     whole_by_id,
 )
@@ -110,6 +112,8 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("copied-member", whole_by_id, "I1: p1.2@1"),
         ("original-for-its-copy", expect_by_id, "I10: d says"),
         ("a-voter-that-lost-its-disk", lost_identity_votes, "I1: p1.2@1"),
+        ("a-lost-disk-is-no-witness", lost_is_heard, "I1: p1.2@1"),
+        ("a-lost-disk-denies-no-claim", lost_denies, "liveness: "),
         ("listed-where-nobody-can-ask-it", list_without_address, "liveness: 20 s"),
         ("bound-by-a-primary-that-nobody-follows", unchanged_is_safe, "I7: binding turned turn was declared"),
         ("half-a-difference", half_a_difference, "I1: p2.1@1"),

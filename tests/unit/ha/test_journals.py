@@ -288,8 +288,10 @@ def test_a_broker_that_has_lost_its_identity_says_so_and_does_not_vote() -> None
     claim = {"epoch": 2, "claimant": world["b"].node.local.member.to_json(), "position": 0}
     claim |= {"base": world["b"].disk.in_sync.to_json(), "whole": True}
     c = world["c"].node
+    assert not c.view().lost and "lost" not in c.view().to_json()
     answer = c.claimed(ClaimRequest.from_json(claim))
-    assert answer["abstains"] and "its identity and its votes are lost" in answer["reason"]
+    assert View.from_json(c.view().to_json()).lost
+    assert answer["abstains"] and answer["lost"] and "its identity and its votes are lost" in answer["reason"]
     world.run(3)
     assert c.local.state is State.READY and not c.local.lost, "a primary has listed it"
 

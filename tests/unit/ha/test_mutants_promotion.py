@@ -224,6 +224,32 @@ def test_the_silent_must_not_be_so_many_that_the_others_are_no_majority(silent: 
     assert claim(me, seen, "manager", FIVE_BROKERS, force=True).epoch == 2
 
 
+def forgetful(member: Member) -> View:
+    """A new disk at this member's address."""
+    return replace(view(member, **NEW), id=f"{member.id}-2", lost=True)
+
+
+@pytest.mark.parametrize("silent", ["", "a", "ac"])
+@pytest.mark.parametrize("safety", ["manager", "quorum", "availability"])
+def test_a_broker_that_has_lost_what_it_knew_counts_as_silent(silent: str, safety: str) -> None:
+    outcomes: Any = {name: SILENT if name in silent else REFUSED for name in "ac"}
+    me, lost = view(B, in_sync=FIVE_SET), forgetful(FIVE[4])
+    seen = survey(lost, view(FIVE[3], in_sync=FIVE_SET), **outcomes)
+    if silent == "ac" and safety != "availability":
+        text = refusal(me, seen, safety, FIVE_BROKERS)
+        names = "a:1, c:1 may hold more but does not answer and e:1 has lost what it knew"
+        assert text == f"{names}, and the others are no majority"
+    else:
+        assert claim(me, seen, safety, FIVE_BROKERS).lost == {"id-e-2"}
+
+
+def test_a_new_broker_that_hears_of_a_lost_one_does_not_take_its_cluster_for_new() -> None:
+    text = refusal(view(B, **NEW), survey(view(A, **NEW), forgetful(Member("id-c", "c", "c:1"))))
+    assert text.startswith("it is new, and c:1 has lost what it knew: it may hold more")
+    alone = claim(view(B, **NEW), survey(view(A, **NEW), view(Member("id-c", "c", "c:1"), **NEW)))
+    assert not alone.lost
+
+
 def test_of_three_one_that_is_alone_is_refused_and_of_two_it_goes_on() -> None:
     assert "are no majority" in refusal(view(), survey(a=SILENT, c=SILENT))
     assert claim(view(in_sync=PAIR), survey(a=SILENT), brokers=("a:1", "b:1")).epoch == 2

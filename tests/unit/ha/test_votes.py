@@ -15,7 +15,7 @@ from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey
 from ha.primary.primary import Primary
-from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, fell_silent, grant
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent, grant
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import World
 
@@ -171,3 +171,23 @@ def test_a_broker_that_cannot_store_its_vote_abstains_where_a_majority_decides(m
     assert alone.endswith("b cannot store its vote: full"), "two of three are needed"
     denied = voted("b", reason="no")
     assert decide_claims(claim, {"b:1": denied, "c:1": voted("c", granted=True)}, members[0], safety) == "no"
+
+
+@pytest.mark.parametrize("mode", ["quorum", "manager", "availability"])
+def test_a_broker_that_has_lost_its_vote_abstains_in_all_modes(mode: str) -> None:
+    """If it was not counted as heard: then it is as good as silent."""
+    members = tuple(Member(f"id-{name}", name, f"{name}:1") for name in "abc")
+    unknown = Claim(2, InSync(1, "id-a", 1, members), members)
+    known = replace(unknown, lost=frozenset({"id-b"}))
+    safety = Safety(mode, ("a:1", "b:1", "c:1"), 0.0)
+    lost = voted("b", reason="its votes are lost", abstains=True, lost=True)
+    others = {"c:1": voted("c", granted=True)}
+    assert decide_claims(known, {"b:1": lost, **others}, members[0], safety) == ""
+    expected = "" if mode == "quorum" else "its votes are lost"
+    assert decide_claims(unknown, {"b:1": lost, **others}, members[0], safety) == expected
+    newer = voted("b", reason="knows a newer set", lost=True)
+    assert decide_claims(known, {"b:1": newer, **others}, members[0], safety) == "knows a newer set"
+    listed = voted("b", reason="its disk is full", abstains=True, lost=False)
+    expected = "" if mode == "quorum" else "its disk is full"
+    assert decide_claims(known, {"b:1": listed, **others}, members[0], safety) == expected
+    assert denial(lost, known, safety) == "" and denial(voted("b", reason="no"), known, safety) == "no"
