@@ -278,8 +278,9 @@ class Node:
             if isinstance(self.role, Backup):
                 self.role.follow(claim.claimant.address)
         local.env.event("claim", peer=str(claim.claimant), result="denied" if reason else "granted", reason=reason)
-        answer: Json = {"granted": not reason, "reason": reason, "abstains": bool(abstains), "lost": bool(local.lost)}
-        return answer | {"id": local.id, "epoch": local.epoch}
+        answer: Json = {"granted": not reason, "reason": reason, "abstains": bool(abstains)}
+        lost: Json = {"lost": True} if local.lost else {}
+        return answer | {"id": local.id, "epoch": local.epoch} | lost
 
     def _vote(self, claim: ClaimRequest) -> str:
         """Why our vote cannot be given; empty if it is on disk."""

@@ -303,7 +303,7 @@ class History:
         lineage = process.node.local.lineage
         base = lineage[ballot[0]].base
         epochs = [epoch for epoch in lineage if epoch < ballot[0]]
-        if not base and epochs and self.newest.lists(process.node.local.member):
+        if not base and epochs and self._listed(process, ballot):
             # It holds everything, without knowing that it has been listed.
             base = make(max(epochs), sequence_of(process.engine.position))
         held = lineage.get(epoch_of(base))
@@ -312,6 +312,13 @@ class History:
             # The best copy after a total failure is no prefix of any log, and its queues are not declared again.
             chapter.names.update({queue.number: name for name, queue in process.broker.vhost.queues.items()})
         return chapter.before
+
+    def _listed(self, process: BrokerProcess, ballot: Ballot) -> bool:
+        """Had a primary listed this run of it?  An earlier run's memory is gone; its own first set says nothing."""
+        earlier = [in_sync for each, in_sync in self._sets.items() if each < ballot]
+        trusting = self.simulation.scenario.mode == "availability"
+        newest = self.newest if trusting else max(earlier, key=lambda in_sync: in_sync.key, default=InSync())
+        return any(each.instance == process.node.local.instance for each in newest.members)
 
     def crashed(self, process: BrokerProcess) -> None:
         """Was that the last one that held everything?"""

@@ -202,7 +202,9 @@ class Rules:
         return bool(others) and not any(self.network.connected(process.name, other.name) for other in others)
 
     def cut_off(self, process: BrokerProcess) -> bool:
-        """On the losing side; of two halves the primary's loses."""
+        """On the losing side; of two halves the primary's loses.  A core has the quorum, whatever hosts there are."""
+        if self.simulation.liveness.trusts(process):
+            return False
         others = self._others(process)
         reached = [other for other in others if self.network.connected(process.name, other.name)]
         side, all_hosts = 1 + len(reached), 1 + len(others)
