@@ -2,7 +2,8 @@
 
 A `Consumer` acknowledges late, some by multiple, gives some back, rejects some, dies with them now and then.  A
 `Reader` has automatic acknowledgement, a `Getter` uses basic.get.  A `Worker` takes a message, publishes results to two
-queues and acknowledges, all in one transaction.  A `Hermit` has a queue that goes with it.
+queues and acknowledges, all in one transaction.  A `Hermit` has a queue that goes with it.  A `Hoarder` keeps all that
+it gets until it is told to reject it, all at once.
 """
 
 from __future__ import annotations
@@ -59,12 +60,15 @@ class Consumer(Client):
         self._unacked.clear()
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
-        stream = f"{self.name}:{self._life}"
-        self._unacked[deliver.tag] = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
+        self._keep(deliver, body)
         if self._slowness:
             self.later(self.rng.expovariate(1 / self._slowness), lambda: self._settle(deliver.tag))
         else:
             self._settle(deliver.tag)
+
+    def _keep(self, deliver: amqp.Deliver, body: bytes) -> None:
+        stream = f"{self.name}:{self._life}"
+        self._unacked[deliver.tag] = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
 
     def _settle(self, tag: int) -> None:
         if tag not in self._unacked:
@@ -165,6 +169,27 @@ class Getter(Consumer):
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         super().delivered(deliver, body)
         self.later(0.0, self.ready)
+
+
+class Hoarder(Consumer):
+    """Keeps what it gets: it comes back to its queue when the connection ends, or is rejected, all at once."""
+
+    def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
+        self._keep(deliver, body)
+        if self._calm:
+            self._settle(deliver.tag)
+
+    def told(self, action: str, fields: Mapping[str, Any]) -> None:
+        for tag in list(self._unacked):
+            self._discard(tag)
+        self.flush()
+
+    def calm(self) -> None:
+        super().calm()
+        tags = list(self._unacked)
+        self._acknowledge(tags)
+        self.send(b"".join(map(amqp.ack, tags)))
+        self.flush()
 
 
 class Worker(Client):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
-CLIENTS_DO = ("publish", "configure", "scrap")
+CLIENTS_DO = ("publish", "configure", "scrap", "discard")
 """Actions of clients; all others are faults."""
 STEPS = 3
 """At each of so many steps of a write to the disk a process may die."""

@@ -88,7 +88,7 @@ REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 RESTARTS = 0.35
 """Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late")
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -145,6 +145,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     actions += late(seed, mode, names, faults)
     actions += _clones(seed, mode, names, options, faults)
     actions += _listener(seed, mode, names, faults)
+    actions += _letters(seed, mode, options, clients, faults)
     if Random(f"once {seed} {mode}").random() < ONCE:
         options["once"] = True
     followed = Random(f"follower {seed} {mode}")
@@ -411,6 +412,36 @@ def _listener(seed: int, mode: str, names: str, only: Sequence[str]) -> list[Act
         Action(at, "reject", fields),
         *(Action(time, "promote", {"who": rng.choice(names)}) for time in promotions),
     ]
+
+
+def _letters(seed: int, mode: str, options: Fields, clients: list[Fields], only: Sequence[str]) -> list[Action]:
+    """Only where it is asked for: a primary steps down, stands still or dies while dead letters wait, of many messages
+    that are rejected at once."""
+    rng = Random(f"letters {seed} {mode}")
+    if "letters" not in only:
+        return []
+    queue = rng.choice(("crowded", "picky", "picky"))
+    options["queues"] = list(dict.fromkeys([*options.get("queues", ()), queue, "dead"]))
+    options["turn"] = 0.01  # so that there is time in which they wait
+    options["segments"] = {"size": 512, "sparse": 1, "sweep": 20}  # so that batches end between any two records
+    clients.append({"name": "e1", "kind": "hoarder", "queue": queue, "prefetch": 200, "slowness": 0.0})
+    next(each for each in clients if each["name"] == "p1")["window"] = 200
+    actions = []
+    for at in sorted(_time(rng, 0.3, 3.0) for _ in range(rng.choice((1, 1, 2)))):
+        many = rng.choice((12, 150))
+        actions += [_publish(rng, "p1", round(at + rng.uniform(0, 0.02), 4), queue) for _ in range(many)]
+        actions.append(Action(round(at + 0.2, 4), "discard", {"who": "e1"}))
+        actions.append(_role_ends(rng, round(at + 0.2 + rng.uniform(0, 0.015), 4)))
+    return actions
+
+
+def _role_ends(rng: Random, at: float) -> Action:
+    """A primary that stood still hears of its successor when what was under way has waited."""
+    draw = rng.random()
+    if draw < 0.5:
+        return Action(at, "pause", {"who": "primary", "for": 1.5})
+    crash: Fields = {"who": "primary", "power": rng.random() < 0.5, "for": 0.3}
+    return Action(at, "crash", crash) if draw < 0.85 else Action(at, "demote")
 
 
 def _pacemaker(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:

@@ -12,7 +12,7 @@ from ha.model.status import State
 from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
 from tests.simulator.clients import Client
-from tests.simulator.consumers import Consumer, Getter, Hermit, Reader, Worker
+from tests.simulator.consumers import Consumer, Getter, Hermit, Hoarder, Reader, Worker
 from tests.simulator.coverage import Pair
 from tests.simulator.faults import CLIENTS_DO, Faults
 from tests.simulator.follower import Follower
@@ -54,6 +54,7 @@ KINDS: Mapping[str, Callable[[Any, Mapping[str, Any]], Client | Follower]] = {
     "consumer": Consumer,
     "reader": Reader,
     "getter": Getter,
+    "hoarder": Hoarder,
     "worker": Worker,
     "hermit": Hermit,
     "architect": Architect,

@@ -61,6 +61,12 @@ def test_invariants_hold_under_one_kind_of_fault(mode: str, fault: str, seeds: r
     assert total["confirmed"] > 5 * len(seeds), total
 
 
+def test_dead_letters_may_wait_when_a_role_ends() -> None:
+    """Seed 21 shows what happens if they are not forgotten then (tests/mutants/core.yaml)."""
+    total = check_seeds(range(19, 23), "quorum", ("letters",))
+    assert total["confirmed"] > 200, total
+
+
 def test_a_seed_replays_exactly() -> None:
     first, second = check(plan(7, "manager")), check(plan(7, "manager"))
     assert first.schedule() == second.schedule()
