@@ -220,7 +220,7 @@ def test_a_restore_that_lacks_something_does_not_end() -> None:
     copy, site = copied(filled(3)), Site()
     id = site.restore("begin")["id"]
     counts = site.restore("lines", id=id, text=b"".join(map(encode_object, copy.objects)).decode())
-    with pytest.raises(LinkError, match="0 messages and . objects have come, expected 3 and"):
+    with pytest.raises(LinkError, match=r"0 messages and \d objects have come, expected 3 and"):
         site.restore("end", id=id, objects=counts["objects"], messages=3)
     assert site.restores.closed, "no client has seen a part of it"
 
