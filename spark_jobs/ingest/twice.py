@@ -13,25 +13,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_jobs.engine.base import Engine
+from spark_jobs.engine.base import Engine, Row
 from spark_jobs.ingest.tables import Catalog, Resume, State
 from spark_jobs.schema import NAMES
 
 _SAME: Final = ("source", "proc", "seq", "kind", "ts_wall")
 
 
-def overlapping(states: Iterable[State]) -> dict[str, set[str]]:
-    """A segment → those of its cluster and time that may have rows of it, and begin at an earlier number."""
+def overlapping(states: Iterable[State]) -> list[Row]:
+    """later, earlier: segments of one cluster and time that may have the same rows of `owner`, a process.  Of each
+    process one segment is never the later one, so one row of it stays."""
     spans: dict[tuple[str, str, str], list[tuple[int, int, State]]] = defaultdict(list)
     for state in states:
         for proc, (first, last) in Resume.of(state.resume).seqs.items():
             spans[state.cluster, state.kind, proc].append((first, last, state))
-    found: dict[str, set[str]] = defaultdict(set)
-    for of in spans.values():
+    found: list[Row] = []
+    for (_, _, proc), of in sorted(spans.items()):
         ordered = sorted(of, key=lambda span: (span[0], -span[1], span[2].name))
         for number, (first, _, state) in enumerate(ordered):
-            if others := {o.name for _, last, o in ordered[:number] if last >= first and _at_one_time(o, state)}:
-                found[state.name] |= others
+            found += [
+                {"later": state.name, "earlier": other.name, "owner": proc}
+                for _, last, other in ordered[:number]
+                if last >= first and _at_one_time(other, state)
+            ]
     return found
 
 
@@ -42,16 +46,14 @@ def _at_one_time(one: State, other: State) -> bool:
 
 def drop(engine: Engine, place: str, catalog: Catalog, prefix: str) -> None:
     """Replaces the parts that hold such rows, and counts these as covered.  `place`: of events_raw."""
-    found = overlapping(catalog.files.values())
-    if not found:
+    pairs = overlapping(catalog.files.values())
+    if not pairs:
         return
-    pairs = [{"later": later, "earlier": earlier} for later in sorted(found) for earlier in sorted(found[later])]
-    engine.table("file_pairs", "later string, earlier string", pairs)
+    engine.table("file_pairs", "later string, earlier string, owner string", pairs)
     _listed(engine, place, catalog.parts)
     known = ", ".join(f"a.{column}" for column in _SAME)
-    engine.view(
-        "rows_before", f"select distinct later, {known} from all_parts as a join file_pairs on a.file = earlier"
-    )
+    same = "a.file = earlier and a.proc = owner"
+    engine.view("rows_before", f"select distinct later, {known} from all_parts as a join file_pairs on {same}")
     parts = [
         new
         for number, part in enumerate(catalog.parts)
@@ -63,7 +65,7 @@ def drop(engine: Engine, place: str, catalog: Catalog, prefix: str) -> None:
         "select file, count(*) as n from all_parts where file in (select later from file_pairs) group by file"
     )
     kept = {row["file"]: row["n"] for row in rows}
-    for name in found:
+    for name in {pair["later"] for pair in pairs}:
         state = catalog.files[name]
         catalog.files[name] = replace(state, covered=state.events - kept.get(name, 0))
 

@@ -188,6 +188,18 @@ def test_what_is_doubled_later_counts_once(place: Place):
     assert place.files()["tail.jsonl"]["covered"] == 4
 
 
+def test_two_processes_in_a_doubled_file_lose_nothing(place: Place):
+    """Of the second one both files have all, and the copy's name comes first."""
+    whole = [*map(line, range(1, 5)), *(line(number, "p:2") for number in range(1, 4))]
+    place.write("b.jsonl", *whole)
+    place.write("a.jsonl", *whole[2:])
+    assert place.run().events == 7
+    assert sorted((row["proc"], row["seq"]) for row in place.rows()) == [
+        *(("p:1", number) for number in range(1, 5)),
+        *(("p:2", number) for number in range(1, 4)),
+    ]
+
+
 def test_a_process_that_counts_again_from_one_loses_nothing(place: Place):
     place.write("a.jsonl", *map(line, range(1, 5)))
     place.write("b.jsonl", *(line(number, ts_wall=BEGIN + (100 + number) * SECOND) for number in range(2, 5)))
