@@ -23,6 +23,7 @@ MESSAGE_TTL: Final = "x-message-ttl"  # milliseconds
 ALTERNATE: Final = "alternate-exchange"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+SINGLE_CONSUMER: Final = "x-single-active-consumer"
 QUEUE_TYPE: Final = "x-queue-type"
 MATCH: Final = "x-match"  # of bindings
 
@@ -71,7 +72,7 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     DEAD_LETTER_KEY: _name,
     ALTERNATE: _name,
     OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
-    "x-single-active-consumer": _flag,
+    SINGLE_CONSUMER: _flag,
     QUEUE_TYPE: _one_of("classic", "quorum", "stream"),
     "x-queue-mode": _one_of("default", "lazy"),
     REPLICATE: _one_of(*LEVELS),
@@ -79,7 +80,6 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
 _CHECKS: Final = {**_KNOWN, MATCH: _one_of("all", "any", "all-with-x", "any-with-x")}
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
-    "x-single-active-consumer": bool,
     QUEUE_TYPE: lambda value: bool(value == "stream"),
     "x-delivery-limit": lambda value: value != -1,  # -1: RabbitMQ's "no limit"
     "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),

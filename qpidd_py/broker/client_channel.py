@@ -108,7 +108,7 @@ class ClientChannel:
         if not isinstance(priority, int) or isinstance(priority, bool):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
         check_free(queue)
-        if queue.consumed_exclusively or (command.exclusive and queue.core.consumer_count):
+        if queue.consumed_exclusively or (command.exclusive and (queue.core.consumer_count or queue.core.single)):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
             self.reply(Basic.ConsumeOk(tag))

@@ -15,6 +15,7 @@ from qpidd_py.broker.arguments import (
     MESSAGE_TTL,
     OVERFLOW,
     REPLICATE,
+    SINGLE_CONSUMER,
     compared,
 )
 from qpidd_py.core.queue import Queue
@@ -36,6 +37,7 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
         core.ttl = arguments[MESSAGE_TTL]
     if arguments.get(MAX_PRIORITY):
         core.add_levels(arguments[MAX_PRIORITY])
+    core.single = bool(arguments.get(SINGLE_CONSUMER))
     core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx")
     core.refused_die = arguments.get(OVERFLOW) == "reject-publish-dlx"
 

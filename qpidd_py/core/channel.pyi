@@ -10,6 +10,8 @@ class Consumer:
     prefetch: int
     unacked: int
     priority: int
+    @property
+    def waits(self) -> bool: ...
 
 class Channel(Sender):
     connection: Connection

@@ -43,6 +43,11 @@ cdef class Consumer:
             return False
         return channel.prefetch == 0 or channel.outstanding < channel.prefetch
 
+    @property
+    def waits(self):
+        """True while another consumer gets the messages of a queue that has one at a time."""
+        return self.queue.single and self.queue.chosen is not self
+
     def __repr__(self):
         return f"<Consumer {self.tag!r} of {self.queue.name!r}>"
 
@@ -112,7 +117,9 @@ cdef class Channel:
         c.active = True
         c.priority = priority
         self.consumers[tag] = c
-        queue.ranked = queue.ranked or priority != 0
+        queue.ranked = queue.ranked or priority != 0 or queue.single
+        if queue.single and queue.chosen is None:
+            queue.chosen = c
         for other in queue.consumers:
             before += other.priority >= priority
         queue.consumers.insert(before, c)
@@ -127,6 +134,9 @@ cdef class Channel:
             return None
         c.active = False
         c.queue.consumers.remove(c)
+        if c.queue.chosen is c:
+            c.queue.chosen = c.queue.consumers[0] if c.queue.consumers else None
+            self.connection.engine.mark_queue(c.queue)
         return c.queue
 
     cdef void mark_consumers(self):

@@ -20,7 +20,7 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
     cdef Consumer c
     cdef Queue level
     if queue.ranked:
-        return pump_ranked(engine, queue, now)
+        return pump_single(engine, queue, now) if queue.single else pump_ranked(engine, queue, now)
     while idle < n:
         if asked % n == 0:
             share = queue.ready // n
@@ -42,6 +42,19 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
             idle = 0
         if engine.pump_left <= 0 and not now:
             return put_off(engine, queue)
+    return 0
+
+
+cdef int pump_single(Engine engine, Queue queue, bint now) except -1:
+    """All to the consumer that is chosen; the others wait until it is gone, also while it can take nothing."""
+    cdef int64_t index
+    cdef Consumer c = queue.chosen
+    while c is not None and c.ready():
+        if engine.pump_left <= 0 and not now:
+            return put_off(engine, queue)
+        index = next_message(engine, queue, now)
+        if index < 0 or not c.channel.deliver(c, queue.head(), index, True):
+            break
     return 0
 
 

@@ -50,6 +50,8 @@ cdef class Queue:
     cdef bint loose                         # was emptied to be deleted: who was handed a message may not have it any more
     cdef bint touched                       # has entries in `gone`
     cdef list consumers
+    cdef public bint single                 # only one consumer at a time gets messages
+    cdef object chosen                      # this one; None without consumers
     cdef size_t turn                        # whose turn it is
     cdef bint ranked                        # some consumer has a priority; consumers stand in their order then
     cdef Queue level_for(self, const uint8_t* record)

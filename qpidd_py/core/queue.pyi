@@ -22,6 +22,7 @@ class Queue:
     ttl: int
     rejects: bool
     refused_die: bool
+    single: bool
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None
     levels: list[Queue] | None
     def add_levels(self, highest: int) -> None: ...

@@ -143,6 +143,7 @@ def show_consumer(consumer: Consumer, connection: ClientConnection) -> Json:
         "prefetch": consumer.prefetch,
         "unacked": consumer.unacked,
         "priority": consumer.priority,
+        "active": not consumer.waits,
     }
 
 

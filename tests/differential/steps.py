@@ -29,6 +29,7 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "x-max-priority": (1, 4),
     "x-message-ttl": (HOUR,),
     "x-expires": (HOUR,),
+    "x-single-active-consumer": (True, True, False),
     **LETTERS,
 }
 _WRONG: Final[dict[str, tuple[Any, ...]]] = {

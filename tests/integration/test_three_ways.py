@@ -382,6 +382,77 @@ def test_direct_replies_are_refused(site: Site, client: Client, queue: str) -> N
     assert client.count(queue) == 0
 
 
+# ---------------------------------------------------------------- one consumer at a time
+
+SINGLE = {"x-single-active-consumer": True}
+
+
+def subscribed(client: Client, queue: str, tag: str, **options: Any) -> Client:
+    client.call(1, Basic.Consume(queue=queue, consumer_tag=tag, **options), Basic.ConsumeOk)
+    return client
+
+
+def delivered(client: Client) -> tuple[bytes, bool]:
+    """The next delivery, and whether it is marked as another than the first."""
+    delivery = client.expect(Basic.Deliver)
+    return client.content()[1], bool(delivery.redelivered)
+
+
+def test_one_consumer_at_a_time(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=SINGLE)
+    for again in (False, True):
+        client = site.middle() if again else client
+        first = subscribed(site.client(), queue, "first")
+        second = subscribed(site.client(), queue, "second", arguments={"x-priority": 5})
+        client.publish(b"1", queue)
+        client.publish(b"2", queue)
+        assert [delivered(first), delivered(first)] == [(b"1", False), (b"2", False)]
+        first.send(method(1, Basic.Ack(1)))
+        first.call(1, Queue.Declare(queue=queue, passive=True), Queue.DeclareOk)
+        first.close()
+        assert delivered(second) == (b"2", True)  # the other takes over
+        assert client.count(queue) == 0
+        second.send(method(1, Basic.Ack(1)))
+        client.publish(b"3", queue)
+        assert delivered(second) == (b"3", False)
+        second.call(1, Basic.Cancel("second"), Basic.CancelOk)
+        third = subscribed(site.client(), queue, "third")
+        client.publish(b"4", queue)
+        assert delivered(third) == (b"4", False)
+        second.send(method(1, Basic.Ack(2)))
+        third.send(method(1, Basic.Ack(1)))
+        assert client.declare(queue, arguments=SINGLE).consumer_count == 1
+
+
+def test_the_one_consumer_keeps_its_queue_while_it_is_full(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=SINGLE)
+    first, second = site.client(), site.client()
+    first.call(1, Basic.Qos(prefetch_count=1), Basic.QosOk)
+    subscribed(first, queue, "first")
+    subscribed(second, queue, "second")
+    for number in range(3):
+        client.publish(b"%d" % number, queue)
+    assert delivered(first) == (b"0", False)
+    assert client.count(queue) == 2
+    rows = site.ask_primary("subscription.list")
+    shown = {row["tag"]: row["active"] for row in rows if row["queue"] == queue}
+    assert shown == {"first": True, "second": False}
+    first.send(method(1, Basic.Nack(1, requeue=True)))
+    assert delivered(first) == (b"0", True)
+    client = site.middle()
+    assert client.count(queue) == 3
+    other = subscribed(site.client(), queue, "other")
+    assert [delivered(other) for _ in range(3)] == [(b"0", True), (b"1", False), (b"2", False)]
+
+
+def test_one_consumer_at_a_time_is_part_of_the_declaration(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=SINGLE)
+    client = site.middle()
+    assert client.refusal(declaration(queue)) == 406
+    assert client.refusal(Basic.Consume(queue=queue, consumer_tag="t", exclusive=True)) == 403
+    assert isinstance(client.declare(queue, arguments=SINGLE), Queue.DeclareOk)
+
+
 # ---------------------------------------------------------------- declarations
 
 

@@ -10,7 +10,6 @@ from tests.unit.broker.peer import Peer
 
 Queue = commands.Queue
 REFUSED: dict[str, Any] = {
-    "x-single-active-consumer": True,
     "x-queue-type": "stream",
     "x-delivery-limit": 3,
     "x-dead-letter-strategy": "at-least-once",

@@ -10,6 +10,7 @@ import pamqp.header
 from pamqp import commands
 
 from qpidd_py.amqp.codec import encode_method, make
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
 from tests.interop.raw import RawClient
 from tests.support.members import TIME, Members
 from tests.support.memory import publish_octets
@@ -114,6 +115,10 @@ class Site:
     def ask(self, name: str, request: str) -> Any:
         assert isinstance(self._brokers, Members)
         return self._brokers.ask(name, request)
+
+    def ask_primary(self, request: str) -> Any:
+        with ManagementSocket(Target("127.0.0.1", self.port), Deadline(TIME)) as connection:
+            return connection.request(request, {})
 
     def _of(self, name: str) -> BrokerProcess:
         assert isinstance(self._brokers, Members)
