@@ -1,4 +1,5 @@
-/* Faults of the disk of a journal, for LD_PRELOAD: what the folder $FAULTS has a file for happens to files of a journal.
+/* Faults of the disk of a journal, for LD_PRELOAD: what the folder $FAULTS (else the folder faults of the data directory)
+   has a file for happens to files of a journal.
 
    hang        a sync does not end          sync-eio    it fails
    slow        a sync takes 0.2 s           full        nothing is written, no space is given
@@ -17,30 +18,33 @@
 
 #define REAL(name) ((__typeof__(&name)) dlsym(RTLD_NEXT, #name))
 
-static int faulty(const char *fault)
+static int file_has(const char *fault, const char *file)
 {
     char path[4096];
-    const char *folder = getenv("FAULTS");
-    if (folder == NULL)
+    const char *folder = getenv("FAULTS"), *journal = strstr(file, "/journal/");
+    if (journal == NULL)
         return 0;
-    snprintf(path, sizeof path, "%s/%s", folder, fault);
+    if (folder != NULL)
+        snprintf(path, sizeof path, "%s/%s", folder, fault);
+    else
+        snprintf(path, sizeof path, "%.*s/faults/%s", (int)(journal - file), file, fault);
     return access(path, F_OK) == 0;
 }
 
-static int of_journal(int fd)
+static int has(const char *fault, int fd)
 {
-    char link[64], path[4096];
+    char link[64], file[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
+    ssize_t n = readlink(link, file, sizeof file - 1);
     if (n < 0)
         return 0;
-    path[n] = 0;
-    return strstr(path, "/journal/") != NULL;
+    file[n] = 0;
+    return file_has(fault, file);
 }
 
 static int fails(const char *fault, int number, int fd)
 {
-    if (!faulty(fault) || !of_journal(fd))
+    if (!has(fault, fd))
         return 0;
     errno = number;
     return 1;
@@ -48,7 +52,7 @@ static int fails(const char *fault, int number, int fd)
 
 int fdatasync(int fd)
 {
-    while (faulty("hang") && of_journal(fd))
+    while (has("hang", fd))
         usleep(10000);
     if (fails("slow", 0, fd))
         usleep(200000);
@@ -95,7 +99,7 @@ int open64(const char *path, int flags, ...)
     va_start(rest, flags);
     mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    if ((flags & O_ACCMODE) != O_RDONLY && strstr(path, "/journal/") != NULL && faulty("read-only")) {
+    if ((flags & O_ACCMODE) != O_RDONLY && file_has("read-only", path)) {
         errno = EROFS;
         return -1;
     }

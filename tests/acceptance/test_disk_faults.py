@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pika
 import pytest
 
+from demo.cluster import Cluster as Managed
 from qpidd_py.errors import EXIT_DISK
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.layout import MARK, decode_mark
@@ -47,12 +52,18 @@ class OnFaultyDisk(Member):
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("library") / "faults.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(built), str(SOURCE), "-ldl"], check=True)
+    return built
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Cluster]:
     """Three brokers on disks that may fail."""
-    tmp_path = tmp_path_factory.mktemp("faults")
-    library = tmp_path / "faults.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"], check=True)
-    made = Cluster(tmp_path, journal="yes", journal_segment_size="1M", ha_slow_backup_timeout="2")
+    made = Cluster(
+        tmp_path_factory.mktemp("faults"), journal="yes", journal_segment_size="1M", ha_slow_backup_timeout="2"
+    )
     for member in made.members:
         member.__class__ = OnFaultyDisk
         member.library = library  # type: ignore[attr-defined]
@@ -190,3 +201,52 @@ def test_rot_in_the_last_frames_of_a_quiet_backup_is_found(cluster: Cluster, end
     cluster.settle()
     wait_logged(backup, "says the mark")
     assert backup.peek("orders") == bodies(range(30))
+
+
+class Producer(threading.Thread):
+    """Publishes one message after the other, until the broker closes."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(name="producer", daemon=True)
+        self._address = address
+        self.confirmed: list[bytes] = []
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(pika.exceptions.AMQPError), connected(self._address) as connection:
+            channel = connection.channel()
+            channel.queue_declare("orders", durable=True)
+            channel.confirm_delivery()
+            for number in itertools.count():
+                channel.basic_publish("", "orders", b"%06d" % number, PERSISTENT, mandatory=True)
+                self.confirmed.append(b"%06d" % number)
+
+
+def connected(address: str) -> pika.BlockingConnection:
+    host, _, port = address.rpartition(":")
+    return pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
+
+
+def test_the_manager_replaces_a_primary_whose_disk_hangs(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`qpid-cluster` looks at the score.  The process would not end by itself before 16 s have passed."""
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    managed = Managed(tmp_path, ("journal: yes", "journal-segment-size: 1M", "ha-slow-backup-timeout: 8"))
+    try:
+        managed.up(60)
+        old = managed.node("node1")
+        producer = Producer(old["address"])
+        wait_for(lambda: len(producer.confirmed) > 20, 60, "messages are confirmed")
+        faults = tmp_path / "node1" / "faults"
+        faults.mkdir()
+        (faults / "hang").touch()
+        wait_for(lambda: managed.primary not in ("", "node1"), 60, "another primary")
+        with connected(managed.node(managed.primary)["address"]) as connection:
+            channel = connection.channel()
+            found = {body for *_, body in iter(lambda: channel.basic_get("orders"), (None, None, None))}
+        producer.join(60)
+        assert found >= set(producer.confirmed)
+        assert "is to take over: node1 has score" in (tmp_path / "supervisor.log").read_text()
+    finally:
+        managed.down()

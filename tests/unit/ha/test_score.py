@@ -19,6 +19,7 @@ from ha.model.view import Survey, View
 from ha.promotion.claims import Claim
 from ha.promotion.promotion import ManagerRecord, Refuse, decide
 from ha.promotion.score import COPY, DOUBT, LEAST_WHOLE, PRIMARY, SLOW, WHOLE, Outlook, Registry, dry_run, score
+from ha.qpid_cluster.render.pacemaker import _DEFAULTS as DEFAULTS
 from tests.support.slow import few
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
@@ -531,3 +532,9 @@ def test_a_primary_whose_backups_have_died_keeps_its_role() -> None:
     world["b"].boot()
     world.until(lambda: scores(world) == {"a": PRIMARY, "b": WHOLE})
     assert world["a"].node.local.epoch == 1
+
+
+def test_stickiness_holds_no_primary_that_has_a_low_score() -> None:
+    """Pacemaker adds it to the score of the broker that is promoted."""
+    stickiness = next(int(value.value) for value in DEFAULTS if value.name == "resource-stickiness")
+    assert SLOW + stickiness < LEAST_WHOLE and LEAST_WHOLE + stickiness < WHOLE
