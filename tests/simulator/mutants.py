@@ -84,7 +84,7 @@ MUTANTS: Mapping[str, Mutant] = {
         log.claim_without_write, "quorum", ("disk error", "crash", "promote", "split"), 600, seed=22
     ),
     "set-without-write": Mutant(log.set_without_write, "", ("disk error", "crash", "promote"), 600, seed=76),
-    "believe-the-cache": Mutant(log.believe_the_cache, "", ("disk error", "crash", "promote"), 600, seed=28, run=16),
+    "believe-the-cache": Mutant(log.believe_the_cache, "", ("disk error", "crash", "promote"), 600, seed=140),
     "union-on-rejoin": Mutant(log.union_on_rejoin),
     "acknowledge-holes": Mutant(log.acknowledge_holes),
     "half-a-difference": Mutant(log.half_a_difference, "quorum", ("half-a-difference",), seed=1),
