@@ -330,9 +330,9 @@ def test_a_demo_run_if_there_is_one() -> None:
     result = json.loads((directory / "result.json").read_text())["messages"]
     summary = judge(rows)
     names = {
-        "attempts": "attempts",
+        "attempts": "attempted",
         "confirmed": "confirmed",
-        "ok": "delivered",
+        "ok": "received",
         "lost": "lost",
         "recovered": "recovered",
     }

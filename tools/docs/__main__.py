@@ -1,5 +1,6 @@
 """Writes the manual pages: `python -m tools.docs DIRECTORY`."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -7,7 +8,9 @@ from tools.docs.manpages import files
 
 
 def main() -> int:
-    directory = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description="Write the manual pages.")
+    parser.add_argument("directory", type=Path, help="it is made if it is not there")
+    directory: Path = parser.parse_args().directory
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
         (directory / name).write_text(text, encoding="utf-8")
