@@ -178,9 +178,11 @@ class Management:
 
     def _session_close(self, arguments: Json, asker: ClientConnection | None) -> Json:
         number, reason = arguments.get("number"), text(arguments, "reason", "closed by an administrator")
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise RequestError(f"number {str(number)[:SHOWN]!r}, wanted that of a connection")
         found = next((each for each in self.broker.connections if each.number == number), None)
         if found is None or found.link is not None:
-            raise RequestError(f"no client has connection {str(number)[:SHOWN]!r}")
+            raise RequestError(f"no client has connection {str(number)[:SHOWN]}")
         may = asker is None or asker.user == found.user or not self.broker.couriers or self._is_courier(asker)
         if not may:
             raise RequestError(f"connection {number} is of another user, {found.user[:SHOWN]!r}")

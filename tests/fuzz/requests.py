@@ -23,6 +23,8 @@ VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("exchange.list", {}),
     ("binding.list", {}),
     ("session.list", {}),
+    ("session.close", {"number": 1 << 40, "reason": "for a test"}),
+    ("subscription.list", {}),
     ("queue.peek", {"queue": KEPT, "limit": 10}),
     ("queue.peek", {"queue": KEPT, "limit": 10, "after": 0}),
     ("queue.move", {"source": "other", "target": "another", "limit": 3}),

@@ -1,10 +1,13 @@
 """`qpid-stat`: screens, order, rates, errors; against real connections behind a socket."""
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pamqp import commands
 
+from qpidd_py.broker.broker import Broker
 from qpidd_py.cli import qpid_config, qpid_stat
 from qpidd_py.cli.qpid_stat import main
 from qpidd_py.cli.stat_views import CONNECTIONS, EXCHANGES, QUEUES, SUBSCRIPTIONS, general, memory
@@ -197,3 +200,30 @@ def test_a_connection_is_closed_with_the_reason(server, stat, capsys):
     assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - W\xe4rtung")
     for word in ("99999", "me"):
         assert qpid_config.main(["del", "connection", word, "-b", server.address]) == 1
+
+
+@pytest.mark.parametrize(
+    ("asker", "arguments", "said"),
+    [
+        ("guest", {}, None),
+        ("ha", {}, None),
+        ("anna", {}, "is of another user, 'guest'"),
+        ("guest", {"number": True}, "number 'True', wanted that of a connection"),
+        ("guest", {"number": "1"}, "number '1', wanted that of a connection"),
+        ("guest", {"number": 7}, "no client has connection 7"),
+        ("guest", {"reason": 3}, "reason is 3, wanted a string"),
+        ("guest", {"reason": "\ud800" * 999}, None),
+    ],
+)
+def test_who_may_close_a_connection(asker, arguments, said):
+    broker = Broker()
+    broker.couriers.add("ha")
+    peer, replies = Peer(broker), []
+    arguments = {"number": peer.connection.number, **arguments}
+    connection: Any = SimpleNamespace(user=asker)
+    for _ in Management(broker).work("session.close", arguments, replies.append, connection):
+        pass
+    (reply,) = replies
+    assert reply == {"ok": True, "result": {"closed": "memory"}} if said is None else said in reply["error"]
+    closed = [frame.reply_code for frame in peer.frames() if isinstance(frame, commands.Connection.Close)]
+    assert closed == ([320] if said is None else [])
