@@ -12,9 +12,8 @@ from qpidd_py.core.channel cimport ACK, DISCARD, REQUEUE
 from qpidd_py.core.memory cimport mem_resized, reserve_used
 from qpidd_py.core.properties cimport bad_header
 from qpidd_py.core.wire cimport (
-    BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, EXCHANGE_BIND, EXCHANGE_DECLARE, FRAME_BAD_TYPE, FRAME_BODY,
-    FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, QUEUE_BIND, QUEUE_DECLARE,
-    be16, be32, be64, frame_at, le32, le64)
+    BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
+    FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, configures, frame_at, le32, le64)
 
 from qpidd_py.core.batch import link_frame
 from qpidd_py.core.wire import frame_fault
@@ -396,7 +395,6 @@ cdef class Connection:
         cdef Frame f
         cdef int answer, state = self.state
         cdef Channel channel
-        cdef uint32_t method
         try:
             while self.state == state:
                 if self.steps <= 0:
@@ -420,8 +418,7 @@ cdef class Connection:
                 elif f.size < 4:
                     self.fail(0, 501, f"FRAME_ERROR - method frame of {f.size} octets", 0, 0)
                 else:
-                    method = be32(f.payload)
-                    if method == BASIC_PUBLISH and channel is not None and state == EXPECT_FRAMES:
+                    if be32(f.payload) == BASIC_PUBLISH and channel is not None and state == EXPECT_FRAMES:
                         at += self.publish_frames(channel, p + at, f.payload, f.size, p + n)
                         continue
                     self.method_frame(f.payload, f.channel, channel, f.size)
@@ -470,12 +467,8 @@ cdef class Connection:
     cdef bint goes_on(self, Channel channel, Frame* f) except -1:
         """Makes a change of the configuration while replies of this channel wait; its own waits behind them.  False if
         the frame has to wait: it is something else, is behind one that waits, or is refused (again, in its turn)."""
-        cdef uint32_t method
         if (channel is None or not 0 < len(channel.answers) < AHEAD or channel.closing or self.state != EXPECT_FRAMES
-                or f.type != FRAME_METHOD or f.size < 4 or (f.channel != self.replaying and f.channel in self.stashes)):
-            return False
-        method = be32(f.payload)
-        if method != QUEUE_DECLARE and method != QUEUE_BIND and method != EXCHANGE_DECLARE and method != EXCHANGE_BIND:
+                or not configures(f) or (f.channel != self.replaying and f.channel in self.stashes)):
             return False
         self.steps -= METHOD_STEPS
         try:

@@ -109,3 +109,9 @@ cdef inline int frame_at(const uint8_t* p, size_t n, uint32_t frame_max, Frame* 
     frame.channel = be16(p + 1)
     frame.payload = p + 7
     return FRAME_COMPLETE
+
+cdef inline bint configures(const Frame* frame) noexcept nogil:
+    """Is it a method that declares or binds?"""
+    if frame.type != FRAME_METHOD or frame.size < 4:
+        return False
+    return be32(frame.payload) in (QUEUE_DECLARE, QUEUE_BIND, EXCHANGE_DECLARE, EXCHANGE_BIND)
