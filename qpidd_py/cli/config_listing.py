@@ -52,20 +52,21 @@ def queue_table(queues: Iterable[Json]) -> list[str]:
     items = list(queues)
     columns = {head: [show(item) for item in items] for head, show in _FIGURES.items()}
     if any("enqueue_rate" in item for item in items):
-        columns |= {head: [_rate(item.get(name)) for item in items] for head, name in _RATES.items()}
-    figures = [_right(head, cells) for head, cells in columns.items()]
+        columns |= {head: [shown_rate(item.get(name)) for item in items] for head, name in _RATES.items()}
+    figures = [to_the_right([head, *cells])[1:] for head, cells in columns.items()]
     rows = [
         (shown_name(item["name"]), *cells, queue_attributes(item)) for item, *cells in zip(items, *figures, strict=True)
     ]
     return table(("Queue Name", *columns, "Attributes"), rows)
 
 
-def _right(head: str, cells: Sequence[str]) -> list[str]:
-    width = max(len(head), *map(len, cells), 0)
-    return [f"{cell:>{width}}" for cell in cells]
+def to_the_right(column: Sequence[str]) -> list[str]:
+    """Head and cells of a column of numbers."""
+    width = max(map(len, column))
+    return [f"{cell:>{width}}" for cell in column]
 
 
-def _rate(value: float | None) -> str:
+def shown_rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
@@ -77,11 +78,14 @@ def with_rates(before: Iterable[Json], after: Iterable[Json], seconds: float) ->
 
 
 def _rates(before: Json | None, after: Json, seconds: float) -> dict[str, float | None]:
-    found = {}
-    for name, counter in (("enqueue_rate", "enqueued"), ("dequeue_rate", "dequeued")):
-        grown = after[counter] - before[counter] if before is not None else -1
-        found[name] = round(grown / seconds, 1) if grown >= 0 and seconds > 0 else None
-    return found
+    names = {"enqueue_rate": "enqueued", "dequeue_rate": "dequeued"}
+    return {name: rate_since(before, after, counter, seconds) for name, counter in names.items()}
+
+
+def rate_since(before: Json | None, after: Json, counter: str, seconds: float) -> float | None:
+    """Growth of a counter per second; None where there was none before, or it has begun anew."""
+    grown = after[counter] - before[counter] if before is not None else -1
+    return round(grown / seconds, 1) if grown >= 0 and seconds > 0 else None
 
 
 def exchange_bindings(exchanges: Iterable[Json], bindings: Sequence[Json]) -> list[str]:

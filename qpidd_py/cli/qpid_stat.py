@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from qpidd_py.cli import stat_views
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.cli.config_listing import to_the_right
 from qpidd_py.cli.output import ShowVersion, describe, print_json, print_table, run_tool
 from qpidd_py.cli.stat_views import VIEWS, Json, View
 from qpidd_py.cli.target import (
@@ -153,8 +154,7 @@ def aligned(
     columns = [list(column) for column in zip(heads, *cells, strict=True)]
     for at, column in enumerate(columns):
         if any(isinstance(row[at], int | float) and not isinstance(row[at], bool) for row in rows):
-            width = max(map(len, column))
-            columns[at] = [f"{cell:>{width}}" for cell in column]
+            columns[at] = to_the_right(column)
     head, *body = (list(line) for line in zip(*columns, strict=True))
     return head, body
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qpidd_py.cli.config_listing import shown_octets
+from qpidd_py.cli.config_listing import rate_since, shown_octets, shown_rate
+from qpidd_py.store.archive import position_text
 
 Json = Mapping[str, Any]
 
@@ -60,22 +61,13 @@ class View:
 
     def cells(self, row: Sequence[Any], rates: bool) -> list[str]:
         return [
-            _shown_rate(value) if rates and column.rate else column.show(value)
+            shown_rate(value) if rates and column.rate else column.show(value)
             for column, value in zip(self.columns, row, strict=True)
         ]
 
 
 def _since(column: Column, before: Json | None, after: Json, seconds: float) -> Any:
-    return _rate(before, after, column.counter, seconds) if column.rate else column.value(after)
-
-
-def _rate(before: Json | None, after: Json, counter: str, seconds: float) -> float | None:
-    grown = after[counter] - before[counter] if before is not None else -1
-    return grown / seconds if grown >= 0 and seconds > 0 else None
-
-
-def _shown_rate(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+    return rate_since(before, after, column.counter, seconds) if column.rate else column.value(after)
 
 
 def _field(head: str, name: str) -> Column:
@@ -177,8 +169,8 @@ def general(info: Json) -> list[tuple[str, str]]:
         ("version", f"{info['product']} {info['version']}"),
         ("process", str(info["pid"])),
         ("role", role),
-        ("position", _position(info["position"])),
-        ("safe", "the primary knows" if info["backup"] else _position(info["safe"])),
+        ("position", position_text(info["position"])),
+        ("safe", "the primary knows" if info["backup"] else position_text(info["safe"])),
         ("queues", str(info["queues"])),
         ("exchanges", str(info["exchanges"])),
         ("connections", str(info["sessions"])),
@@ -188,11 +180,6 @@ def general(info: Json) -> list[tuple[str, str]]:
         ("publishers", f"blocked: {info['blocked']}" if info["blocked"] else "go on"),
     ]
     return lines + [("alarm", f"{name}: {reason}") for name, reason in sorted(info["alarms"].items())]
-
-
-def _position(position: int) -> str:
-    """Epoch and number, as `qpid-ha` shows it."""
-    return f"{position >> 48}.{position & ((1 << 48) - 1)}"
 
 
 def memory(info: Json) -> list[tuple[str, str]]:
