@@ -65,12 +65,20 @@ class Scrape:
         from qpidd_py.cli import metric_views
 
         try:
-            with self._one:
-                found = self._ask()
+            found = self._in_turn()
         except (OSError, BrokerError) as error:
             log.warning("%s", describe(error))
             found = [metric_views.down()]
         yield from found
+
+    def _in_turn(self) -> list[Metric]:
+        """Behind other scrapes, for as long as one may take: while a broker hangs they would pile up."""
+        if not self._one.acquire(timeout=self._seconds or -1):
+            raise TimeoutError(f"an earlier scrape has not ended within {self._seconds:g} s")
+        try:
+            return self._ask()
+        finally:
+            self._one.release()
 
     def _ask(self) -> list[Metric]:
         from qpidd_py.cli import metric_views as views

@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ha.model.status import State
 from qpidd_py.cli import metric_views
-from qpidd_py.cli.qpid_metrics import main
+from qpidd_py.cli.qpid_metrics import Scrape, main, make_parser
+from qpidd_py.cli.target import target_of
 from tests.support.socket_broker import SocketBroker
 from tests.unit.ha.world import World
 from tests.unit.test_qpid_stat import declared
@@ -141,6 +142,16 @@ def test_a_broker_that_does_not_answer_is_down(capsys):
         address = gone.address
     assert main(["--once", "-b", address]) == 0
     assert "qpidd_up 0.0" in capsys.readouterr().out
+
+
+def test_scrapes_do_not_pile_up_behind_one_that_hangs(server, caplog):
+    target = target_of(make_parser().parse_args(["-b", server.address]), None)
+    scrape = Scrape(target, 0.05, 0)
+    with scrape._one:
+        (found,) = scrape.collect()
+    assert [sample.value for sample in found.samples] == [0] and "an earlier scrape" in caplog.text
+    scrape._seconds = 60.0
+    assert len(list(scrape.collect())) > 10, "the next one asks again"
 
 
 @pytest.mark.parametrize(
