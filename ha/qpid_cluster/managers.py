@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree
 
 from ha.qpid_cluster.control import ControlError, request
 from ha.qpid_cluster.rolling import RollingError, Wait
@@ -60,9 +61,16 @@ class Pacemaker(Brokers):
     """A ban stops the broker of a node, and nothing else there."""
 
     def __init__(self, options: Sequence[str], resource: str) -> None:
-        """`resource`: the clone."""
-        super().__init__(options)
+        """`resource`: the clone.  Raises RollingError, too, for one with bans or moves: `--clear` would remove them."""
         self._resource = resource
+        constraints = ElementTree.fromstring(run("cibadmin", "--query", "--scope", "constraints"))
+        locations = constraints.iterfind(f"rsc_location[@rsc='{resource}']")
+        if found := [name for one in locations if (name := one.get("id", "")).startswith("cli-")]:
+            raise RollingError(
+                f"found {', '.join(found)}; wanted none, since the restart bans and moves by itself "
+                f"(crm_resource --clear --resource {resource} removes them)"
+            )
+        super().__init__(options)
 
     def stop(self, node: str) -> None:
         self._run("--ban", "--node", node)

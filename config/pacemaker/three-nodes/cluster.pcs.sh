@@ -45,8 +45,8 @@ run property set \
 run property set --force transition-delay=50ms
 
 # resource-stickiness: Nothing moves without need. Not more: which broker is promoted is decided by promotion scores
-# that differ by 1 or 10, and the primary has none above a ready backup's; Pacemaker leaves it where it is when they
-# are equal.
+# that differ by 5 or more, and the primary has none above a ready backup's; Pacemaker leaves it where it is when
+# they are equal.
 # failure-timeout: A fence device or an address that failed is tried again by itself.
 run resource defaults update resource-stickiness=1 failure-timeout=60s 2>/dev/null
 

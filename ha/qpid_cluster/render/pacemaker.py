@@ -172,8 +172,8 @@ _DEFAULTS = (
         "resource-stickiness",
         "1",
         "Nothing moves without need. Not more: which broker is promoted is decided by promotion scores that "
-        "differ by 1 or 10, and the primary has none above a ready backup's; Pacemaker leaves it where it is when"
-        " they are equal.",
+        "differ by 5 or more, and the primary has none above a ready backup's; Pacemaker leaves it where it is when "
+        "they are equal.",
     ),
     Value("failure-timeout", "60s", "A fence device or an address that failed is tried again by itself."),
 )

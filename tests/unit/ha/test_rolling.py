@@ -101,6 +101,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """False managers, which write down how they are called, and a false `qpid-ha`."""
     for program in ("crm_resource", "clusvcadm"):
         write_program(tmp_path / program, f'echo "$*" >>{tmp_path / "calls"}')
+    write_program(tmp_path / "cibadmin", "echo '<constraints/>'")
     answer_with(tmp_path, ANSWERS)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
@@ -140,6 +141,21 @@ def test_commands_of_pacemaker(programs: Path) -> None:
     (programs / "crm_resource").unlink()
     with pytest.raises(RollingError, match="crm_resource cannot be run: No such file"):
         manager.stop("n2")
+
+
+LOCATION = '<rsc_location id="{id}" rsc="{rsc}" node="n1" score="-INFINITY"/>'
+
+
+def test_what_an_administrator_wants_of_pacemaker_is_not_cleared(programs: Path) -> None:
+    """`crm_resource --clear` would remove it.  The ban of a restart that was killed is found here, too."""
+    ban = LOCATION.format(id="cli-ban-qpidd-clone-on-n1", rsc="qpidd-clone")
+    others = LOCATION.format(id="cli-ban-ip-on-n1", rsc="ip") + LOCATION.format(id="mine", rsc="qpidd-clone")
+    write_program(programs / "cibadmin", f"echo '<constraints>{others}</constraints>'")
+    managers.Pacemaker([], "qpidd-clone")
+    write_program(programs / "cibadmin", f"echo '<constraints>{others}{ban}</constraints>'")
+    with pytest.raises(RollingError, match=r"found cli-ban-qpidd-clone-on-n1; wanted none.*crm_resource --clear"):
+        managers.Pacemaker([], "qpidd-clone")
+    assert not (programs / "calls").exists()
 
 
 def test_commands_of_rgmanager(programs: Path) -> None:
