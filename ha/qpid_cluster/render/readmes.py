@@ -51,7 +51,7 @@ What waits for a restart, and a new version: `qpid-cluster rolling-restart --man
 broker is back in sync before the next one stops, and the role moves before the primary does. **Never `crm_resource --restart`, or disable and
 enable the clone**: all brokers then stop together, and without journals all messages are gone.
 
-One node at a time: a broker that was stopped comes back empty and copies everything. Wait for `ready` before the next one.
+One node at a time: a broker that was stopped copies what its journal lacks. Wait for `ready` before the next one.
 
 ## Why the settings are as they are
 
