@@ -108,7 +108,7 @@ def threaded_consume(job: Job, meter: Meter) -> None:
 def aio_window(job: Job, meter: Meter) -> None:
     async def run() -> None:
         async with aio.Connection(job.address) as connection:
-            sender = await (await connection.session()).queue_sender(job.queue, capacity=job.window)
+            sender = (await connection.session()).queue_sender(job.queue, capacity=job.window)
             body = job.body
             meter.start()
             for _ in range(job.count):
@@ -122,7 +122,7 @@ def aio_window(job: Job, meter: Meter) -> None:
 def aio_sync(job: Job, meter: Meter) -> None:
     async def run() -> None:
         async with aio.Connection(job.address) as connection:
-            sender = await (await connection.session()).queue_sender(job.queue, capacity=job.window)
+            sender = (await connection.session()).queue_sender(job.queue, capacity=job.window)
             body = job.body
             meter.start()
             for _ in range(job.count):

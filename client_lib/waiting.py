@@ -59,11 +59,11 @@ class Waiting:
         return True
 
     def next_receiver(self, timeout: float | None) -> Subscription:
-        """The receiver that has the oldest message.  Raises Empty, when the broker has none either."""
+        """The receiver that has the oldest message.  Raises Empty, when the broker has none either; Timeout."""
         self.refuse_io_thread("next_receiver")
         receiver = self._first_receiver(timeout)
         if receiver is None:
-            self.run(self.core.receivers.asking(self.core.receivers.all()), None)
+            self.run(self.core.receivers.asking(self.core.receivers.all()), self.worker.patience(timeout))
             receiver = self._first_receiver(0)
         if receiver is None:
             raise Empty(f"no message for any receiver within {timeout} s")

@@ -164,7 +164,11 @@ class Connection(Handle[Session]):
         in the child after fork(2)."""
         if self._forked and self.link.error is not None:
             raise self.link.error
-        if asyncio.get_running_loop() is not self._loop:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # of a thread without one
+            running = None
+        if running is not self._loop:
             state = "is closed" if self._loop.is_closed() else "runs elsewhere"
             raise RuntimeError(f"{self.client_id} belongs to another event loop, which {state}; make one in each loop")
         return self._loop

@@ -42,13 +42,13 @@ class Receiver(Subscription):
 
     async def fetch(self, timeout: float | None = None) -> Message:
         """The next message; waits for `timeout` seconds (None: for ever, 0: not at all), then asks the broker whether
-        the queue is empty.  During a fail-over it waits for the answer of the new broker, too.
+        the queue is empty.  During a fail-over it waits for the answer of the new broker, too, so it may take longer.
 
-        Raises Empty: there is none, or all of `capacity` is fetched and not acknowledged; LinkClosed,
-        ReceiverCancelled, SessionError, ConnectionError."""
+        Raises Empty: there is none, or all of `capacity` is fetched and not acknowledged; Timeout: no broker has
+        answered (see `ChannelWorker.patience`); LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
         message = await self.poll(timeout)
         if message is None:
-            await self._waiting.run(self._waiting.core.receivers.asking([self]))
+            await self._waiting.run(self._waiting.core.receivers.asking([self]), self._waiting.worker.patience(timeout))
             message = await self.poll(0)
         if message is None:
             raise Empty(f"no message in {self.source} within {timeout} s")

@@ -98,7 +98,7 @@ class Session:
 
         return await self._waiting.run(self._core.receivers.opening(address, make), timeout)
 
-    async def queue_sender(
+    def queue_sender(
         self,
         routing_key: str = "",
         exchange: str = "",
@@ -159,11 +159,11 @@ class Session:
         if sync:
             await self.fence()
 
-    async def reject(self, message: Message) -> None:
+    def reject(self, message: Message) -> None:
         """Rejects the message: the broker drops it or dead-letters it."""
         self._waiting.settle(message, Disposition.REJECT)
 
-    async def release(self, message: Message) -> None:
+    def release(self, message: Message) -> None:
         """Gives the message back to its queue."""
         self._waiting.settle(message, Disposition.RELEASE)
 

@@ -66,10 +66,10 @@ class Waiting:
             self._arrivals.wake(len(self._arrivals))
 
     async def next_receiver(self, timeout: float | None) -> Subscription:
-        """The receiver that has the oldest message.  Raises Empty, when the broker has none either."""
+        """The receiver that has the oldest message.  Raises Empty, when the broker has none either; Timeout."""
         receiver = await self._first_receiver(timeout)
         if receiver is None:
-            await self.run(self.core.receivers.asking(self.core.receivers.all()))
+            await self.run(self.core.receivers.asking(self.core.receivers.all()), self.worker.patience(timeout))
             receiver = await self._first_receiver(0)
         if receiver is None:
             raise Empty(f"no message for any receiver within {timeout} s")

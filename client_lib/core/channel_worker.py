@@ -49,6 +49,7 @@ from client_lib.errors import InDoubt, MessagingError, SessionClosed, server_err
 from client_lib.event_runs import NOWHERE, Where
 
 LOGGER = logging.getLogger("client_lib")
+ASK_LIMIT = 10.0  # seconds, and two heartbeat intervals
 
 
 class ChannelWorker:
@@ -117,6 +118,11 @@ class ChannelWorker:
     def trouble(self) -> str:
         """While there is no connection: why, as `; last: ADDRESS: reason; ...`, else empty."""
         return "" if self._transport is not None else self._link.trouble
+
+    def patience(self, timeout: float | None) -> float:
+        """Seconds in which a broker must say that there is no message, after a call has waited for one in vain for
+        `timeout` seconds: enough for a fail-over."""
+        return max(timeout or 0.0, ASK_LIMIT + 2 * self._link.options.heartbeat)
 
     @property
     def overfull(self) -> bool:

@@ -29,8 +29,10 @@ class Transactions:
             raise
         except Timeout as late:
             if transacting.withdraw_commit(late):
-                raise Timeout("not committed in time; nothing has happened, the transaction is still open") from None
-            raise Timeout("the commit is sent and not answered; commit() again waits for its outcome") from None
+                text = "not committed in time; nothing has happened, the transaction is still open"
+                raise Timeout(text + self._worker.trouble) from None
+            text = "the commit is sent and not answered; commit() again waits for its outcome"
+            raise Timeout(text + self._worker.trouble) from None
         windows = self._senders.all()
         with self._worker.monitor:
             for window in windows:

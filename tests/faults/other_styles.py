@@ -67,7 +67,7 @@ class AsyncioPublisher:
         for queue in (place.work, place.audit):
             await session.declare_queue(queue, durable=True, arguments=dict(place.arguments))
             await session.bind_queue(queue, place.exchange)
-        sender = await session.queue_sender(
+        sender = session.queue_sender(
             "", place.exchange, capacity, mandatory=True, on_settled=lambda _message, id, error: settled(id, error)
         )
         return cls(style, connection, sender)

@@ -97,7 +97,7 @@ async def under_load(cluster: Cluster, story: Callable, **options) -> Load:
     async with aio.Connection(cluster.addresses(), **options) as connection:
         session = await connection.session()
         await session.declare_queue("load", durable=True)
-        sender = await session.queue_sender("load", capacity=200, on_settled=load.settled)
+        sender = session.queue_sender("load", capacity=200, on_settled=load.settled)
         receiver = await session.queue_receiver("load", capacity=100)
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(load.send(sender))
@@ -153,7 +153,7 @@ async def test_synchronous_sends_of_many_tasks_over_a_kill(cluster) -> None:
     async with aio.Connection(cluster.addresses(), heartbeat=1, connect_timeout=1.0) as connection:
         session = await connection.session()
         await session.declare_queue("many", durable=True)
-        sender = await session.queue_sender("many")
+        sender = session.queue_sender("many")
         done = [0] * 20
 
         async def produce(task: int) -> None:
@@ -184,7 +184,7 @@ async def test_a_broker_that_returns_on_its_port(tmp_path) -> None:
         async with aio.Connection(broker.address, heartbeat=1) as connection:
             session = await connection.session()
             await session.declare_queue("q", durable=True)
-            sender = await session.queue_sender("q")
+            sender = session.queue_sender("q")
             await sender.send("before", timeout=30)
             broker.kill()
             message_id = await sender.send("after", sync=False)
@@ -218,7 +218,7 @@ async def test_an_address_over_a_fail_over(cluster) -> None:
 async def test_close_of_a_connection_to_a_paused_broker(tmp_path) -> None:
     with BrokerProcess(tmp_path) as broker:
         connection = await aio.Connection.establish(broker.address, heartbeat=30)
-        sender = await (await connection.session()).queue_sender("nowhere")
+        sender = (await connection.session()).queue_sender("nowhere")
         broker.pause()
         message = Message("in doubt")
         await sender.send(message, sync=False)

@@ -62,7 +62,7 @@ async def test_nothing_is_lost_and_nothing_comes_twice_without_saying_so(lab: La
     story, brokers = Story(seed), [lab.broker() for _ in range(3)]
     connection = await lab.connect(*brokers)
     session = await connection.session()
-    senders = [await session.queue_sender("q", capacity=story.rng.choice([1, 3, 50])) for _ in range(3)]
+    senders = [session.queue_sender("q", capacity=story.rng.choice([1, 3, 50])) for _ in range(3)]
     receiver = await session.queue_receiver("q", capacity=10)
 
     async def disturb() -> None:

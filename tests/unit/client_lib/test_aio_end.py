@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ async def test_another_thread_and_loop_are_refused(lab: Lab) -> None:
     session = await connection.session()
     sender, receiver = await session.sender("q"), await session.receiver("q")
     message = Message("1")
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: sender.send("1"),
         lambda: sender.sync(),
         lambda: receiver.fetch(),
@@ -167,7 +169,7 @@ from client_lib import aio
 async def program():
     async with aio.Connection(sys.argv[1], heartbeat=1) as connection:
         session = await connection.session()
-        sender = await session.queue_sender("q", on_settled=lambda *_: print(os.getpid() == parent))
+        sender = session.queue_sender("q", on_settled=lambda *_: print(os.getpid() == parent))
         await sender.send("1", sync=False)
         child = os.fork()
         if not child:

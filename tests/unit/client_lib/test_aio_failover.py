@@ -144,7 +144,7 @@ def confirm(broker: ScriptedBroker, delivery_tag: int) -> None:
 async def test_who_waits_for_room_is_let_in_when_a_quarter_of_the_window_is_free(lab: Lab) -> None:
     broker = lab.broker()
     broker.confirm = "hold"
-    sender = await (await (await lab.connect(broker, heartbeat=30)).session()).queue_sender("q", capacity=8)
+    sender = (await (await lab.connect(broker, heartbeat=30)).session()).queue_sender("q", capacity=8)
     for _ in range(8):
         await sender.send("1", sync=False)
     waiting = [asyncio.create_task(sender.send("2", sync=False)) for _ in range(3)]
@@ -164,7 +164,7 @@ async def test_no_task_overtakes_one_that_waits_for_room(lab: Lab) -> None:
     """Not even in the very turn in which the first was woken and has not run yet."""
     broker = lab.broker()
     broker.confirm = "hold"
-    sender = await (await (await lab.connect(broker, heartbeat=30)).session()).queue_sender("q", capacity=1)
+    sender = (await (await lab.connect(broker, heartbeat=30)).session()).queue_sender("q", capacity=1)
     await sender.send("1", sync=False)
     await until(lambda: broker.peers[-1].publishes == 1)
 
@@ -210,7 +210,7 @@ async def test_a_place_in_the_window_that_is_not_used_goes_to_the_next(lab: Lab)
 async def test_a_tight_loop_of_sends_lets_others_run(lab: Lab) -> None:
     """Though there is room for all of them: the loop goes on, messages are written and confirms are read."""
     session = await (await lab.connect(lab.broker())).session()
-    sender = await session.queue_sender("q", capacity=100_000)
+    sender = session.queue_sender("q", capacity=100_000)
     turns, ended = 0, False
 
     async def others() -> None:
@@ -234,7 +234,7 @@ async def test_a_tight_loop_of_sends_lets_others_run(lab: Lab) -> None:
 @in_loop
 async def test_a_tight_loop_of_fetches_lets_others_run(lab: Lab) -> None:
     session = await (await lab.connect(lab.broker())).session()
-    sender, receiver = await session.queue_sender("q"), await session.queue_receiver("q", capacity=1000)
+    sender, receiver = session.queue_sender("q"), await session.queue_receiver("q", capacity=1000)
     for _ in range(640):
         await sender.send("1", sync=False)
     await until(lambda: receiver.available() == 640)
@@ -271,7 +271,7 @@ async def test_nack_and_return_raise_with_the_message(lab: Lab) -> None:
     session = await (await lab.connect(broker)).session()
     broker.confirm = "nack"
     message = Message("1")
-    sender = await session.queue_sender("q", mandatory=True)
+    sender = session.queue_sender("q", mandatory=True)
     with pytest.raises(Rejected) as rejected:
         await sender.send(message, timeout=30)
     assert rejected.value.message is message
@@ -340,7 +340,7 @@ async def test_topology_comes_back_in_order(lab: Lab) -> None:
     await until(lambda: "Basic.Consume" in lab.store.methods("b1"))
     wanted = ["Queue.Declare", "Exchange.Declare", "Queue.Bind", "Basic.Qos", "Basic.Consume"]
     assert [method for method in lab.store.methods("b1") if method in wanted] == wanted
-    await (await session.queue_sender(queue)).send("1", timeout=30)
+    await session.queue_sender(queue).send("1", timeout=30)
     assert (await receiver.fetch(30)).body == b"1"
 
 
@@ -354,9 +354,9 @@ async def test_channel_error_fails_the_session_only(lab: Lab) -> None:
         await session.declare_queue("q")
     assert failed.value.reply_code == 406
     with pytest.raises(ServerError):
-        await session.queue_sender("q")
+        session.queue_sender("q")
     broker.refuse_declare = lambda queue: None
-    await (await (await connection.session()).queue_sender("q")).send("1", timeout=30)
+    await (await connection.session()).queue_sender("q").send("1", timeout=30)
 
 
 @in_loop
@@ -396,12 +396,12 @@ async def test_released_and_rejected(lab: Lab) -> None:
     sender = await session.sender("q")
     await sender.send("1", timeout=30)
     receiver = await session.receiver("q", drop_duplicates=True)
-    await session.release(await receiver.fetch(30))
+    session.release(await receiver.fetch(30))
     message = await receiver.fetch(30)
     assert message.redelivered
     await session.acknowledge(message, Disposition.REJECT)
     await sender.send("2", timeout=30)
-    await session.reject(await receiver.fetch(30))
+    session.reject(await receiver.fetch(30))
     await session.sync(30)
     await until(lambda: not lab.brokers[0].peers[-1].unacked and not lab.store.queues["q"])
 
@@ -554,7 +554,7 @@ async def test_a_second_close_waits_for_the_first_and_does_not_hurry_it(lab: Lab
     broker = lab.broker()
     broker.confirm = "hold"
     connection = await lab.connect(broker, heartbeat=30)
-    await (await (await connection.session()).queue_sender("q")).send("1", sync=False)
+    await (await connection.session()).queue_sender("q").send("1", sync=False)
     first = asyncio.create_task(connection.close(10))
     await until(lambda: broker.peers[-1].publishes == 1)
     assert await connection.close(0.05) == [] and connection.is_connected and not first.done()

@@ -9,7 +9,7 @@ import pytest
 import client_lib
 from client_lib import aio
 
-PLAIN = {"unsettled", "available", "opened", "attached", "check_error"}
+PLAIN = {"queue_sender", "reject", "release", "unsettled", "available", "opened", "attached", "check_error"}
 """What does not wait, and is not awaited."""
 PAIRS = [
     (client_lib.Connection, aio.Connection),

@@ -17,7 +17,7 @@ def stored(lab: Lab, queue: str = "q") -> list[bytes]:
 
 async def begun(lab: Lab) -> tuple[aio.Session, aio.Sender]:
     session = await (await lab.connect(lab.broker(), lab.broker())).session(transactional=True)
-    return session, await session.queue_sender("q", capacity=5)
+    return session, session.queue_sender("q", capacity=5)
 
 
 @in_loop
@@ -128,7 +128,7 @@ async def test_the_outcome_of_a_cancelled_commit_that_was_written_is_told_later(
 @in_loop
 async def test_a_returned_message_is_told_by_the_commit(lab: Lab) -> None:
     session, _ = await begun(lab)
-    sender = await session.queue_sender("q", mandatory=True)
+    sender = session.queue_sender("q", mandatory=True)
     lab.brokers[0].unroutable = True
     await sender.send("1")
     with pytest.raises(Returned):
@@ -151,7 +151,7 @@ async def test_a_get_that_is_cancelled_gives_its_message_back(lab: Lab) -> None:
     broker = lab.broker()
     session = await (await lab.connect(broker)).session()
     assert await session.get("q", timeout=30) is None
-    await (await session.queue_sender("q")).send("1", timeout=30)
+    await session.queue_sender("q").send("1", timeout=30)
     get = asyncio.create_task(session.get("q"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # it is written

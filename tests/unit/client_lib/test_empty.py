@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from client_lib import UNLIMITED, Empty, MessagingError
+from client_lib import UNLIMITED, Empty, MessagingError, Timeout
+from client_lib.core import channel_worker
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 from tests.unit.client_lib.styles import Asyncio, Open, Threaded, opened
 
@@ -131,3 +132,16 @@ def test_a_message_cannot_be_settled_in_another_session(style: Any) -> None:
             with pytest.raises(ValueError, match="was received in session"):
                 style.session(1).acknowledge(wrong)
             style.session(0).acknowledge(wrong)
+
+
+def test_no_broker_says_that_there_is_nothing(
+    style: Any, lab: tuple[ScriptedBroker, Open], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call ends nevertheless, with the reason, and not as if the queue were empty."""
+    monkeypatch.setattr(channel_worker, "ASK_LIMIT", -1.9)  # 0.1 s with this heartbeat
+    receiver = style.session(0).queue_receiver("q")
+    lab[0].kill()
+    for fetch in (receiver.fetch, style.session(0).next_receiver):
+        with pytest.raises(Timeout, match=f"last: {lab[0].url}: ") as caught:
+            fetch(0.01)
+        assert not isinstance(caught.value, Empty)

@@ -80,6 +80,19 @@ def test_waiting_in_vain_during_an_outage(kind: Any, lab: tuple[ScriptedBroker, 
             call()
 
 
+@pytest.mark.parametrize("kind", [Threaded, Asyncio])
+def test_a_commit_in_vain(kind: Any, lab: tuple[ScriptedBroker, Open]) -> None:
+    broker, connect = lab
+    style = connect(kind)
+    style.begin(1)
+    broker.kill()
+    wait_for(lambda: not style.connection.is_connected)
+    wait_for(lambda: (style.inner if kind is Asyncio else style.connection).link.trouble)
+    style.post("q", b"", 1)
+    with pytest.raises(TimeoutError, match=f"still open; last: {broker.url}: "):
+        style.session(1).commit(0.1)
+
+
 def test_pikas_own_log_after_asyncio(lab: tuple[ScriptedBroker, Open], caplog: pytest.LogCaptureFixture) -> None:
     """In the same thread."""
 

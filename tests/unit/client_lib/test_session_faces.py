@@ -1,6 +1,8 @@
 """What an application holds: the documented names and nothing else, in both APIs from one source."""
 
+import ast
 import inspect
+import textwrap
 
 import pytest
 
@@ -36,6 +38,17 @@ def test_same_docstrings() -> None:
     for name in DOCUMENTED:
         one, other = (inspect.getdoc(inspect.getattr_static(kind, name)) for kind in (client_lib.Session, aio.Session))
         assert one == other, name
+
+
+@pytest.mark.parametrize("kind", [aio.Connection, aio.Session, aio.Sender, aio.Receiver])
+def test_what_waits_for_nothing_is_no_coroutine(kind: type) -> None:
+    """Whoever forgets an `await` would have asked for nothing.  Those of protocols have to be coroutines."""
+    idle = []
+    for name, function in inspect.getmembers(kind, inspect.iscoroutinefunction):
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))))
+        if not name.startswith("__") and not any(isinstance(node, ast.Await) for node in nodes):
+            idle.append(name)
+    assert idle == []
 
 
 def test_what_the_tool_changes() -> None:

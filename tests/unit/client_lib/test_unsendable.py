@@ -208,10 +208,10 @@ def test_a_command_beside_a_transaction_on_trial(lab: tuple[ScriptedBroker, Open
     refusals = iter([(541, "ONCE")])
     broker.close_at = lambda body: next(refusals, None) if body == b"x" else None
     assert tried(style, 1, b"x") is not None
-    senders = [style.run(style.inner.sessions[number].queue_sender("k")) for number in (0, 1)]
 
     async def together() -> None:
         suspect, other = style.inner.sessions
+        senders = [session.queue_sender("k") for session in (suspect, other)]
         await senders[1].send(b"y", sync=False)
         while not other._waiting.worker.transaction.published:  # on the wire, and the broker has not answered
             await asyncio.sleep(0)
