@@ -19,6 +19,7 @@ from spark_jobs.report.headline import (
 )
 from spark_jobs.report.units import plural, with_error
 from spark_jobs.report.words import STAYED
+from spark_jobs.solve.phases import UNPROMOTED
 
 Row = Mapping[str, Any]
 
@@ -48,12 +49,20 @@ def _service(document: Document) -> Figure:
     if not incident["failover"] and incident["old_primary"] is None:
         return Figure("Service", "unknown", "no log here says which node was the primary", DOUBT)
     if not incident["failover"]:
-        return Figure("Service", "not restored", "no broker was promoted", BAD)
+        return _unrestored(document)
     if found is None:
         return Figure("Service back after", "unknown", phase(document, "fault")["note"] or "no line says it", DOUBT)
     text = with_error(*found)
     since = "last sign of life" if document["incident"]["type"] == "power-loss" else "first sign of death"
     return Figure("Service back after", text, f"from the {since} until it took connections", NEUTRAL)
+
+
+def _unrestored(document: Document) -> Figure:
+    """Clients that go on have found a primary, whoever logged it."""
+    ends = [outage["censored"] for outage in document["outages"]]
+    if ends and not any(ends):
+        return Figure("Service", "clients went on", UNPROMOTED, DOUBT)
+    return Figure("Service", "not seen back", UNPROMOTED, BAD)
 
 
 def _stood(document: Document) -> Figure:
@@ -94,7 +103,9 @@ def _dual(document: Document) -> Figure:
             return Figure("Two primaries", "unknown", "only one primary is known of", DOUBT)
         if document["incident"]["old_primary"] is None and document["incident"]["type"] not in STAYED:
             return Figure("Two primaries", "unknown", "no log here knows of a primary", DOUBT)
-        return Figure("Two primaries", "no", "no broker was promoted", GOOD)
+        if document["incident"]["type"] not in STAYED and document["incident"]["unknown"]:
+            return Figure("Two primaries", "unknown", UNPROMOTED, DOUBT)
+        return Figure("Two primaries", "no", UNPROMOTED, GOOD)
     tone = {"certain": BAD, "possible": DOUBT, "excluded": GOOD}[row["verdict"]]
     return Figure("Two primaries", DUAL[row["verdict"]], f"margin {signed_margin(row)}", tone)
 

@@ -15,6 +15,7 @@ from spark_jobs.schema import Event
 from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Phase
 from spark_jobs.solve.incidents import Incident
+from spark_jobs.solve.phases import UNPROMOTED
 from spark_jobs.solve.signs import MANAGER, OWN, SECOND, Facts, attr, place, subject
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
@@ -225,14 +226,14 @@ def _isolated(scene: Scene) -> Iterable[Found]:
 
 
 def _manager_gone(scene: Scene) -> Iterable[Found]:
-    """No broker was promoted."""
+    """No promotion is known."""
     if scene.incident.promotions or scene.incident.cause.type in ("no-failover", "false-alarm"):
         return
     waiting = [e for e in scene.rows if e.get("source") == MANAGER and e["kind"] == "no_primary"]
     if waiting:
-        yield f"no broker was promoted: {waiting[-1].get('reason')}", CERTAIN, waiting[-1:]
+        yield f"{UNPROMOTED}; the manager says: {waiting[-1].get('reason')}", CERTAIN, waiting[-1:]
     else:
-        yield "no broker was promoted, and no manager's log says why", POSSIBLE, scene.incident.seeds[:1]
+        yield f"{UNPROMOTED}, and no manager's log says why", POSSIBLE, scene.incident.seeds[:1]
 
 
 def _journals(scene: Scene) -> Iterable[Found]:
@@ -266,7 +267,7 @@ def _journals_left(scene: Scene, read: dict[str, Event], whole: set[str]) -> Ite
     new = scene.incident.promotions[0] if scene.incident.promotions else None
     lines = [*forced[:1], *read.values()][:3]
     if new is None:
-        yield "no broker was promoted: what the disks hold is still there", CERTAIN, lines
+        yield f"{UNPROMOTED}: what the disks hold is still there", CERTAIN, lines
     elif forced:
         yield f"{new.node} was promoted by force: what other disks held beyond it is not in the cluster", CERTAIN, lines
     elif new.node in whole:

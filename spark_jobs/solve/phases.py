@@ -25,6 +25,8 @@ from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.signs import OWN, Facts, Promotion, attr, is_done, place, subject
 
+UNPROMOTED: Final = "no log here shows a promotion"
+"""A log that is not here may."""
 NAMES: Final = (
     *("fault", "detection", "decision", "fencing", "promotion", "recovering", "path"),
     *("first_client", "all_clients", "redundancy"),
@@ -200,7 +202,7 @@ class _Scene:
         asked = self._first(self._asks_fencing, since) or self._first(self._asks_fencing)
         if asked is None:
             done = self._first(lambda e: e["kind"] == "fence_op_done")
-            note = "no log here says who asked for it" if done else "no fencing was asked for"
+            note = "no log here says who asked for it" if done else "no log here asks for fencing"
             return Phase("fencing", None, Bound.of(done) if done else None, note)
         told = [e for e in self.rows if e["kind"] == "fence_op_done" and e["ts_hi"] >= asked["ts_lo"]]
         told = [e for e in told if e.get("peer") == asked.get("peer") and e.get("result") == "OK"]
@@ -213,7 +215,7 @@ class _Scene:
 
     def _promotion(self) -> Phase:
         if self.new is None:
-            return Phase("promotion", note="no broker was promoted")
+            return Phase("promotion", note=UNPROMOTED)
         note = "nothing says when it was asked for"
         return self._phase("promotion", self.new.asked, _by_agent(self.new), note)
 
@@ -221,7 +223,7 @@ class _Scene:
 
     def service(self) -> list[Phase]:
         if self.new is None:
-            return [Phase(name, note="no broker was promoted") for name in ("recovering", "path")]
+            return [Phase(name, note=UNPROMOTED) for name in ("recovering", "path")]
         return [self._recovering(self.new), self._path(self.new)]
 
     def _recovering(self, new: Promotion) -> Phase:
@@ -266,7 +268,7 @@ class _Scene:
     def redundancy(self) -> Phase:
         new = self.new
         if new is None:
-            return Phase("redundancy", note="no broker was promoted")
+            return Phase("redundancy", note=UNPROMOTED)
         begin = Bound.of(new.done)
         if not self.facts.own:
             return Phase("redundancy", begin, None, "no log of any broker")

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from spark_jobs.report import document, facts, files, sums
+from spark_jobs.report import document, facts, figures, files, sums
 from tests.spark import report_world
 from tests.spark.truth import nodes, processes
 
@@ -200,3 +200,17 @@ def test_what_cannot_be_written_is_said(crash, tmp_path, duck):
         files.write(duck, made, tmp_path / "out", ["pdf"])
     with pytest.raises(ValueError, match="incident 2, wanted a number from 1 to 1"):
         files.write(duck, made, tmp_path / "out", only=2)
+
+
+def unpromoted(outages: list[dict[str, bool]], unknown: list[str]) -> list[tuple[str, str]]:
+    incident = {"failover": False, "old_primary": "n1", "type": "crash", "unknown": unknown, "total_us": None}
+    one = {"incident": incident, "outages": outages, "dual": [], "phases": []}
+    return [(figure.value, figure.tone) for figure in (figures._service(one), figures._dual(one))]
+
+
+def test_a_promotion_that_no_log_shows_is_not_denied():
+    """The log of the new primary may be what is missing: clients that go on have found one."""
+    back, never = {"censored": False}, {"censored": True}
+    assert unpromoted([back, never], []) == [("not seen back", figures.BAD), ("no", figures.GOOD)]
+    assert unpromoted([back, back], []) == [("clients went on", figures.DOUBT), ("no", figures.GOOD)]
+    assert unpromoted([], ["no log of n2"]) == [("not seen back", figures.BAD), ("unknown", figures.DOUBT)]

@@ -183,8 +183,8 @@ def false_alarm() -> Story:
             "fault": (-0.1, 0.9),
             "detection": (0.9, 1.4),
             "decision": "no plan",
-            "fencing": "no fencing",
-            "promotion": "no broker was promoted",
+            "fencing": "no log here asks for fencing",
+            "promotion": "no log here shows a promotion",
         },
         dual=[],
     )
