@@ -25,6 +25,7 @@ from ha.qpid_cluster.rolling import RollingError
 from qpidd_py.cli.output import ShowVersion
 from qpidd_py.errors import ConfigError
 
+PROGRAM = "qpid-cluster"
 WARNING = "qpid-cluster is for one machine: demonstrations, tests, laptops. It is not for production."
 DEFAULT = Path("config/cluster.yaml")
 NODE_COMMANDS = {
@@ -41,19 +42,13 @@ RENDERED = ("pacemaker", "rgmanager", "systemd", "compose", "vagrant", "all")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     try:
         spec = _spec(arguments)
         return int(arguments.run(spec, arguments))
-    except ConfigError as error:
-        print(f"qpid-cluster: {error}", file=sys.stderr)
-        return 2
-    except NotRunning as error:
-        print(f"qpid-cluster: {error}", file=sys.stderr)
-        return 3
-    except (ControlError, RollingError) as error:
-        print(f"qpid-cluster: {error}", file=sys.stderr)
-        return 1
+    except (ConfigError, ControlError, RollingError) as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 3 if isinstance(error, NotRunning) else 1
 
 
 def _spec(arguments: argparse.Namespace) -> ClusterSpec:
@@ -62,9 +57,9 @@ def _spec(arguments: argparse.Namespace) -> ClusterSpec:
     return cluster_file.built_in()
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     text = f"{WARNING} `render` writes files for clusters that are."
-    parser = argparse.ArgumentParser(prog="qpid-cluster", description=text)
+    parser = argparse.ArgumentParser(PROGRAM, description=text)
     parser.add_argument("--version", action=ShowVersion)
     text = f"cluster file ({DEFAULT}; if that is missing, three brokers in {cluster_file.BUILT_IN})"
     parser.add_argument("--config", metavar="FILE", help=text)

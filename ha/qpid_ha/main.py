@@ -57,8 +57,7 @@ def run_command(command: str, rest: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    return run_tool(run, words)
+    return run_tool(run, arguments)
 
 
 if __name__ == "__main__":

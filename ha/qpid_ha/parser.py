@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from qpidd_py.cli.client_socket import Deadline, Target
-from qpidd_py.cli.output import ShowVersion
 from qpidd_py.cli.target import Options, Parser, add_address_options, add_login_options
 
 PROGRAM = "qpid-ha"
@@ -44,8 +43,6 @@ COMMANDS = {
 def common_parser(prog: str, description: str) -> Parser:
     parser = Parser(prog=prog, description=description, add_help=False, allow_abbrev=False)
     add = parser.add_argument_group("options of all commands").add_argument
-    add("-h", "--help", action="store_true", help="show this help")
-    add("--version", action=ShowVersion)
     add_address_options(add)
     add("--cluster-manager", action="store_true", help="allow the commands meant for cluster managers")
     add("--json", action="store_true", help="print JSON")

@@ -57,8 +57,10 @@ class ShowVersion(argparse.Action):
         parser.exit()
 
 
-def run_tool(run: Callable[[Sequence[str]], int], words: Sequence[str], prefix: str = "") -> int:
-    """The exit code of `run`; an exception becomes one line on standard output, after `prefix`, and code 1."""
+def run_tool(run: Callable[[Sequence[str]], int], arguments: Sequence[str] | None, prefix: str = "") -> int:
+    """The exit code of `run`, which gets those of the command line for None; an exception becomes one line on standard
+    output, after `prefix`, and code 1."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = run(words)
         sys.stdout.flush()

@@ -17,17 +17,8 @@ from qpidd_py.amqp.management_client import ADMIN_PROPERTIES
 from qpidd_py.cli import config_listing as listing
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.method_socket import MethodSocket
-from qpidd_py.cli.output import ShowVersion, print_json, run_tool
-from qpidd_py.cli.target import (
-    Options,
-    Parser,
-    UsageError,
-    add_address_options,
-    add_login_options,
-    config_of,
-    target_of,
-    timeout_of,
-)
+from qpidd_py.cli.output import print_json, run_tool
+from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
 
 PROGRAM = "qpid-config"
 RATE_TIME = 1.0
@@ -52,10 +43,8 @@ def make_parser() -> Parser:
     parser = Parser(prog=PROGRAM, usage="\n" + USAGE, add_help=False, allow_abbrev=False)
     parser.add_argument("words", nargs="*", metavar="COMMAND")
     add = parser.add_argument_group("options").add_argument
-    add("-h", "--help", action="store_true", help="show this help")
-    add("--version", action=ShowVersion)
-    add("-a", "--broker-addr", dest="broker", metavar="ADDRESS", help="the same as --broker")
     add_address_options(add)
+    add("-a", "--broker-addr", dest="broker", metavar="ADDRESS", help="the same as --broker")
     add("-t", dest="timeout", metavar="SECONDS", help="the same as --timeout")
     add("--json", action="store_true", help="print JSON")
     add("--ha-admin", action="store_true", help="connect to a backup, too, for what is not replicated")
@@ -277,21 +266,13 @@ def parse_argument(text: str) -> tuple[str, Any]:
     return name, value[1:-1] if quoted else value
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options, target: Target, seconds: float) -> int:
     """Raises all errors; `main` prints them as one line."""
-    parser = make_parser()
-    if {"-h", "--help"} & set(arguments):
-        print(parser.format_help().rstrip())
-        return 0
-    options = parser.parse_intermixed_args(arguments)
-    config = config_of(options)
-    tool = Tool(options, target_of(options, config), Deadline(timeout_of(options, config)))
-    return tool.run(options.words)
+    return Tool(options, target, Deadline(seconds)).run(options.words)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    return run_tool(run, words, "Failed: ")
+    return run_tool(lambda words: run_parsed(make_parser(), words, run), arguments, "Failed: ")
 
 
 if __name__ == "__main__":

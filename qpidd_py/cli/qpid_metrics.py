@@ -14,17 +14,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target, split_host_port
-from qpidd_py.cli.output import ShowVersion, describe, run_tool
-from qpidd_py.cli.target import (
-    Options,
-    Parser,
-    UsageError,
-    add_address_options,
-    add_login_options,
-    config_of,
-    target_of,
-    timeout_of,
-)
+from qpidd_py.cli.output import describe, run_tool
+from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -40,8 +31,6 @@ USAGE: Final = "qpid-metrics [OPTIONS]"
 def make_parser() -> Parser:
     parser = Parser(prog=PROGRAM, usage=USAGE, add_help=False, allow_abbrev=False)
     add = parser.add_argument_group("options").add_argument
-    add("-h", "--help", action="store_true", help="show this help")
-    add("--version", action=ShowVersion)
     add("--listen", default=f"127.0.0.1:{PORT}", metavar="HOST:PORT", help=f"serve here (default 127.0.0.1:{PORT})")
     add("--listen-certificate", metavar="FILE", help="serve TLS with this certificate (PEM)")
     add("--listen-key", metavar="FILE", help="its private key (PEM)")
@@ -93,17 +82,10 @@ class Scrape:
         return found + (list(views.of_cluster(query)) if query else [])
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options, target: Target, seconds: float) -> int:
     """Raises all errors; `main` prints them as one line."""
-    parser = make_parser()
-    if {"-h", "--help"} & set(arguments):
-        print(parser.format_help().rstrip())
-        return 0
-    options = parser.parse_args(arguments)
     address = _check(options)
-    config = config_of(options)
-    scrape = Scrape(target_of(options, config), timeout_of(options, config), options.queues)
-    return _serve(scrape, address, options)
+    return _serve(Scrape(target, seconds, options.queues), address, options)
 
 
 def _check(options: Options) -> tuple[str, int]:
@@ -136,8 +118,7 @@ def _serve(scrape: Scrape, address: tuple[str, int], options: Options) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format=f"%(asctime)s {PROGRAM}: %(message)s")
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    return run_tool(run, words, "Failed: ")
+    return run_tool(lambda words: run_parsed(make_parser(), words, run), arguments, "Failed: ")
 
 
 if __name__ == "__main__":

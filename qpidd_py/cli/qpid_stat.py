@@ -14,18 +14,9 @@ from typing import Any, Final
 from qpidd_py.cli import stat_views
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from qpidd_py.cli.config_listing import to_the_right
-from qpidd_py.cli.output import ShowVersion, describe, print_json, print_table, run_tool
+from qpidd_py.cli.output import describe, print_json, print_table, run_tool
 from qpidd_py.cli.stat_views import VIEWS, Json, View
-from qpidd_py.cli.target import (
-    Options,
-    Parser,
-    UsageError,
-    add_address_options,
-    add_login_options,
-    config_of,
-    target_of,
-    timeout_of,
-)
+from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
 
 PROGRAM: Final = "qpid-stat"
 RATE_TIME: Final = 1.0
@@ -56,8 +47,6 @@ def make_parser() -> Parser:
     ):
         add(short, f"--{name}", dest="what", action="store_const", const=name, help=text)
     add = parser.add_argument_group("options").add_argument
-    add("-h", "--help", action="store_true", help="show this help")
-    add("--version", action=ShowVersion)
     add("-S", "--sort-by", metavar="COLUMN", help="order by this column, the greatest first")
     add("-I", "--increasing", action="store_true", help="with -S: the least first")
     add("-L", "--limit", type=int, metavar="N", help="at most so many rows")
@@ -174,21 +163,14 @@ def check(options: Options) -> None:
         raise UsageError("argument -I: needs -S")
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: Options, target: Target, seconds: float) -> int:
     """Raises all errors; `main` prints them as one line."""
-    parser = make_parser()
-    if {"-h", "--help"} & set(arguments):
-        print(parser.format_help().rstrip())
-        return 0
-    options = parser.parse_args(arguments)
     check(options)
-    config = config_of(options)
-    return Tool(options, target_of(options, config), timeout_of(options, config)).run()
+    return Tool(options, target, seconds).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    return run_tool(run, words, "Failed: ")
+    return run_tool(lambda words: run_parsed(make_parser(), words, run), arguments, "Failed: ")
 
 
 if __name__ == "__main__":

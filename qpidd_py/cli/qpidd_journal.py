@@ -58,9 +58,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
-    options = make_parser().parse_args(words)
-    return run_tool(lambda _: _VERBS[options.verb](options), words, f"{PROGRAM}: ")
+    options = make_parser().parse_args(arguments)
+    return run_tool(lambda _: _VERBS[options.verb](options), arguments, f"{PROGRAM}: ")
 
 
 def _open(path: Path) -> Folder:

@@ -2,11 +2,12 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qpidd_py.amqp.client import Login
 from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Target, Trust, split_host_port, uses_tls
+from qpidd_py.cli.output import ShowVersion
 
 if TYPE_CHECKING:
     from qpidd_py.cli.tool_config import ToolConfig
@@ -28,8 +29,20 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+def run_parsed(parser: Parser, words: Sequence[str], run: Callable[[Options, Target, float], int]) -> int:
+    """Shows the help, or calls `run` with the time limit in seconds; the exit code.  Raises all errors."""
+    if {"-h", "--help"} & set(words):
+        print(parser.format_help().rstrip())
+        return 0
+    options = parser.parse_intermixed_args(words)
+    config = config_of(options)
+    return run(options, target_of(options, config), timeout_of(options, config))
+
+
 def add_address_options(add: Callable[..., Any]) -> None:
-    """`add` is `add_argument` of a parser or a group."""
+    """And those of each program.  `add` is `add_argument` of a parser or a group."""
+    add("-h", "--help", action="store_true", help="show this help")
+    add("--version", action=ShowVersion)
     add("-b", "--broker", metavar="ADDRESS", help="[user[/password]@][ssl:]host[:port] (default: the local broker)")
     add("--timeout", metavar="SECONDS", help=f"limit for the whole command, 0 = none (default {DEFAULT_TIMEOUT:g})")
     add("--config", metavar="FILE", help="take credentials, port, TLS and timeout from this qpidd.conf")

@@ -9,7 +9,7 @@ import pytest
 from tests.packaging.test_install import PROGRAMS
 from tests.support.system import needs
 from tools.docs.manpages import files
-from tools.docs.sources import programs
+from tools.programs import programs
 
 SHIPPED = Path(__file__).resolve().parents[2] / "packaging/man"
 PAGES = files()

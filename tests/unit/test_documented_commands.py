@@ -16,10 +16,11 @@ from qpidd_py.cli.target import UsageError
 from qpidd_py.config import GROUPS, load
 from qpidd_py.errors import ConfigError
 from qpidd_py.plugins import load_plugins
+from spark_jobs.schema import BROKER_KINDS
 from tests.support.documents import PAGES, ROOT, Block, all_blocks, blocks, commands
 from tools.docs.generated import GENERATED
 from tools.docs.hook import ELSEWHERE, MARK, loads, on_page_markdown
-from tools.docs.sources import BROKER_KINDS, programs
+from tools.programs import programs
 
 LANGUAGES = {"console", "sh", "python", "text"}
 PROGRAMS = programs()

@@ -424,7 +424,7 @@ def test_no_answer_in_time(capsys):
 
 
 def test_an_interrupt_is_one_line_too(monkeypatch, capsys):
-    def interrupted(arguments):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(qpid_config, "run", interrupted)

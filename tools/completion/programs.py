@@ -1,57 +1,52 @@
-"""Our programs, asked for their parsers."""
+"""Our programs as shell completion needs them, from their parsers."""
 
 import argparse
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from client_lib.cli import receive, send
 from client_lib.cli.values import LEVELS
 from ha.model.status import EXPECTATIONS
-from ha.qpid_cluster import main as local_manager
-from ha.qpid_ha import parser as cli_parser
-from qpidd_py.cli import qpid_config, qpid_metrics, qpid_passwd, qpid_stat, qpidd_journal
-from qpidd_py.config import GROUPS
-from qpidd_py.options import command_line
-from qpidd_py.plugins import load_plugins
-from spark_jobs.cli import main as failover_report
+from qpidd_py.cli import qpid_config
+from tools import programs
 from tools.completion.model import Path, Place, Program, options_of, wants_files
 
-MEMBER_ACTIONS = {"list": "who belongs to the cluster", "add": "one more", "remove": "one less"}
+VALUES: Final[Mapping[str, Mapping[str, Iterable[str]]]] = {
+    "qpid-ha": {"--expect": EXPECTATIONS},
+    **{program: {"--log-enable": [f"{level}+" for level in LEVELS]} for program in ("qpid-send", "qpid-receive")},
+}
+"""Of options whose parser does not list them."""
+HELP: Final = {"help": "the commands", "help-all": "all commands with all options"}
+MEMBER_ACTIONS: Final = {"list": "who belongs to the cluster", "add": "one more", "remove": "one less"}
 """The parser takes any word there; its help names these."""
 
 
 def all_programs() -> list[Program]:
-    ours = [qpidd(), qpid_ha(), qpid_config_(), *plain_tools(), qpid_cluster(), qpidd_journal_(), qpid_passwd_()]
-    return [*ours, *client_tools(), failover_report_()]
+    return [Program(found.name, _places(found)) for found in programs.programs().values()]
 
 
-def qpidd() -> Program:
-    groups = [*GROUPS, *(group for plugin in load_plugins() for group in plugin.option_groups)]
-    return Program("qpidd", {(): Place(options_of(command_line(groups), {}))})
+def _places(program: programs.Program) -> Mapping[Path, Place]:
+    values = VALUES.get(program.name, {})
+    options = options_of(program.general, values)
+    if program.name == qpid_config.PROGRAM:
+        return {path: Place(options, words) for path, words in _words_of_usage().items()}
+    words = {command.name: command.text for command in program.commands}
+    places: dict[Path, Place] = {(): Place(options, words | (HELP if program.name == "qpid-ha" else {}))}
+    for command in program.commands:
+        found = options_of(command.parser, values)
+        places[(command.name,)] = Place(found, _actions(command.parser), wants_files(command.parser))
+    return places
 
 
-def qpid_ha() -> Program:
-    states = {"--expect": list(EXPECTATIONS)}
-    commands = {name: command.text for name, command in cli_parser.COMMANDS.items()}
-    general = options_of(cli_parser.common_parser(cli_parser.PROGRAM, ""), states)
-    places: dict[Path, Place] = {
-        (): Place(general, {**commands, "help": "the commands", "help-all": "all commands with all options"})
-    }
-    for name in commands:
-        parser = cli_parser.command_parser(name)
-        places[(name,)] = Place(options_of(parser, states), _actions(parser))
-    return Program(cli_parser.PROGRAM, places)
-
-
-def _actions(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """The second word of `member` and `salvage`."""
+def _actions(parser: argparse.ArgumentParser) -> Mapping[str, str]:
+    """The second word of `qpid-ha member` and `qpid-ha salvage`."""
     action = next((action for action in parser._actions if action.dest == "action"), None)
     if action is None:
         return {}
-    return {str(choice): "" for choice in action.choices} if action.choices else MEMBER_ACTIONS
+    return dict.fromkeys(map(str, action.choices), "") if action.choices else MEMBER_ACTIONS
 
 
-def qpid_config_() -> Program:
-    options = options_of(qpid_config.make_parser(), {})
+def _words_of_usage() -> Mapping[Path, dict[str, str]]:
+    """Of qpid-config, whose parser has one list of words."""
     places: dict[Path, dict[str, str]] = {(): {}}
     for line in qpid_config.USAGE.splitlines():
         path: Path = ()
@@ -63,41 +58,4 @@ def qpid_config_() -> Program:
             places.setdefault(path, {})[word] = ""
             path = (*path, word)
             places.setdefault(path, {})
-    return Program(qpid_config.PROGRAM, {path: Place(options, words) for path, words in places.items()})
-
-
-def plain_tools() -> list[Program]:
-    return [
-        Program(tool.PROGRAM, {(): Place(options_of(tool.make_parser(), {}))}) for tool in (qpid_stat, qpid_metrics)
-    ]
-
-
-def qpid_cluster() -> Program:
-    return _with_verbs("qpid-cluster", local_manager._parser())
-
-
-def qpid_passwd_() -> Program:
-    return _with_verbs(qpid_passwd.PROGRAM, qpid_passwd.make_parser())
-
-
-def qpidd_journal_() -> Program:
-    return _with_verbs(qpidd_journal.PROGRAM, qpidd_journal.make_parser())
-
-
-def failover_report_() -> Program:
-    return _with_verbs(failover_report.PROGRAM, failover_report.make_parser())
-
-
-def _with_verbs(name: str, parser: argparse.ArgumentParser) -> Program:
-    general = options_of(parser, {})
-    commands: Any = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    texts = {str(choice.dest): str(choice.help) for choice in commands._choices_actions}
-    places: dict[Path, Place] = {(): Place(general, texts)}
-    for verb, command in commands.choices.items():
-        places[(verb,)] = Place(options_of(command, {}), files=wants_files(command))
-    return Program(name, places)
-
-
-def client_tools() -> list[Program]:
-    levels = {"--log-enable": [f"{level}+" for level in LEVELS]}
-    return [Program(tool.PROGRAM, {(): Place(options_of(tool.make_parser(), levels))}) for tool in (send, receive)]
+    return places

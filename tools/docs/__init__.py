@@ -1,7 +1,5 @@
 """The parts of the documentation that are made from the code: tables of the site, and the manual pages.
 
-    mkdocs build            calls `hook.py`: the placeholders of docs/ become the tables of `generated.py`
-    python -m tools.docs DIRECTORY      writes the manual pages
-
-`sources.py` is the only module here that imports the programs; the others turn what it gives into text.
+mkdocs build            calls `hook.py`: the placeholders of docs/ become the tables of `generated.py`
+python -m tools.docs DIRECTORY      writes the manual pages
 """

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tools.docs.sources import CLIENT_EXIT_CODES, REPORT_EXIT_CODES
+from client_lib.cli.common import EXIT_CODES as CLIENT_EXIT_CODES
+from spark_jobs.cli.errors import EXIT_CODES as REPORT_EXIT_CODES
 
 QPIDD_CODES: Final = """\
 exit codes:

@@ -5,7 +5,7 @@ The figure of the states is drawn from the table of legal steps: a step that has
 
 from collections.abc import Iterable
 
-from tools.docs.sources import TRANSITIONS, State
+from ha.model.status import TRANSITIONS, State
 
 BOX = 104, 40
 PLACES = {

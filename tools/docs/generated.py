@@ -1,26 +1,29 @@
 """The texts that replace `<!-- generated: NAME -->` in docs/, by name."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
+from ha.model.status import TRANSITIONS, State
+from qpidd_py.logrules import category
 from qpidd_py.options import live_options
+from spark_jobs.schema import BROKER_KINDS, CLIENT_KINDS, COLUMNS, MANAGER_KINDS
 from tools.docs import figures
 from tools.docs.exit_codes import CODES, rows
 from tools.docs.log_lines import LEVELS, log_lines
 from tools.docs.markdown import cell, code, option_row, option_tables, table
 from tools.docs.options import groups
-from tools.docs.sources import (
-    BROKER_KINDS,
-    CLIENT_KINDS,
-    COLUMNS,
-    MANAGER_KINDS,
-    ROOT,
-    STATES,
-    TRANSITIONS,
-    broker_groups,
-    category,
-    programs,
-)
+from tools.programs import broker_groups, programs
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+STATES: Final = {
+    State.STANDALONE: "not a member of a cluster",
+    State.JOINING: "started, or deposed; has heard no primary of the present epoch",
+    State.CATCHUP: "a primary feeds it; what it holds is not complete",
+    State.READY: "listed by the primary: nothing is confirmed that it does not hold",
+    State.RECOVERING: "promoted; serves clients, and holds all confirms back for the backups that it expects",
+    State.ACTIVE: "promoted; confirms",
+}
 
 
 def options(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tools.docs.exit_codes import CODES, rows
 from tools.docs.options import Group, Option, groups
-from tools.docs.sources import Command, Program, programs
+from tools.programs import Command, Program, programs
 
 SECTIONS: Final = {"qpidd": 8, "qpid-ha": 8, "qpid-cluster": 8}
 """Of programs for administrators; 1 otherwise."""
