@@ -30,8 +30,8 @@ from qpidd_py.security.users import hash_password
 CONNECTIONS: Final = 30_000
 USERS: Final = 200
 AT_ONCE: Final = 500
-PER_ADDRESS: Final = 20_000
-"""Connections from one address: it has 28,000 ports."""
+PER_ADDRESS: Final = 1000
+"""Connections from one address: it has 28,000 ports, and the system searches long for one of the last free ones."""
 TIME: Final = 60.0
 HEADER: Final = b"AMQP\0\0\x09\x01"
 
@@ -112,8 +112,11 @@ def storm(connections: int = CONNECTIONS, users: int = USERS) -> list[Sample]:
         user_file(cluster.base / "users.yaml", users)
         cluster.options += ["--user-file", str(cluster.base / "users.yaml")]
         cluster.start()
+        Client(cluster.ports[0])  # guest, who logs in again to watch
         Everybody(cluster.ports[0], users).run(users)
-        wait_until(lambda: min(learned(cluster, 1), learned(cluster, 2)) >= users, TIME, "backups know the passwords")
+        wait_until(
+            lambda: min(learned(cluster, 1), learned(cluster, 2)) > users, 5 * TIME, "backups know the passwords"
+        )
         cluster.fail_over()
         return [Sample(Key(3, "storm", connections), cluster.name, _measured(cluster, connections, users))]
     finally:

@@ -168,6 +168,10 @@ _SCALARS: Final[dict[int, tuple[Struct, Callable[[Any], Any] | None]]] = {
 }
 
 
+class Encoded(bytes):
+    """A value with its type letter, for tables that are sent often."""
+
+
 def encode_table(table: Mapping[str, Any] | None) -> bytes:
     """Write a table with its length prefix; names sorted, so that equal tables are equal octets."""
     if not table:
@@ -296,6 +300,7 @@ def _encode_datetime(value: datetime.datetime) -> bytes:
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
+    Encoded: lambda value: value,
     bool: lambda value: b"t\x01" if value else b"t\x00",
     int: _encode_int,
     str: _encode_str,

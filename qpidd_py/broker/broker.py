@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import HEARTBEAT
+from qpidd_py.amqp.fields import Encoded, encode_value
 from qpidd_py.amqp.sasl import Authenticate, accept_all
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.hooks import HaHooks
@@ -202,5 +203,5 @@ def _server_properties(name: str, version: str) -> dict[str, Any]:
         "version": version,
         "platform": f"Python {platform.python_version()}",
         "cluster_name": name,
-        "capabilities": dict.fromkeys(CAPABILITIES, True),
+        "capabilities": Encoded(encode_value(dict.fromkeys(CAPABILITIES, True))),
     }

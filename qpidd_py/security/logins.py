@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import heappop, heappush
 from ipaddress import IPv6Address, ip_address
 from typing import Final
@@ -38,20 +39,27 @@ FORGET: Final = 60.0
 """Seconds after a failure until it no longer counts."""
 KEPT: Final = 10_000
 """Failures and refused passwords that are remembered."""
+ADDRESSES: Final = 4096
+"""Addresses whose network is kept, so that a login need not parse its own."""
 SLICE: Final = 200
 """Logins that are decided in one call."""
 
 
 def origin(peer: str) -> str:
     """The address of HOST:PORT as far as it identifies a peer."""
-    host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
+    return _identity(peer.rpartition(":")[0])
+
+
+@lru_cache(ADDRESSES)
+def _identity(address: str) -> str:
+    host = address.strip("[]").partition("%")[0]
     try:
-        address = ip_address(host)
+        found = ip_address(host)
     except ValueError:
         return host
-    if not isinstance(address, IPv6Address):
+    if not isinstance(found, IPv6Address):
         return host
-    return str(address.ipv4_mapped or IPv6Address(int(address) >> 64 << 64))
+    return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))
 
 
 def is_loopback(peer: str) -> bool:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACCEPTS: Final = 64  # connections taken in one turn
+ACCEPTS: Final = 16
+"""Connections taken in one turn of the loop.  Each brings three reads and 0.1 ms of work: in a storm of logins other
+clients wait for the logins of some turns, so few are under way and the others stay in the system's queue."""
 PAUSE: Final = 0.5  # seconds without accepting when the process is out of descriptors
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
