@@ -269,8 +269,24 @@ package() {
     mkdir -p dist
     (cd "$root" && find . ! -type d -printf '%P\n' | LC_ALL=C sort |
         tar -c --no-recursion --owner=0 --group=0 --files-from=- | gzip -1 -n) >"dist/.$name"
+    client_wheel
     mv "dist/.$name" "dist/$name"
     echo "dist/$name"
+}
+
+# The client library alone, for programs that talk to brokers elsewhere: pure Python.
+client_wheel() {
+    local source=$work/client version
+    version=$(sed -n 's/^version = //p' setup.cfg)
+    rm -rf "$source"
+    mkdir -p "$source/wheel"
+    tar -c --exclude=__pycache__ client_lib | tar -x -C "$source"
+    cp packaging/client/* "$source"
+    sed -i "s/^version = .*/version = \"$version\"/" "$source/pyproject.toml"
+    "$work/tools/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
+        --wheel-dir "$source/wheel" "$source"
+    mv "$source"/wheel/*.whl dist
+    ls dist/qpidd_client-"$version"-*.whl
 }
 
 # What an installation has put below a root; the virtual environment as its folder.
