@@ -5,15 +5,19 @@ The property list is encoded here, not by pika: it determines a sender's speed, 
 
 from __future__ import annotations
 
+import logging
 import operator
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from client_lib import content as contents
 from client_lib.core.delivery import Delivery
 
+LOGGER = logging.getLogger("client_lib")
+P = TypeVar("P")
+M = TypeVar("M", bound="Message")
 RESENT_HEADER = "x-resent"
 SUBJECT_HEADER = "qpid.subject"
 _SHOWN = 40  # characters of the content in repr
@@ -36,6 +40,7 @@ _USER_ID, _APP_ID, _CLUSTER_ID = 0x0010, 0x0008, 0x0004
 RARE = ("content_encoding", "timestamp", "type", "app_id", "cluster_id")
 """Properties that few messages have; kept together, so that the others cost nothing."""
 _NOT_SET = (None,) * len(RARE)
+_NOT_COPIED = ("_delivery", "_payload")
 
 
 def _rare(name: str) -> Any:
@@ -64,6 +69,7 @@ class Message:
         "_body",
         "_content",
         "_delivery",
+        "_payload",
         "_rare",
         "content_type",
         "correlation_id",
@@ -139,9 +145,37 @@ class Message:
     app_id = _rare("app_id")
     cluster_id = _rare("cluster_id")
 
+    _payload: bytes
+    """The property list of a delivery."""
+
+    _LATER = frozenset(
+        {
+            *("_rare", "content_type", "correlation_id", "durable", "id", "priority", "properties", "reply_to"),
+            *("subject", "ttl", "user_id"),
+        }
+    )
+    """What a delivery has no value of before it is asked for one of them."""
+
+    if not TYPE_CHECKING:  # a wrong name is an error for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            """Called for a slot without a value."""
+            if name not in self._LATER:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            for missing, value in self._read().items():
+                try:  # what the application has set meanwhile stays
+                    object.__getattribute__(self, missing)
+                except AttributeError:
+                    setattr(self, missing, value)
+            return object.__getattribute__(self, name)
+
+    def _read(self) -> dict[str, Any]:
+        """The values of _LATER, from the property list of the delivery."""
+        return _values(self.exchange, self.routing_key, read_properties(self._payload, Properties()))
+
     def __getstate__(self) -> dict[str, Any]:
         slots = [name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())]
-        state = {name: getattr(self, name) for name in slots if name != "_delivery"}
+        state = {name: getattr(self, name) for name in slots if name not in _NOT_COPIED}
         if self._content is _UNREAD:
             del state["_content"]
         return state
@@ -241,29 +275,41 @@ _rare_of = operator.attrgetter(*RARE)
 
 def received(exchange: str, routing_key: str, redelivered: bool, properties: Any, body: bytes) -> Message:
     """The message of a delivery; `properties` as pika decoded them."""
+    message = unread(Message, exchange, routing_key, redelivered, b"", body)
+    for name, value in _values(exchange, routing_key, properties).items():
+        setattr(message, name, value)
+    return message
+
+
+def unread(kind: type[M], exchange: str, routing_key: str, redelivered: bool, payload: bytes, body: bytes) -> M:
+    """The message of a delivery; its property list `payload` is read when a property is asked for."""
+    message = kind.__new__(kind)
+    message._content, message._body, message._delivery, message._payload = _UNREAD, body, None, payload
+    message.exchange, message.routing_key, message.redelivered = exchange, routing_key, redelivered
+    return message
+
+
+def _values(exchange: str, routing_key: str, properties: Any) -> dict[str, Any]:
+    """The attributes of a received message; `properties` as pika decoded them."""
     headers = properties.headers or {}
     subject = routing_key if exchange else None
     if isinstance(headers.get(SUBJECT_HEADER), str):
         subject = headers.pop(SUBJECT_HEADER)
     expiration = properties.expiration
-    message = Message(
-        _UNREAD,
-        properties.content_type,
-        properties.message_id,
-        subject,
-        properties.user_id,
-        properties.reply_to,
-        properties.correlation_id,
-        properties.delivery_mode == 2,
-        properties.priority,
-        int(expiration) / 1000 if expiration and expiration.isascii() and expiration.isdigit() else None,
-        headers,
-    )
-    message._body = body
-    if (rare := _rare_of(properties)) != _NOT_SET:
-        message._rare = dict(zip(RARE, rare, strict=True))
-    message.exchange, message.routing_key, message.redelivered = exchange, routing_key, redelivered
-    return message
+    rare = _rare_of(properties)
+    return {
+        "content_type": properties.content_type,
+        "id": properties.message_id,
+        "subject": subject,
+        "user_id": properties.user_id,
+        "reply_to": properties.reply_to,
+        "correlation_id": properties.correlation_id,
+        "durable": properties.delivery_mode == 2,
+        "priority": properties.priority,
+        "ttl": int(expiration) / 1000 if expiration and expiration.isascii() and expiration.isdigit() else None,
+        "properties": headers,
+        "_rare": None if rare == _NOT_SET else dict(zip(RARE, rare, strict=True)),
+    }
 
 
 @dataclass(slots=True)
@@ -294,6 +340,16 @@ def decode_properties(data: bytes, found: Any = None) -> Any:
         if flags & 0x8000 >> index:
             value, at = contents.read_property(name, data, at)
             setattr(found, name, value)
+    return found
+
+
+def read_properties(payload: bytes, found: P) -> P:
+    """As `decode_properties`, but what cannot be read is logged and left out: ending the connection would only cause a
+    redelivery."""
+    try:
+        decode_properties(payload, found)
+    except (ValueError, struct.error) as error:
+        LOGGER.error("a message has properties that cannot be read: %s", error)
     return found
 
 

@@ -45,7 +45,9 @@ class Sender(Window):
             if self.full():
                 self._wait_for_room(deadline)
             self.add(entry)
-        worker.wake()
+            written = sync and worker.write_now()
+        if not written:
+            worker.wake()
         if sync and worker.transaction is None:
             self._wait_for(entry, deadline)
         return entry.message_id

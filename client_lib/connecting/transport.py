@@ -6,17 +6,17 @@
 * one attempt at one IP address, started at once: pika's own workflow looks names up again and tries one record after
   the other; pika's timers are not used, since the planner keeps the time;
 * `abort`: end a connection without waiting for a peer that may be hung (pika's own heartbeat checker does it this way);
-* `write`: several encoded frames in one piece; otherwise pika calls send(2) for each frame;
+* a `Stream` of ours in place of pika's: `write` sends several frames in one piece, in the thread that calls it;
+  `read_on` is backpressure, for receivers without a limit; after a failed write, data that the broker had sent before
+  (possibly confirms) is still read;
 * `blocked`: the reason of the last connection.blocked;
 * `refusal`: code and text of the broker's connection.close; pika keeps only a repr of them while connecting;
 * heartbeats are sent at the negotiated rate, which is never slower than ours; `watchdog` checks whether any arrive, not
   pika, because pika allows five more seconds and counts our own pauses as silence of the broker;
-* after a failed write, data that the broker had sent before (possibly confirms) is still read;
-* properties of messages are decoded here: pika 1.4 converts floats to whole numbers, and an infinite one ends its
-  connection, so the message would be delivered again for ever;
-* `read_on`: backpressure, for receivers without a limit;
-* the publish encoder: pika's own builds three objects and marshals three times per message.
-
+* deliveries and confirms are read in one step (`incoming.py`), other frames by pika; properties are decoded by us: pika
+  1.4 converts floats to whole numbers, and an infinite one ends its connection, so the message would be delivered again
+  for ever;
+* the encoders of what is sent for each message: pika's own build three objects and marshal three times;
 * a method that cannot be encoded is refused at once: pika would keep it while another one waits for its answer, and the
   error would end the connection.
 
@@ -49,7 +49,9 @@ from pika.adapters.select_connection import IOLoop, SelectConnection
 from pika.adapters.utils import connection_workflow as workflow
 from pika.adapters.utils.selector_ioloop_adapter import SelectorIOServicesAdapter
 
-from client_lib.message import decode_properties
+from client_lib.connecting.incoming import Confirmed, Incoming, Taker
+from client_lib.connecting.stream import Reader, Stream
+from client_lib.message import read_properties
 
 Properties = pika.BasicProperties
 ChannelClosed = pika.exceptions.ChannelClosedByBroker
@@ -63,11 +65,11 @@ FRAME_HEAD = struct.Struct(">BHI")
 HEADER_FRAME = 2
 BODY_SIZE = struct.Struct(">xxxxQ")
 BASIC_CLASS = 60
+_ACK = struct.Struct(">BHIHHQBc")
 CLIENT_ID, CONN_ID = "qpid.client_id", "qpid.conn_id"
 """In the properties of start-ok: as in our own log."""
 TIME = "qpid.time"
 """In the properties of connection.start and start-ok: µs since 1970 by the sender's clock, when it sent it."""
-_RECEIVE_SIZE = 16384
 
 _our_threads: set[int] = set()
 _our_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
@@ -136,11 +138,11 @@ class Transport(BaseConnection):  # type: ignore[misc]
         """Seconds, as proposed by the broker; 0 = none."""
         self.cause: BaseException | None = None
         """The error that ended the stream; pika keeps only its repr."""
-        self.reading = True
         self._started = 0
         self._target = target
         self._listener = listener
         self._ended = False
+        self._incoming = Incoming(self._frame)
         super().__init__(
             parameters=target.parameters,
             on_open_callback=listener.opened,
@@ -184,11 +186,12 @@ class Transport(BaseConnection):  # type: ignore[misc]
         self._unshim_connection_workflow_callback(self._on_connection_workflow_done, result)
 
     def _proto_connection_made(self, transport: Any) -> None:
-        transport._MAX_RECV_BYTES = _RECEIVE_SIZE
+        transport._deactivate()
+        transport._state = transport._STATE_COMPLETED
         if not getattr(self.params, "tcp_nodelay", True):  # pika switches it on
             transport._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
-        transport._initiate_abort = functools.partial(_read_first, transport, transport._initiate_abort)
-        super()._proto_connection_made(transport)
+        reader = Reader(self._on_data_available, self._proto_eof_received, self._proto_connection_lost)
+        super()._proto_connection_made(Stream(transport._sock, self._nbio, reader))
 
     def _proto_connection_lost(self, error: BaseException | None) -> None:
         self.cause = error
@@ -226,11 +229,25 @@ class Transport(BaseConnection):  # type: ignore[misc]
         return bool(self.connection_state == self.CONNECTION_TUNE)
 
     def _create_channel(self, channel_number: int, on_open_callback: Any) -> Any:
-        return _Channel(self, channel_number, on_open_callback)
+        self._incoming.body_max = self.body_max
+        self._incoming.channels[channel_number] = channel = _Channel(self, channel_number, on_open_callback)
+        channel.add_on_close_callback(lambda *_: self._incoming.channels.pop(channel_number, None))
+        return channel
 
-    def _read_frame(self) -> tuple[int, Any]:
-        data = self._frame_buffer
-        return _read_header(data) if data[0] == HEADER_FRAME else decode_frame(data)
+    def _on_data_available(self, data: bytes) -> None:
+        self.bytes_received += len(data)
+        self._incoming.feed(data)
+
+    def _frame(self, data: bytes) -> int:
+        """A frame that pika reads; the octets that were used."""
+        used, frame = _read_header(data) if data[0] == HEADER_FRAME else decode_frame(data)
+        if frame is not None:
+            if isinstance(getattr(frame, "method", None), pika.spec.Channel.Close):
+                channel = self._incoming.channels.get(frame.channel_number)
+                if channel is not None:
+                    channel.ending()
+            self._process_frame(frame)
+        return used
 
     # -- heartbeats
 
@@ -259,35 +276,30 @@ class Transport(BaseConnection):  # type: ignore[misc]
     def forget(self) -> None:
         """Closes our copy of the socket without sending anything, in a child after fork(2): the connection is the
         parent's."""
-        stream, connector = self._transport, self._connection_workflow
-        for holder in (stream, connector):
-            sock = getattr(holder, "_sock", None)
+        for sock in (getattr(self._transport, "sock", None), getattr(self._connection_workflow, "_sock", None)):
             if sock is not None:
                 with contextlib.suppress(OSError):
                     os.close(sock.detach())
 
     def write(self, data: bytes) -> None:
-        """Sends encoded frames; nothing if the connection has just ended."""
-        if self._transport is not None:
-            self.bytes_sent += len(data)
-            self._adapter_emit_data(data)
+        """Sends encoded frames, from any thread; nothing if the connection has just ended."""
+        stream = self._transport
+        if stream is not None:
+            stream.write(data)
 
     def read_on(self, on: bool) -> None:
         """Stops reading, or goes on with it."""
-        stream = self._transport
-        if stream is None or on == self.reading or stream._state != stream._STATE_ACTIVE:
-            return
-        self.reading = on
-        if on:
-            self._nbio.set_reader(stream._sock.fileno(), stream._on_socket_readable)
-            self._nbio.add_callback_threadsafe(stream._on_socket_readable)  # TLS may have read more than it gave out
-        else:
-            self._nbio.remove_reader(stream._sock.fileno())
+        if self._transport is not None:
+            self._transport.read_on(on)
+
+    @property
+    def reading(self) -> bool:
+        return self._transport is None or bool(self._transport.reading)
 
     @property
     def backlog(self) -> int:
         """Octets waiting to be written to the socket."""
-        return int(self._get_write_buffer_size()) if self._transport is not None else 0
+        return int(self._transport.backlog) if self._transport is not None else 0
 
     @property
     def body_max(self) -> int:
@@ -302,12 +314,22 @@ class ThreadTransport(Transport, SelectConnection):  # type: ignore[misc]
 class AsyncioTransport(Transport, asyncio_connection.AsyncioConnection):  # type: ignore[misc]
     """On a loop of asyncio."""
 
-    def _get_write_buffer_size(self) -> int:
-        return int(self._transport.get_write_buffer_size())
-
 
 class _Channel(pika.channel.Channel):  # type: ignore[misc]
-    """Encodes methods before pika keeps them, or notes what it expects."""
+    """Encodes methods before pika keeps them, or notes what it expects.  Confirms and deliveries can be taken without
+    pika's objects (see `client_lib.connecting.incoming`)."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.takers: dict[bytes, Taker] = {}
+        self.confirmed: Confirmed | None = None
+        self.ending: Callable[[], None] = lambda: None
+        """Called when the broker has closed it, before the answer is written: nothing may be written after that."""
+
+    def select_confirms(self, confirmed: Confirmed, done: Callable[[Any], None]) -> None:
+        """Raises what pika raises if the broker knows no publisher confirms."""
+        self.confirm_delivery(lambda _frame: None, callback=done)
+        self.confirmed = confirmed
 
     def _rpc(self, method: Any, *arguments: Any, **named: Any) -> None:
         check_method(self, method)
@@ -355,21 +377,8 @@ def _read_header(data: bytes) -> tuple[int, Any]:
     if data[end : end + 1] != FRAME_END:
         raise pika.exceptions.InvalidFrameError(f"a frame ends with {data[end : end + 1]!r}, expected {FRAME_END!r}")
     (body_size,) = BODY_SIZE.unpack_from(data, FRAME_HEAD.size)
-    properties = Properties()
-    try:
-        decode_properties(data[FRAME_HEAD.size + BODY_SIZE.size : end], properties)
-    except ValueError as error:  # ending the connection would only cause a redelivery
-        LOGGER.error("a message has properties that cannot be read: %s", error)
+    properties = read_properties(data[FRAME_HEAD.size + BODY_SIZE.size : end], Properties())
     return end + 1, pika.frame.Header(channel, body_size, properties)
-
-
-def _read_first(stream: Any, abort: Callable[[BaseException | None], None], error: BaseException | None) -> None:
-    """Reads what had arrived before a broken stream is given up."""
-    if error is not None:
-        with contextlib.suppress(Exception):  # the end of what can be read, in whatever way it shows
-            while stream._state == stream._STATE_ACTIVE:
-                stream._consume()
-    abort(error)
 
 
 class Timer(Protocol):
@@ -463,6 +472,7 @@ def cancel_consumer(channel: Any, consumer_tag: str, done: Callable[[Any], None]
     ok = pika.spec.Basic.CancelOk
 
     def answered(frame: Any) -> None:
+        channel.takers.pop(consumer_tag.encode(), None)
         channel._on_cancelok(frame)
         done(frame)
 
@@ -473,6 +483,11 @@ def publish_method(channel: int, exchange: str, routing_key: str, mandatory: boo
     """The frame of a basic.publish."""
     method = pika.spec.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     return bytes(pika.frame.Method(channel, method).marshal())
+
+
+def ack(channel: int, delivery_tag: int, multiple: bool) -> bytes:
+    """The frame of a basic.ack."""
+    return _ACK.pack(1, channel, 13, BASIC_CLASS, 80, delivery_tag, multiple, FRAME_END)
 
 
 def flow_ok(channel: int, active: bool) -> bytes:

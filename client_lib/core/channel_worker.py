@@ -13,9 +13,10 @@ Theory.  The states are in `client_lib.core.states`; the I/O thread makes all ch
   arrive twice.  Acknowledgements for deliveries of a lost connection are dropped: those messages come again.
 * What a ready channel writes is in `client_lib.core.writing`, subscriptions and their deliveries in
   `client_lib.core.subscribing`, the end of transactions in `client_lib.core.transacting`.
-* Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread.  The
-  application's callbacks and pika are called without it.  No other lock of ours is taken inside it except the
-  event log's, which takes none.  With asyncio the application runs in the I/O thread and the lock is none.
+* Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread; in READY
+  another thread may use them with the lock, for `write_now`.  The application's callbacks and those of pika are called
+  without it.  No other lock of ours is taken inside it except the event log's and the stream's, which take none.  With
+  asyncio the application runs in the I/O thread and the lock is none.
 """
 
 from __future__ import annotations
@@ -235,6 +236,7 @@ class ChannelWorker:
             channel.add_on_return_callback(lambda _c, method, properties, _body: self._returned(method, properties))
             channel.add_on_cancel_callback(self._cancelled)
             channel.add_on_flow_callback(lambda frame: self._flow(generation, frame.method.active))
+            channel.ending = lambda: self._ending(generation)
             self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
             self.publishing.new_channel(self.where, channel.connection.params.frame_max)
             self.getting.new_channel(channel)
@@ -250,8 +252,9 @@ class ChannelWorker:
             channel.tx_select(callback=lambda _ok: self._restore(generation))
             return
         try:
-            channel.confirm_delivery(
-                lambda frame: self._confirmed(generation, frame.method), callback=lambda _ok: self._restore(generation)
+            channel.select_confirms(
+                lambda tag, multiple, taken: self._confirmed(generation, tag, multiple, taken),
+                lambda _ok: self._restore(generation),
             )
         except Exception as error:  # the broker knows no publisher confirms
             self.fail(server_error(540, str(error)))
@@ -286,6 +289,12 @@ class ChannelWorker:
             attrs = self._link.recovery.done(self, time.monotonic())
             if attrs is not None:
                 self.events.fact("recovered", peer=self.where.peer, conn_id=self.where.conn_id, attrs=attrs)
+
+    def _ending(self, generation: int) -> None:
+        """The broker has closed the channel: nothing may follow our answer."""
+        with self.monitor:
+            if generation == self.generation:
+                self._writing.flowing = False
 
     def _channel_closed(self, generation: int, reason: Exception) -> None:
         """The channel ended.  If the connection ended with it, `connection_lost` does the work."""
@@ -401,13 +410,20 @@ class ChannelWorker:
             return False
         return self._writing.flush(channel, transport, self._is_ready, limit)
 
+    def write_now(self) -> bool:
+        """Writes the message that was added last, in the thread that has added it (lock held).  False: the I/O thread
+        has to be woken for it."""
+        channel, transport = self._channel, self._transport
+        if not self._is_ready() or transport is None or channel is None or self._link.careful:
+            return False
+        return self.transaction is None and self._writing.write_now(channel, transport)
+
     def _is_ready(self) -> bool:
         return self.state is State.READY
 
     # -- from the broker
 
-    def _confirmed(self, generation: int, method: Any) -> None:
-        taken = method.NAME == "Basic.Ack"
+    def _confirmed(self, generation: int, delivery_tag: int, multiple: bool, taken: bool) -> None:
         if not self._restoring.proven:
             if not taken and generation == self.generation and self._not_ready():
                 return
@@ -415,7 +431,7 @@ class ChannelWorker:
         with self.monitor:
             if generation != self.generation:
                 return
-            entries = self.publishing.confirmed(method.delivery_tag, method.multiple, taken)
+            entries = self.publishing.confirmed(delivery_tag, multiple, taken)
         self.publishing.report(entries)
         self.wake_others()
         if self._link.recovery.active:

@@ -116,14 +116,19 @@ class Publishing:
                 later()
                 return False
             with self._monitor:
-                if self._transaction is None:
-                    entries = self.outbox.send_next(limit or PUBLISH_CHUNK)
-                else:
-                    entries = self._send_in_transaction(self._transaction, limit or PUBLISH_CHUNK)
-            self._write(transport, channel, entries)
+                self.write_next(transport, channel, limit or PUBLISH_CHUNK)
             if limit is not None:
                 return False
         return self.outbox.waiting > 0
+
+    def write_next(self, transport: Transport, channel: int, count: int) -> None:
+        """Writes up to `count` waiting messages, from any thread (lock held: delivery tags count in the order of
+        writing)."""
+        if self._transaction is None:
+            entries = self.outbox.send_next(count)
+        else:
+            entries = self._send_in_transaction(self._transaction, count)
+        self._write(transport, channel, entries)
 
     def _send_in_transaction(self, transaction: Transaction, count: int) -> list[Entry]:
         entries = self.outbox.take_next(count)

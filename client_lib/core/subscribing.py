@@ -10,6 +10,7 @@ from client_lib.core.deliveries import Deliveries
 from client_lib.core.monitor import Monitor
 from client_lib.core.subscription import Subscription
 from client_lib.errors import ReceiverCancelled
+from client_lib.message import Message
 
 Done = Callable[[Any], None]
 
@@ -39,6 +40,9 @@ class Subscribing:
             arguments=subscription.arguments,
             consumer_tag=subscription.consumer_tag,
             callback=done,
+        )
+        channel.takers[subscription.consumer_tag.encode()] = lambda tag, *delivery: self._arrived(
+            generation, subscription, tag, subscription.unread(*delivery)
         )
 
     def cancel(self, channel: Any, subscription: Subscription, done: Done) -> None:
@@ -71,10 +75,12 @@ class Subscribing:
     def _delivered(
         self, generation: int, subscription: Subscription, method: Any, properties: Any, body: bytes
     ) -> None:
-        message = subscription.build(method, properties, body)
+        self._arrived(generation, subscription, method.delivery_tag, subscription.build(method, properties, body))
+
+    def _arrived(self, generation: int, subscription: Subscription, delivery_tag: int, message: Message) -> None:
         with self._monitor:
             if generation != self._deliveries.generation:
                 return
-            self._deliveries.arrived(subscription, message, method.delivery_tag)
+            self._deliveries.arrived(subscription, message, delivery_tag)
             if subscription.waiting or self.waiting_for_any:
                 self._monitor.notify_all()

@@ -14,7 +14,7 @@ from client_lib.core.transaction import Transaction
 from client_lib.errors import MessagingError
 from client_lib.event_runs import REDELIVERED, RESENT, Where
 from client_lib.events import EventLog
-from client_lib.message import Message, received
+from client_lib.message import Message, received, unread
 
 UNLIMITED = 0xFFFFFFFF
 """Qpid's name for a capacity without a limit."""
@@ -137,6 +137,10 @@ class Subscription:
     def build(self, method: Any, properties: Any, body: bytes) -> Message:
         """The message of a basic.deliver, as pika decoded it."""
         return received(method.exchange, method.routing_key, method.redelivered, properties, body)
+
+    def unread(self, redelivered: bool, exchange: str, routing_key: str, payload: bytes, body: bytes) -> Message:
+        """The message of a basic.deliver, whose property list `payload` is read when it is asked for."""
+        return unread(Message, exchange, routing_key, redelivered, payload, body)
 
     def note_fetched(self, message: Message) -> None:
         """Records events for a message that the application gets now (without the lock)."""

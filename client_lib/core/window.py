@@ -36,6 +36,8 @@ class WindowHost(Protocol):
 
     def wake(self) -> None: ...
 
+    def write_now(self) -> bool: ...
+
 
 class Window:
     """At most `capacity` unsettled messages to one exchange and routing key.  Raises ValueError.

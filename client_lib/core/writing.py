@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from client_lib.connecting.suspects import Request
-from client_lib.connecting.transport import Transport, flow_ok
+from client_lib.connecting.transport import Transport, ack, flow_ok
 from client_lib.core.commands import Commands
 from client_lib.core.deliveries import Deliveries
-from client_lib.core.ledger import Disposition, Settle
+from client_lib.core.ledger import Disposition
 from client_lib.core.monitor import Monitor
 from client_lib.core.publishing import Publishing
 from client_lib.core.transacting import Transacting
@@ -35,7 +35,7 @@ class Writing:
         wake_others: Callable[[], None],
     ) -> None:
         self.flowing = True
-        """False while the broker asks for a pause (channel.flow)."""
+        """False while the broker asks for a pause (channel.flow), and when it has closed the channel."""
         self.transacting: Transacting | None = None
         if transaction is not None:
             self.transacting = Transacting(transaction, publishing, deliveries, monitor)
@@ -70,12 +70,12 @@ class Writing:
     def flush(self, channel: Any, transport: Transport, ready: Callable[[], bool], limit: int | None = None) -> bool:
         """Writes acknowledgements, commands, messages, while `ready`.  True if there is more to do at once.  `limit` is
         that of unanswered requests."""
-        self.send_settlements(channel)
+        self.send_settlements(channel, transport)
         if limit is not None:
             self._send_one(channel, transport, limit)
             return False
         while self._commands.waiting and ready():
-            self.send_settlements(channel)
+            self.send_settlements(channel, transport)
             self._commands.start(channel, self._answered)
         if not ready():
             return False
@@ -83,6 +83,17 @@ class Writing:
         if self._transaction is not None and self._transaction.ending and ready():
             self._end_transaction(channel)
         return more
+
+    def write_now(self, channel: Any, transport: Transport) -> bool:
+        """Writes the only message that waits, in the thread that has added it (lock held).  False if something else
+        has to be written first, or nothing may be: that is for the I/O thread."""
+        if self._commands.waiting or not self._may_publish(transport) or transport.backlog:
+            return False
+        if self._publishing.outbox.waiting != 1:
+            return False
+        self.send_settlements(channel, transport)
+        self._publishing.write_next(transport, int(channel), 1)
+        return True
 
     def _send_one(self, channel: Any, transport: Transport, limit: int) -> None:
         """At most one request, when nothing is unanswered."""
@@ -123,37 +134,37 @@ class Writing:
             generation = self._deliveries.generation
             self.transacting.write(channel, lambda: generation == self._deliveries.generation, self._wake)
 
-    def send_settlements(self, channel: Any) -> None:
+    def send_settlements(self, channel: Any, transport: Transport) -> None:
         if not self._deliveries.undecided:
             return
         if self._transaction is not None and self._transaction.phase is Phase.COMMIT_SENT:
             return  # they belong to the next one
         with self._monitor:
             methods = self._deliveries.take()
+            for settle in methods:
+                if settle.disposition is Disposition.ACCEPT:
+                    transport.write(ack(int(channel), settle.delivery_tag, settle.multiple))
+                else:
+                    channel.basic_reject(settle.delivery_tag, requeue=settle.disposition is Disposition.RELEASE)
             if methods:
                 self._monitor.notify_all()
-        for settle in methods:
-            _settle(channel, settle)
 
     def flow(self, channel: Any, transport: Transport, active: bool, ready: Callable[[], bool]) -> None:
         """The broker asks for a pause before a planned switch-over: when it gets our answer it has read everything we
         sent.  Acknowledgements are written first; publishing resumes when the broker allows it, or on another
         connection."""
-        self.flowing = active
-        if not active and ready():
-            self.send_settlements(channel)
-        transport.write(flow_ok(int(channel), active))
+        with self._monitor:  # no thread publishes between the two
+            self.flowing = active
+            if not active and ready():
+                self.send_settlements(channel, transport)
+            transport.write(flow_ok(int(channel), active))
         if active:
             self._wake()
 
     def _send_messages(self, channel: Any, transport: Transport, limit: int | None = None) -> bool:
-        if transport.blocked or not self.flowing:
+        if not self._may_publish(transport):
             return False
         return self._publishing.write(transport, int(channel), self._wake_later, limit)
 
-
-def _settle(channel: Any, settle: Settle) -> None:
-    if settle.disposition is Disposition.ACCEPT:
-        channel.basic_ack(settle.delivery_tag, multiple=settle.multiple)
-    else:
-        channel.basic_reject(settle.delivery_tag, requeue=settle.disposition is Disposition.RELEASE)
+    def _may_publish(self, transport: Transport) -> bool:
+        return self.flowing and not transport.blocked

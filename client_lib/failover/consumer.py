@@ -12,7 +12,7 @@ from typing import Any
 from client_lib.errors import MessagingError, TransactionError
 from client_lib.failover.content import Incoming
 from client_lib.failover.errors import translate
-from client_lib.message import Message
+from client_lib.message import Message, unread
 from client_lib.receiver import Receiver
 
 Announce = Callable[[], None]
@@ -25,6 +25,11 @@ class AnnouncingReceiver(Receiver):
 
     def build(self, method: Any, properties: Any, body: bytes) -> Message:
         return Incoming(method, properties, body)
+
+    def unread(self, redelivered: bool, exchange: str, routing_key: str, payload: bytes, body: bytes) -> Message:
+        message = unread(Incoming, exchange, routing_key, redelivered, payload, body)
+        message.consumer_tag = self.consumer_tag
+        return message
 
     def arrived(self, message: Message) -> None:
         super().arrived(message)

@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import ReturnedMessage
 from client_lib.core.outbox import Entry
 from client_lib.core.window import Window
 from client_lib.errors import Returned
-from client_lib.message import RESENT_HEADER, Message
+from client_lib.message import RESENT_HEADER, Message, read_properties
 
 
 class Outgoing(Message):
@@ -59,9 +59,13 @@ def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
 
 
 class Incoming(Message):
-    """A delivery: `method` and `given` are pika's objects of this delivery, not shared."""
+    """A delivery: `method` and `given` are pika's objects of this delivery, not shared.  They are made when they are
+    asked for."""
 
-    __slots__ = ("given", "method")
+    __slots__ = ("consumer_tag", "given", "method")
+
+    consumer_tag: str
+    _LATER = Message._LATER | {"given", "method"}
 
     def __init__(self, method: Any, properties: Any, body: bytes) -> None:
         super().__init__(body)
@@ -69,6 +73,18 @@ class Incoming(Message):
         self.redelivered = method.redelivered
         self.exchange, self.routing_key = method.exchange, method.routing_key
         self.method, self.given = method, properties
+
+    def _read(self) -> dict[str, Any]:
+        given = read_properties(self._payload, pika.BasicProperties())
+        where = (self.consumer_tag, 0, self.redelivered, self.exchange, self.routing_key)
+        return {
+            **dict.fromkeys(Message._LATER),
+            "durable": True,
+            "id": given.message_id,
+            "properties": given.headers or {},
+            "given": given,
+            "method": pika.spec.Basic.Deliver(*where),
+        }
 
     @property
     def wants_answer(self) -> bool:

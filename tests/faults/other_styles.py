@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pika
 
-from client_lib import Empty, InDoubt, Message, aio
+from client_lib import InDoubt, Message, Timeout, aio
 from client_lib.failover import FailoverConnection
 from tests.faults.styles import Consumer, Place, Publisher, Received, Settled
 
@@ -107,7 +107,7 @@ class AsyncioConsumer:
     def fetch(self, timeout: float) -> Received | None:
         try:
             message = self._style.run(self._receiver.fetch(timeout))
-        except Empty:
+        except Timeout:  # also without a broker for long
             return None
         return Received(str(message.id), message.body, message.redelivered, message.resent, message)
 

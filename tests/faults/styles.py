@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from client_lib import Connection, Empty, Message, Session, TransactionAborted, TransactionUnknown
+from client_lib import Connection, Message, Session, Timeout, TransactionAborted, TransactionUnknown
 
 BATCH: Final = 10
 """Messages of a transaction."""
@@ -175,7 +175,7 @@ class ThreadedConsumer:
     def fetch(self, timeout: float) -> Received | None:
         try:
             message = self._receiver.fetch(timeout)
-        except Empty:
+        except Timeout:  # also without a broker for long
             return None
         return Received(str(message.id), message.body, message.redelivered, message.resent, message)
 

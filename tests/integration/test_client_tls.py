@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,33 @@ def test_messages_over_tls(broker: Callable[..., TlsBroker], authority: Authorit
     one = broker("--require-encryption")
     with Connection(form.format(one.tls_port), ssl_trustfile=authority.file) as connection:
         there_and_back(connection)
+
+
+def test_many_threads_write_while_another_one_reads(broker: Callable[..., TlsBroker], authority: Authority) -> None:
+    """OpenSSL takes one call at a time."""
+    threads, count = 4, 100
+
+    def send(sender: Any, name: int) -> None:
+        for number in range(count):
+            sender.send(Message(f"{name}.{number}".encode() + bytes(20_000)), timeout=TIME)
+
+    with Connection(f"amqps://127.0.0.1:{broker().tls_port}", ssl_trustfile=authority.file) as connection:
+        session = connection.session()
+        session.declare_queue("q")
+        sender, receiver = session.queue_sender("q"), session.queue_receiver("q")
+        senders = [threading.Thread(target=send, args=(sender, name)) for name in range(threads)]
+        for thread in senders:
+            thread.start()
+        seen = []
+        for _ in range(threads * count):
+            message = receiver.fetch(TIME)
+            session.acknowledge(message, sync=False)
+            seen.append(message.body[:-20_000].decode())
+        for thread in senders:
+            thread.join(TIME)
+        assert connection.failovers == 0
+    for name in range(threads):
+        assert [text for text in seen if text.startswith(f"{name}.")] == [f"{name}.{number}" for number in range(count)]
 
 
 def test_what_a_uri_says_about_tls(broker: Callable[..., TlsBroker], authority: Authority) -> None:

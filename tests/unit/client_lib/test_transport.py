@@ -177,7 +177,7 @@ def test_what_came_before_a_failed_write_is_read(links: LinkLab, recorder: Recor
 
     def write_and_lose() -> None:
         reading.wait(30)
-        transport._transport._initiate_abort(BrokenPipeError("the write failed"))
+        transport._transport.fail(BrokenPipeError("the write failed"))
 
     recorder.loop.call_soon(write_and_lose)
     peer = broker.peers[0]
@@ -191,7 +191,7 @@ def test_the_cause_of_a_loss_is_kept(links: LinkLab, recorder: Recorder) -> None
     broker = links.broker()
     transport = recorder.connect(parse_url(broker.url))
     wait_for(lambda: transport.is_open)
-    recorder.loop.call_soon(lambda: transport._transport._initiate_abort(OSError("a cable")))
+    recorder.loop.call_soon(lambda: transport._transport.fail(OSError("a cable")))
     wait_for(lambda: "lost" in recorder.said)
     assert str(transport.cause) == "a cable"
 
@@ -202,12 +202,12 @@ def test_forget_closes_the_descriptor_and_says_nothing(links: LinkLab, recorder:
     done = threading.Event()
 
     def forget() -> None:
-        transport._nbio.remove_reader(transport._transport._sock.fileno())  # in a child there is no loop
+        transport._nbio.remove_reader(transport._transport.sock.fileno())  # in a child there is no loop
         transport.forget()
         done.set()
 
     recorder.loop.call_soon(forget)
-    assert done.wait(30) and transport._transport._sock.fileno() == -1
+    assert done.wait(30) and transport._transport.sock.fileno() == -1
     assert recorder.said == ["reached", "opened"]
 
 
