@@ -28,7 +28,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test test-all lint unit bench bench-client bench-spark fuzz fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
+.PHONY: demo test test-all lint unit bench bench-client bench-spark fuzz fuzz-guided fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -138,8 +138,14 @@ man: $(BUILT)
 	$(PY) -m tools.docs packaging/man
 
 # Hostile input for every door and file (tests/fuzz), for FUZZ_SECONDS together; FUZZ_OPTIONS="--only management --seed 5".
+# Then again for files and frames, guided by coverage, where there is Atheris for this machine.
 fuzz: $(BUILT)
 	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_OPTIONS)
+	$(if $(FUZZ_OPTIONS),,@$(MAKE) fuzz-guided)
+
+fuzz-guided: $(BUILT)
+	@$(PY) -c "import atheris" 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check atheris || true
+	@$(PY) -m tests.fuzz.guided --seconds $(FUZZ_SECONDS)
 
 # The core once more with AddressSanitizer and UBSan, next to the ordinary one: garbage from clients, for FUZZ_SECONDS, then
 # hostile frames of a replication link.

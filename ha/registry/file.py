@@ -91,7 +91,8 @@ class FileRegistry(Store):
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[None]:
-        descriptor = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        path = self._path.with_name(self._path.name + ".lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             while not _lock(descriptor):
                 if time.monotonic() >= deadline:

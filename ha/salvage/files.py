@@ -250,7 +250,7 @@ class SalvageFiles:
         try:
             return calendar.timegm(time.strptime(moment, TIME))
         except ValueError as error:
-            raise SalvageError(f"{name}: {error}") from error
+            raise SalvageError(f"{name}: time: found {moment[:64]!r}, expected YYYYMMDDTHHMMSSZ") from error
 
     def marks(self, name: str) -> Marks:
         """Raises SalvageError and OSError."""

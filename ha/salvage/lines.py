@@ -35,9 +35,11 @@ def decode_header(line: bytes) -> tuple[Header, str]:
     try:
         if value["salvage"] != FORMAT:
             raise SalvageError(f"salvage file of format {value['salvage']!r:.60}, expected {FORMAT}")
-        broker, broker_id, primary = (str(value[name]) for name in ("broker", "broker_id", "primary"))
+        broker, broker_id, primary, when = (
+            need(value, name, str) for name in ("broker", "broker_id", "primary", "time")
+        )
         epoch, messages = need_epoch(value), need(value, "messages", int)
-        return Header(broker, broker_id, primary, epoch, messages), str(value["time"])
+        return Header(broker, broker_id, primary, epoch, messages), when
     except KeyError as error:
         raise SalvageError(f"not the first line of a salvage file: it has no {error}") from error
     except (ValueError, LinkError) as error:

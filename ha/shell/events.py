@@ -135,11 +135,12 @@ class EventLog:
 
     def _begin_segment(self) -> None:
         assert self._directory is not None
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(0o700, parents=True, exist_ok=True)
         paths = self._directory.glob(f"{self._prefix}-????.jsonl*")
         numbers = [int(path.name.split(".jsonl")[0][-4:]) for path in paths]
         self._path = self._directory / f"{self._prefix}-{max(numbers, default=0) + 1:04}.jsonl{_OPEN}"
-        self._file = self._path.open("ab", buffering=0)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
         self._size = 0
         if self._limit:
             self._make_room()

@@ -130,7 +130,7 @@ def _judge_cluster_file(folder: Path, octets: bytes) -> None:
 
 
 def _user_file(rng: Random) -> bytes:
-    document = mutated(rng, {"anna": hash_password("a", log2n=1), "ben": "scrypt$1$8$1$00$00"})
+    document = mutated(rng, {"anna": hash_password("a", b"salt", 1), "ben": "scrypt$1$8$1$00$00"})
     text = yaml.safe_dump(document).replace(DEEP, "[" * 5000)
     return spoiled(rng, text.encode(errors="surrogatepass"), 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.configuration import queue_operation
 from qpidd_py.errors import InvariantError, LinkError
+from tests.fuzz.files import SALVAGE
 from tests.fuzz.hostile import DEEP, to_json
 from tests.fuzz.links import HELLO, Primary, Spoken
 from tests.fuzz.requests import Door
@@ -106,3 +108,10 @@ def test_two_queues_of_one_number_are_refused() -> None:
     twins = [queue_operation(name, 1, True, False, False, {"qpid.replicate": "all"}) for name in "ab"]
     with pytest.raises(LinkError):
         configuration.adopt([(1 << 48 | number, encode_table(twin)) for number, twin in enumerate(twins)])
+
+
+@pytest.mark.parametrize("time", [["x"] * 3000, "x" * 15_000])
+def test_a_salvage_file_of_no_time_is_refused_in_a_short_line(time: Any, tmp_path: Path) -> None:
+    target = TARGETS["salvage"]
+    with target.scene(tmp_path) as scene:
+        scene.check((to_json({**SALVAGE, "time": time}) + b"\n", b""))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.guided import Drawn, guided_targets
 from tests.fuzz.target import judge_refusal, judge_words
 from tests.fuzz.targets import TARGETS
 from tests.support.slow import few
@@ -47,3 +48,16 @@ def test_words_of_a_defect_are_noticed(text: str) -> None:
 def test_a_refusal_is_one_line(text: str) -> None:
     with pytest.raises(AssertionError):
         judge_refusal(text)
+
+
+@pytest.mark.parametrize("octets", [b"", b"\0" * 500, b"\xff" * 500, bytes(range(256))])
+def test_whatever_octets_are_drawn_make_an_input(octets: bytes) -> None:
+    """Or a guided fuzzer would never come back: a draw that is refused is repeated."""
+    for name in guided_targets():
+        make = TARGETS[name].make
+        assert repr(make(Drawn(octets))) == repr(make(Drawn(octets)))
+
+
+def test_the_octets_decide_what_is_drawn() -> None:
+    assert Drawn(b"\x12\x34").getrandbits(12) == 0x123
+    assert [Drawn(bytes([at << 4])).randrange(16) for at in range(16)] != [Drawn(b"").randrange(16)] * 16
