@@ -13,8 +13,8 @@ if the same broker confirmed something afterwards: then it was the primary.
     route   *unroutable*: the binding was not known to be there all the time from publish to confirm.  An unbind in
             doubt did not happen if the binding is seen afterwards.
     auto    *under way*: the connection of the reader broke, and between two messages that came at most BUFFERS octets
-            are missing.  More cannot have left the broker's socket.  (The reader is fenced, too: two connections of
-            it would be two readers.)
+            are missing.  More cannot have left the broker's socket.  The broker may write to it until the reader is
+            connected again, and not longer: the reader is fenced, too.
 
 The other way round: what was confirmed before a purge that was answered, or published while there was no binding, is
 not seen afterwards (`returned`).
@@ -68,7 +68,8 @@ class RuledQueue:
     """When the binding may not have been there."""
     gone: list[tuple[int, int]] = field(default_factory=list)
     """When it certainly was not."""
-    breaks: list[int] = field(default_factory=list)
+    breaks: list[tuple[int, float]] = field(default_factory=list)
+    """When its connection broke, as it saw it, and when it had the next one."""
     _unproved: list[tuple[int, str]] = field(default_factory=list)
     _unbinding: float | None = -inf
     _unbound: bool = True
@@ -154,12 +155,13 @@ class RuledQueue:
         """Each run of missing ones needs a broken connection of its own; more octets, more of them."""
         left, found = sorted(self.breaks), set()
         for run, until in self._runs(set(missing)):
-            since = self.invoked[run[0]]
+            first, last = self.invoked[run[0]], self.invoked[run[-1]]
             wanted = -(-sum(len(body_of(id)) for id in run) // BUFFERS)
-            mine = [at for at in left if since < at <= until][:wanted]
+            spans = [(gone, back) for gone, back in left if first < back and gone <= until]
+            mine = [*spans[: wanted - 1], *[span for span in spans[wanted - 1 :] if last < span[1]][:1]]
             if len(mine) == wanted:
                 found.update(run)
-                left = [at for at in left if at not in mine]
+                left = [span for span in left if span not in mine]
         return found
 
     def _runs(self, missing: set[str]) -> Iterator[tuple[list[str], float]]:
@@ -196,9 +198,11 @@ class RuledQueue:
         if event["client"] != self.remover:
             return
         if word == "disconnected":
-            self.breaks.append(event["t"])
+            self.breaks.append((event["t"], inf))
         elif word == "connected":
             self._unproved = []
+            if self.breaks:
+                self.breaks[-1] = (self.breaks[-1][0], min(self.breaks[-1][1], event["t"]))
             if self.purges and self.purges[-1].done == inf:
                 self.purges[-1].done = event["t"]
 

@@ -4,8 +4,9 @@
     ok, nack         confirm, nack              end                             log_end
     receive, ack     deliver, ack               unknown, abort, changed         nothing: they are no events of AMQP
 
-Clients whose messages the report counts differently are left out (`queues.py`). If the brokers report empty queues at
-the end, each consumer gets a `drain_end`.
+Of clients whose messages the report counts differently (`queues.py`) it gets the connections only: the brokers name all
+clients, and without the log of one of them nothing is lost to it.  If the brokers report empty queues at the end, each
+consumer gets a `drain_end`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _KINDS: Final = {"ok": "confirm", "nack": "nack", "ack": "ack"}
 def write(histories: Path, target: Path, drained: bool, cluster: str = "") -> None:
     """One file of lines for each client."""
     target.mkdir(parents=True, exist_ok=True)
-    for client, events in groupby(record.read(histories, apart=False), key=lambda event: str(event["client"])):
+    for client, events in groupby(record.read(histories), key=lambda event: str(event["client"])):
         with (target / f"client-{client}.jsonl").open("w", encoding="utf-8") as file:
             for event in converted(events, drained, cluster):
                 file.write(json.dumps(event, separators=(",", ":")) + "\n")
@@ -37,6 +38,8 @@ def converted(history: Iterable[Event], drained: bool, cluster: str = "") -> Ite
     begin = next(events, None)
     if begin is None or begin["kind"] != "begin":
         raise ValueError(f"a history that begins with {begin}, wanted the kind 'begin'")
+    if "apart" in begin:
+        events = (event for event in events if event["kind"] in ("fact", "end"))
     common = {name: begin[name] for name in ("node", "boot_id")} | {"source": "client", "cluster": cluster}
     common |= {"proc": begin["client"], "client_id": begin["client"], "ts_res": 1}
     for seq, (at, row) in enumerate(_rows(events, str(begin["queue"]), drained), 1):

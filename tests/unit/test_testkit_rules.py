@@ -247,6 +247,30 @@ def test_under_way_when_the_connection_broke() -> None:
     assert world.removed_and_lost() == (1, ())
 
 
+def test_under_way_on_a_connection_that_is_broken_for_the_client_only() -> None:
+    """The broker writes to it until its kernel says so; what was published later is not on it."""
+    world = World("auto")
+    world.publish("wide1:1")
+    world.receive("wide1:1")
+    world.at("disconnected")
+    world.publish("wide1:2")
+    world.at("connected")
+    world.publish("wide1:3", "wide1:4")
+    world.receive("wide1:3", "wide1:4")
+    assert world.removed_and_lost() == (1, ())
+
+
+@pytest.mark.parametrize("late", [["wide1:3"], ["wide1:2", "wide1:3"]])
+def test_what_was_published_after_the_new_connection_was_not_under_way(late: list[str]) -> None:
+    world = World("auto")
+    world.publish("wide1:1", *[id for id in ["wide1:2"] if id in late])
+    world.receive("wide1:1")
+    world.at("disconnected", "connected")
+    world.publish("wide1:3", "wide1:4")
+    world.receive("wide1:4")
+    assert world.removed_and_lost() == (0, tuple(late))
+
+
 def test_nothing_is_under_way_on_a_connection_that_goes_on() -> None:
     world = World("auto")
     world.publish("wide1:1", "wide1:2", "wide1:3")

@@ -40,6 +40,22 @@ def test_each_line_is_an_event(tmp_path):
     assert {line["ts_wall"] - line["ts_mono"] for line in lines} == {begin["wall"] - begin["t"]}
 
 
+def test_of_a_client_apart_the_report_gets_the_connections(tmp_path):
+    """Brokers name it: without its log, no message could be lost to the report."""
+    recorder = Recorder(tmp_path / "history", "dead1")
+    recorder.begin("torture.dead", apart=True)
+    recorder.fact("connected 10.1.0.1")
+    recorder.received("p:1", record.body_of("p:1"), False, False)
+    recorder.message("ack", "p:1")
+    recorder.close()
+    client_events.write(tmp_path / "history", tmp_path / "events", drained=True)
+    lines = [json.loads(line) for line in (tmp_path / "events/client-dead1.jsonl").read_bytes().splitlines()]
+    assert [(line["seq"], line["kind"], line["client_id"]) for line in lines] == [
+        (1, "connected", "dead1"),
+        (2, "log_end", "dead1"),
+    ]
+
+
 def test_a_client_that_was_killed_has_no_end():
     history = [{"t": 1, "client": "c", "kind": "begin", "queue": "q", "wall": 5, "node": "n", "boot_id": "b"}]
     history += [{"t": 2, "client": "c", "kind": "receive", "id": "p:1"}]
