@@ -10,7 +10,7 @@ from typing import Any
 
 from ha.model.settings import HaSettings, split_address, uses_tls
 from qpidd_py.amqp.client import Login
-from qpidd_py.config import SecuritySettings
+from qpidd_py.config import SecuritySettings, no_pass_phrase
 from qpidd_py.errors import ConfigError
 
 
@@ -100,6 +100,6 @@ def _load(context: ssl.SSLContext, authorities: Path, certificate: Path | None, 
         raise ConfigError(f"cannot use the authorities in {authorities}: {error}") from None
     try:
         if certificate is not None:
-            context.load_cert_chain(certificate, key)
+            context.load_cert_chain(certificate, key, no_pass_phrase)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"cannot use the certificate {certificate}: {error}") from None

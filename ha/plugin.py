@@ -52,6 +52,8 @@ from qpidd_py.plugins import PluginHost
 from qpidd_py.store.service import Store as Journal
 
 if TYPE_CHECKING:
+    import ssl
+
     from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
@@ -153,10 +155,12 @@ class HaPlugin:
     def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
         """What the options alone say.  Raises ConfigError."""
         options: HaSettings = settings[HaSettings]
+        security = settings[SecuritySettings]
+        tls = tls_of(options, security)
         if not options.ha_cluster:
             return []
         needed_directory(data_dir)
-        security = settings[SecuritySettings]
+        check_encryption(options, security, tls)
         elsewhere = [each for each in options.ha_brokers_url if not is_loopback(each.host)]
         if security.auth and security.user_file is None and not options.ha_username and elsewhere:
             expected = "expected a name, since guest may log in from its own machine only"
@@ -180,7 +184,6 @@ class HaPlugin:
         host.on_reload.append(lambda fresh: renewal(dial, options, security, host.tls))
         if not options.ha_cluster:
             return self._attach_standalone(host, options, dial)
-        check_encryption(options, security, dial)
         if options.risk:
             log.warning("%s", options.risk)
         self._host, self._shutdown_rule = host, options.ha_promote_on_shutdown
@@ -322,7 +325,7 @@ def add_user(host: PluginHost, options: HaSettings) -> None:
         host.add_user(options.ha_username, options.ha_password)
 
 
-def check_encryption(options: HaSettings, security: SecuritySettings, dial: Dial) -> None:
+def check_encryption(options: HaSettings, security: SecuritySettings, tls: ssl.SSLContext | None) -> None:
     """Raises ConfigError for addresses of members at which no member could be reached."""
     brokers = options.ha_brokers_url
     plain = next((address for address in brokers if not address.tls), None)
@@ -335,7 +338,7 @@ def check_encryption(options: HaSettings, security: SecuritySettings, dial: Dial
     encrypted = next((address for address in brokers if address.tls), None)
     if encrypted is None:
         return
-    if dial.tls is None:
+    if tls is None:
         expected = "expected the authorities that sign the brokers' certificates"
         raise ConfigError(
             f"option ha-ssl-ca: found none (and no ssl-ca) with {encrypted} in ha-brokers-url, {expected}"

@@ -248,6 +248,12 @@ def is_loopback(host: str) -> bool:
     return host.startswith("127.") or host in ("::1", "localhost")
 
 
+def no_pass_phrase() -> str:
+    """Given to OpenSSL, which otherwise asks for it on the terminal: a broker that reads its files again would stand
+    still."""
+    raise OSError("its key is encrypted, expected one without a pass phrase, which only the broker's user can read")
+
+
 def data_directory(settings: DataSettings, environment: Mapping[str, str] = os.environ) -> Path | None:
     """The data directory in force, or None when the broker keeps no files."""
     if settings.no_data_dir:

@@ -3,6 +3,7 @@
     url        = "amqp://" [ user [ ":" password ] "@" ] [ clientid ] [ "/" [ vhost ] ] "?" settings
     settings   = setting *( "&" setting )                           (alone, too: what stands in a properties file)
     setting    = "brokerlist='" broker *( ";" broker ) "'" / "failover='" method [ "?cyclecount='" number "'" ] "'"
+               / "heartbeat='" seconds "'"              (of all brokers that name none)
     method     = "roundrobin" / "singlebroker" / "failover_exchange" / "nofailover"
     broker     = [ ( "tcp" / "ssl" ) "://" ] hostport [ "?" option *( "&" option ) ]
     option     = name "='" value "'"
@@ -30,6 +31,8 @@ _BOOLEANS = {"true": True, "false": False}
 _MECHANISMS = {name.lower(): name for name in MECHANISMS}
 METHODS = ("roundrobin", "singlebroker", "failover_exchange", "nofailover")
 MOST_SECONDS = 86_400
+HEARTBEAT_MAX = 65_535
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def parse_jms(text: str, transport: str = "tcp") -> ConnectionUrl:
         scan.expect("&", "& or the end")
     if "brokerlist" not in found:
         raise scan.error("expected brokerlist='...'")
-    brokers = found["brokerlist"]
+    brokers = _with_heartbeat(found["brokerlist"], found.get("heartbeat"))
     method, cycles = found.get("failover", ("roundrobin" if len(brokers) > 1 else "singlebroker", None))
     return ConnectionUrl(brokers, method, cycles, **who)
 
@@ -130,7 +133,7 @@ def _setting(scan: Scanner, found: dict[str, Any], transport: str) -> None:
     name = scan.take(min(scan.find("='&;"), scan.end)).strip().lower()
     reader = _SETTINGS.get(name)
     if reader is None:
-        advice = _ELSEWHERE.get(name, "expected brokerlist or failover")
+        advice = _ELSEWHERE.get(name, "expected brokerlist, failover or heartbeat")
         raise scan.error(f"unknown option {name!r}; {advice}", start)
     if name in found:
         raise scan.error(f"{name} stands here twice", start)
@@ -178,6 +181,17 @@ def _broker_options(scan: Scanner) -> dict[str, Any]:
         scan.expect("'")
         if not scan.accept("&"):
             return found
+
+
+def _heartbeat(scan: Scanner, _: str) -> int:
+    return scan.number(scan.find("'"), 0, HEARTBEAT_MAX, "heartbeat")
+
+
+def _with_heartbeat(brokers: tuple[Broker, ...], seconds: int | None) -> tuple[Broker, ...]:
+    if seconds is None:
+        return brokers
+    every = {"heartbeat": seconds}
+    return tuple(replace(it, address=replace(it.address, options=every | dict(it.address.options))) for it in brokers)
 
 
 def _failover(scan: Scanner, _: str) -> tuple[str, int | None]:
@@ -228,12 +242,16 @@ def _mechanisms(scan: Scanner, end: int) -> str:
     return " ".join(names)
 
 
-_SETTINGS: Mapping[str, Callable[[Scanner, str], Any]] = {"brokerlist": _brokerlist, "failover": _failover}
+_SETTINGS: Mapping[str, Callable[[Scanner, str], Any]] = {
+    "brokerlist": _brokerlist,
+    "failover": _failover,
+    "heartbeat": _heartbeat,
+}
 _BROKER_OPTIONS: Mapping[str, tuple[str, Callable[[Scanner, int], Any]]] = {
     "retries": ("retries", _number("retries", 1_000_000)),
     "connectdelay": ("connectdelay", _seconds("connectdelay")),
     "connecttimeout": ("connect_timeout", _seconds("connecttimeout", 1)),
-    "heartbeat": ("heartbeat", _number("heartbeat", 65535)),
+    "heartbeat": ("heartbeat", _number("heartbeat", HEARTBEAT_MAX)),
     "idle_timeout": ("heartbeat", _whole_seconds),
     "tcp_nodelay": ("tcp_nodelay", _truth("tcp_nodelay")),
     "sasl_mechs": ("sasl_mechanisms", _mechanisms),

@@ -102,6 +102,7 @@ class ClientConnection:
         self._leaving = False
         """The peer goes, and some of what it had sent waits for an answer; see `Connection.leave`."""
         self._told_blocked = False
+        self._renewing = False  # a new secret is being verified
         self._late: list[int] | None = None
         self._clock = _Clock()
         broker.connections.add(self)
@@ -245,8 +246,13 @@ class ClientConnection:
         if self.handshake.mechanism == EXTERNAL:
             self._send(0, answer)
             return
+        if self._renewing:
+            text = f"{command.name} while the one before is being verified"
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
+        self._renewing = True
 
         def decided(user: str | None) -> None:
+            self._renewing = False
             if not self.opened:
                 return
             if user is not None:

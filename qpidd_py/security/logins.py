@@ -41,6 +41,8 @@ KEPT: Final = 10_000
 """Failures and refused passwords that are remembered."""
 ADDRESSES: Final = 4096
 """Addresses whose network is kept, so that a login need not parse its own."""
+SWEEP: Final = 1000
+"""Logins that wait before those of peers that have gone are looked for; twice as many as were left, the next time."""
 SLICE: Final = 200
 """Logins that are decided in one call."""
 
@@ -140,6 +142,7 @@ class Logins:
         self._running = 0
         self._stuck = False
         """The next lane needs a verification, and WORKERS are under way."""
+        self._until_sweep = SWEEP
         self._failures = Failures()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
 
@@ -172,6 +175,9 @@ class Logins:
         if lane is None:
             lane = self._lanes[key] = Lane(*key)
         lane.logins.append(PendingLogin(name, password, digest, decided, wanted))
+        self._until_sweep -= 1
+        if self._until_sweep < 0:
+            self._sweep()
         if not lane.busy:
             self._queue(lane, now)
         return True
@@ -227,6 +233,20 @@ class Logins:
         self._running -= 1
         self._stuck = False
         self._refuse(lane, login, now)
+
+    def _sweep(self) -> None:
+        """Forgets the logins of peers that have gone: their lanes may wait long for a turn.  Lanes that are left
+        without one go, unless they are delayed: their time ends that."""
+        for lane in self._lanes.values():
+            lane.logins = deque(login for login in lane.logins if login.wanted())
+        for address, lanes in list(self._ready.items()):
+            for lane in lanes:
+                if not lane.logins:
+                    del self._lanes[lane.key]
+            self._ready[address] = deque(lane for lane in lanes if lane.logins)
+            if not self._ready[address]:
+                del self._ready[address]
+        self._until_sweep = max(SWEEP, len(self))
 
     def _take(self) -> tuple[Lane, PendingLogin | None]:
         """The lane whose turn it is; it and its address go to the end."""

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from qpidd_py.config import Address, SecuritySettings
+from qpidd_py.config import Address, SecuritySettings, no_pass_phrase
 from qpidd_py.errors import ConfigError
 from qpidd_py.tls_pump import TlsPump
 
@@ -39,7 +39,7 @@ def context(settings: SecuritySettings) -> ssl.SSLContext | None:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        made.load_cert_chain(settings.ssl_cert, settings.ssl_key)
+        made.load_cert_chain(settings.ssl_cert, settings.ssl_key, no_pass_phrase)
         if settings.ssl_ca is not None:
             made.load_verify_locations(settings.ssl_ca)
             required = settings.ssl_require_client_authentication
@@ -52,7 +52,7 @@ def context(settings: SecuritySettings) -> ssl.SSLContext | None:
 def renew(running: ssl.SSLContext, settings: SecuritySettings) -> None:
     """Loads the files again, for the handshakes to come.  An authority that was taken out of the file is trusted until
     the broker restarts.  Raises OSError; `context` tells before whether the files can be used."""
-    running.load_cert_chain(str(settings.ssl_cert), settings.ssl_key)
+    running.load_cert_chain(str(settings.ssl_cert), settings.ssl_key, no_pass_phrase)
     if settings.ssl_ca is not None:
         running.load_verify_locations(settings.ssl_ca)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qpidd_py.security.logins import DELAYS, FORGET, WORKERS, Logins, PendingLogin, origin
+from qpidd_py.security.logins import DELAYS, FORGET, SWEEP, WORKERS, Logins, PendingLogin, origin
 from qpidd_py.security.users import Users
 
 HASHES = {name: f"scrypt$4$8$1${'00' * 16}${name.encode().hex():0>128}" for name in ("anna", "ben", "carl")}
@@ -152,6 +152,22 @@ def test_who_has_gone_is_not_verified() -> None:
     world.gone = {0, 1, 2}
     world.until_idle()
     assert world.answers == {3: None} and len(world.verified) == 1
+
+
+def test_logins_of_those_who_have_gone_do_not_pile_up() -> None:
+    """A peer that sends a login under a new name and leaves, again and again, while verifications take their time."""
+    world, most = World(), 0
+    for number in range(200):
+        world.login(number, f"patient{number}", "guess")
+    for number in range(200, 20_000):
+        world.login(number, f"nobody{number}", "x" * 1000)
+        world.gone.add(number)
+        if number % 500 == 0:
+            world.start()
+            most = max(most, len(world.logins), len(world.logins._lanes))
+    assert most <= 2 * SWEEP, most
+    world.until_idle()
+    assert sorted(world.answers) == [*range(200)] and not world.logins._lanes
 
 
 def test_a_hash_that_changes_during_the_verification_is_verified_anew() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pamqp.commands as commands
 import pytest
 
-from qpidd_py.amqp.codec import encode_method
+from qpidd_py.amqp.codec import encode_method, make
 from qpidd_py.amqp.constants import PROTOCOL_HEADER
 from qpidd_py.config import GROUPS, load
 from qpidd_py.security.logins import Logins
@@ -67,6 +67,18 @@ def test_while_a_login_waits_nothing_more_is_read(guarded: BrokerProcess) -> Non
         peer.send(start_ok("ben", "guess") + b"x" * 20_000)
         close = peer.frame()
         assert isinstance(close, commands.Connection.Close) and "ahead of an answer" in close.reply_text
+
+
+def test_one_new_secret_at_a_time_is_verified(guarded: BrokerProcess) -> None:
+    """Or a client fills the memory with secrets that wait for their turn, four seconds each after some wrong ones."""
+    with Raw(guarded.port) as peer:
+        peer.log_in("anna", "anna")
+        with guessing(guarded.port, 10, lambda number: f"user{number}"):
+            secret = make(commands.Connection.UpdateSecret, new_secret=b"x" * 100_000, reason="")
+            peer.send(2 * encode_method(0, secret))
+            close = peer.frame()
+        assert isinstance(close, commands.Connection.Close) and close.reply_code == 503, close
+        assert "while the one before is being verified" in close.reply_text
 
 
 def test_what_was_sent_early_is_handled_after_the_login(guarded: BrokerProcess) -> None:

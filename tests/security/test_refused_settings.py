@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from qpidd_py.__main__ import main
+from tests.support.certificates import Authority, needs_openssl
 
 THREE = "127.0.0.1:5672,10.0.0.2:5672,10.0.0.3:5672"
 SECRET = "a file with the password"
 LOGIN = ["--ha-username", "ha", "--ha-password-file", SECRET]
 CLUSTER = [*LOGIN, "--ha-cluster", "yes", "--ha-brokers-url", THREE, "--ha-safety", "quorum"]
+SECURE = [word.replace("10.0.0.", "ssl:10.0.0.") for word in CLUSTER]
 REFUSED = {
     "a user without a password": (["--ha-username", "ha"], "ha-username: found ha without a password"),
     "a password without a user": (["--ha-password", "x"], "ha-password: found without ha-username"),
@@ -24,6 +26,9 @@ REFUSED = {
     "an address not in the list": ([*CLUSTER, "--ha-address", "10.0.0.9:5672"], "expected one of ha-brokers-url"),
     "no user file": (["--user-file", "/x/users"], "cannot read the user file /x/users"),
     "no certificate": (["--ssl-cert", "/x/cert"], "cannot use the certificate /x/cert"),
+    "no authorities of brokers": ([*SECURE, "--ha-ssl-ca", "/x/ca"], "cannot use the authorities in /x/ca"),
+    "encryption without authorities": (SECURE, "option ha-ssl-ca: found none"),
+    "certificates on plain addresses": ([*CLUSTER, "--ha-mechanism", "EXTERNAL"], "expected ssl: before each address"),
     "guest between machines": (CLUSTER[len(LOGIN) :], "ha-username: not given, with"),
     "a log rule": (["--log-enable", "loud+"], "log rule: found 'loud+'"),
     "an unknown option": (["--ha-usrname", "x"], "unrecognized arguments: --ha-usrname"),
@@ -79,6 +84,18 @@ def test_a_password_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     file.write_text("")
     assert main([*words, str(file)]) == 1
     assert "can be read by everybody" in (err := capsys.readouterr().err) and "is empty" in err and "geheim" not in err
+
+
+@needs_openssl
+def test_a_key_with_a_pass_phrase_is_refused_and_nobody_is_asked(check, tmp_path: Path, capsys) -> None:
+    """OpenSSL asks on the terminal: a broker that was told to read its files again stood still."""
+    authority = Authority(tmp_path / "ca")
+    locked = str(authority.lock(authority.certificate("broker"), "secret"))
+    links = ["--ha-ssl-cert", locked, "--ha-ssl-ca", str(authority.file)]
+    for words in (["--ssl-cert", locked], [*SECURE, *links]):
+        assert check(words) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "cannot use the certificate" in line and "its key is encrypted" in line
 
 
 def test_the_page_lists_them() -> None:

@@ -123,6 +123,13 @@ def test_what_the_program_says_counts_more_than_the_url() -> None:
     assert not options.reconnect and options.heartbeat == 1
 
 
+def test_a_heartbeat_of_a_jms_url_is_that_of_all_brokers_that_name_none() -> None:
+    url = "amqp://guest:guest@me/v?brokerlist='tcp://a:5672;tcp://b?heartbeat='7''&heartbeat='3'"
+    addresses, options = connection_settings(url, {})
+    assert [effective(options, address).heartbeat for address in addresses] == [3, 7]
+    assert {address.virtual_host for address in addresses} == {"v"}
+
+
 def test_what_a_uri_says_holds_for_its_address_only() -> None:
     (first, second), options = connection_settings("amqp://a?heartbeat=7&connection_timeout=100,b", {"heartbeat": 3})
     assert effective(options, second) is options
