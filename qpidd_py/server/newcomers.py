@@ -30,6 +30,9 @@ class Newcomers(Generic[T]):
         """`limit`: 0 = none; `time_limit` in seconds."""
         self.retune(limit, time_limit)
         self._waiting: dict[str, deque[tuple[float, T]]] = {}
+        self._sizes: dict[int, dict[str, None]] = {}
+        """How many wait -> the addresses with so many: at the limit, each that comes asks which has most."""
+        self._most = 0
         self._count = 0
         self._swept = False
 
@@ -48,16 +51,17 @@ class Newcomers(Generic[T]):
             self._sweep()
             self._swept = self._count > self._limit - self._limit // PART
             return self.room(address)
-        most = max(self._waiting, key=lambda each: len(self._waiting[each]))
-        if len(self._waiting.get(address, ())) >= len(self._waiting[most]):
+        if len(self._waiting.get(address, ())) >= self._most:
             return False, None
+        most = next(iter(self._sizes[self._most]))
         _, oldest = self._waiting[most].popleft()
-        self._count -= 1
+        self._counted(most, self._most)
         return True, oldest
 
     def add(self, address: str, newcomer: T, now: float) -> None:
-        self._waiting.setdefault(address, deque()).append((now + self._time_limit, newcomer))
-        self._count += 1
+        waiting = self._waiting.setdefault(address, deque())
+        waiting.append((now + self._time_limit, newcomer))
+        self._counted(address, len(waiting) - 1)
 
     def late(self, now: float) -> Iterator[T]:
         """Those whose time is over, each once."""
@@ -65,15 +69,28 @@ class Newcomers(Generic[T]):
         for address, waiting in list(self._waiting.items()):
             while waiting and (waiting[0][0] <= now or not waiting[0][1].negotiating):
                 _, newcomer = waiting.popleft()
-                self._count -= 1
+                self._counted(address, len(waiting) + 1)
                 if newcomer.negotiating:
                     yield newcomer
-            if not waiting:
-                del self._waiting[address]
 
     def _sweep(self) -> None:
         for address, waiting in list(self._waiting.items()):
+            before = len(waiting)
             self._waiting[address] = deque(each for each in waiting if each[1].negotiating)
-            if not self._waiting[address]:
-                del self._waiting[address]
-        self._count = sum(map(len, self._waiting.values()))
+            self._counted(address, before)
+
+    def _counted(self, address: str, before: int) -> None:
+        """`before` waited from there; now as many as there are."""
+        after = len(self._waiting[address])
+        self._count += after - before
+        if before:
+            del self._sizes[before][address]
+            if not self._sizes[before]:
+                del self._sizes[before]
+        if after:
+            self._sizes.setdefault(after, {})[address] = None
+        else:
+            del self._waiting[address]
+        self._most = max(self._most, after)
+        while self._most and self._most not in self._sizes:
+            self._most -= 1
