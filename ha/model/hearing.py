@@ -59,7 +59,12 @@ class Hearing:
         return {address: round(now - when, 3) for address, when in self._heard.items()}
 
     def apart(self, brokers: Iterable[str], since: float) -> int:
-        """How many of these brokers there are at most of which one has heard the others, all of that since then."""
-        listed = frozenset(brokers)
-        groups = ({other for other, when in said.items() if when >= since} for said in self._said.values())
-        return max((len(group & listed) for group in groups), default=0)
+        """How many of these brokers there are at most of which one has heard the others, all of that since then.  A
+        broker that was heard has heard as well, also if it cannot tell us."""
+        groups: dict[str, set[str]] = {address: set() for address in brokers}
+        for speaker, said in self._said.items():
+            for other, when in said.items():
+                if when >= since and speaker in groups and other in groups:
+                    groups[speaker] |= {speaker, other}
+                    groups[other] |= {speaker, other}
+        return max(map(len, groups.values()), default=0)

@@ -72,6 +72,11 @@ class StallWatch:
         elif self._since is None:
             self._since = now
 
+    @property
+    def why(self) -> str:
+        """Why confirms wait; empty if they do not."""
+        return self._cause.why if self._cause is not None else ""
+
     def shown(self, now: float) -> Json | None:
         """For a query; `seconds`: how long confirms have been waiting, for any cause."""
         if self._cause is None or self._since is None:
@@ -145,7 +150,7 @@ class Observer:
     def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self.stall = StallWatch(primary)
-        self.isolation = Isolation(primary)
+        self.isolation = Isolation(primary, self.stall)
 
     def look(self, now: float) -> None:
         """Four times in each heartbeat interval."""
@@ -164,16 +169,19 @@ class Isolation:
     """Detects that this primary has lacked a majority, its registry, its disk, or processor time, for
     `ha-isolation-timeout`.
 
-    The disk counts only where the others can do without our vote: `quorum`, and a majority without us is linked, or
-    hear each other.  In the other modes each broker that answers must grant, and the manager stops one that cannot.
+    The disk counts only in mode `quorum` while confirms wait, for a set that is not stored or for what it would end (a
+    member that is lost, while the backup that would do in its place cannot be listed), and only if the others can do
+    without our vote: a majority without us is linked, or hear each other.  In the other modes each broker that answers
+    must grant, and the manager stops one that cannot.
     """
 
-    def __init__(self, primary: Watched) -> None:
+    def __init__(self, primary: Watched, stall: StallWatch) -> None:
         self._primary = primary
         self._local = primary.local
+        self._stall = stall
         self._since: float | None = None
         self._stored = self._local.env.now()
-        """When confirms waited last for no set that our disk does not take."""
+        """When confirms did not wait last, or our disk took each set."""
         self.reason = ""
         """Why clients are refused; empty while they are not."""
         self.seconds = 0.0
@@ -198,7 +206,7 @@ class Isolation:
         local = self._local
         since = now if self._since is None else self._since
         record = self._primary.roster.record
-        unstored = record.not_stored if record.stalling else ""
+        unstored = record.not_stored if self._stall.why else ""
         self._stored = self._stored if unstored else now
         if self._primary.frozen:
             return "this process stands still again and again", since
@@ -212,5 +220,5 @@ class Isolation:
         if others + 1 < majority:
             return f"{others + 1} of {len(local.brokers)} brokers are linked, {majority} needed", since
         if unstored and max(others, local.apart(self._stored)) >= majority:
-            return f"{record.stalling}: its disk does not store that: {unstored}", since
+            return f"{self._stall.why}{'' if record.stalling else f'; no other set is stored: {unstored}'}", since
         return "", now

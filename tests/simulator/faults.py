@@ -451,6 +451,10 @@ class Faults:
         """The next time that this happens: the action in `then`, at once or after `delay`."""
         self._traps.append(fields)
 
+    def waits_for(self, what: str) -> bool:
+        """Is there a trap for that?"""
+        return any(trap["on"] == what for trap in self._traps)
+
     def moment(self, what: str, process: BrokerProcess) -> None:
         """Something happens in a broker.  May raise Killed."""
         for trap in self._traps:

@@ -30,13 +30,18 @@ The probes (clients of kind `producer` whose names begin with `l`) publish for a
 queue that no client reads, and must be told that all of it is confirmed.  They reach each broker: an outside one that
 is primary may serve them, as well as it can.
 
-A path that stays narrow is slow, and no livelock: promised is that a confirm waits for a backup as long as its octets
-take to get there, until the backup is dropped for it (I19; with `ha-slow-backup-timeout=0` never).  So the core has as
-much time more as the most octets need that waited for such a path.
+A change of the members is in force for those who know of it.  As long as no broker of the core does, a majority of
+the list before it has to be in the core, too.
+
+A path that stays narrow is slow, and no livelock: promised is that a confirm waits for a backup as long as the octets
+before it take to get there, until the backup is dropped for it (I19; with `ha-slow-backup-timeout=0` never).  So the
+core has as much time more as the most octets need that waited for such a path, and those that its primary has logged
+since; at most PASSED.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -54,6 +59,8 @@ if TYPE_CHECKING:
 
 WITHIN: Final = 12.0
 """Virtual seconds that the core has until it is active and its clients have their confirms: 60 heartbeat intervals."""
+PASSED: Final = 60.0
+"""Virtual seconds more, at most, where a path stays narrow."""
 PUBLISHES: Final = 7
 EVERY: Final = 0.5
 """Messages of each probe, and seconds between two: what was under way when the faults came says little."""
@@ -106,6 +113,8 @@ class Liveness:
         self.scheduler = simulation.scheduler
         self.core: list[BrokerProcess] = []
         self._over = False
+        self._logged: Counter[str] = Counter()
+        """Octets of the log of each primary, until the core was repaired."""
         self._option: Mapping[str, Any] = simulation.scenario.option("liveness", {})
         self._kinds: dict[str, Callable[[BrokerProcess, Mapping[str, Any]], None]] = {
             "cut": self._cut,
@@ -161,11 +170,23 @@ class Liveness:
         needed = [survivors[0], *witnesses]
         size = max(needs + bool(self._option["more"]), len(set(needed)), self._nodes)
         core = list(dict.fromkeys([*needed, *members]))[:size]
-        if len(core) < max(needs, self._nodes):
+        core += self._who_know_no_change(core)
+        if len(core) < max(needs, self._nodes) or self._lacks(core) > 0:
             simulation.history.counts["no core"] += 1
             return False
         self.core = core
         return True
+
+    def _who_know_no_change(self, core: Sequence[BrokerProcess]) -> list[BrokerProcess]:
+        """Of the list of members that the core knows: as many as are missing for a majority."""
+        listed = [each for each in self.simulation.brokers if each.life and each.original is None]
+        listed = [each for each in listed if each not in core and each.address in _list(core)]
+        return listed[: max(0, self._lacks(core))]
+
+    def _lacks(self, core: Sequence[BrokerProcess]) -> int:
+        """So many are missing for a majority of the members that the core knows."""
+        addresses = _list(core)
+        return len(addresses) // 2 + 1 - sum(process.address in addresses for process in core)
 
     def _forgot(self, process: BrokerProcess) -> bool:
         """Has it lost its disk, and no primary has listed it since?"""
@@ -234,8 +255,9 @@ class Liveness:
 
     def _wait(self) -> None:
         began, passing = self.scheduler.now, 0.0
+        self._logged = Counter({each.name: each.logged for each in self.simulation.brokers})
         while self.scheduler.now < began + PUBLISHES * EVERY or (why := self._missing()):
-            passing = max(passing, self._passing())
+            passing = min(PASSED, max(passing, self._passing()))
             if self.scheduler.now > began + WITHIN + passing:
                 raise Violation(f"liveness: {WITHIN + passing:g} s after its repair the core does not serve: {why}")
             self.stop_shunned()
@@ -243,11 +265,17 @@ class Liveness:
         self.simulation.core_time = self.scheduler.now - began
 
     def _passing(self) -> float:
-        """Seconds in which what waits for the slowest backup of a primary passes a path that stays narrow."""
-        network = self.simulation.network
-        links = [link for process in self.simulation.brokers if process.is_primary for link in process.links]
-        narrow = [(link, width) for link in links if (width := network.width(link.end))]
-        return max((link.end.takes + link.backlog / width for link, width in narrow), default=0.0)
+        """Seconds in which what waits for the slowest backup of a primary, and what the primary has logged since the
+        repair, passes a path that stays narrow."""
+        width = self.simulation.network.width
+        links = [(each, link) for each in self.simulation.brokers if each.is_primary for link in each.links]
+        narrow = [(each, link, width(link.end)) for each, link in links if width(link.end)]
+        return max(
+            (link.end.takes + (link.backlog + self._since(each)) / wide for each, link, wide in narrow), default=0
+        )
+
+    def _since(self, process: BrokerProcess) -> int:
+        return process.logged - self._logged[process.name]
 
     def _missing(self) -> str:
         living = [each for each in self.simulation.brokers if each.alive]
@@ -331,3 +359,9 @@ class Liveness:
 
 def pairs(sources: Iterable[str], targets: Sequence[str]) -> Pairs:
     return {(source, target) for source in sources for target in targets}
+
+
+def _list(core: Sequence[BrokerProcess]) -> tuple[str, ...]:
+    """Addresses of the members, by the newest list that one of these has stored; at first that of the configuration."""
+    newest = max((process.state.in_sync for process in core), key=lambda in_sync: in_sync.key)
+    return newest.brokers or core[0].settings.brokers

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulator.network import End
+from tests.simulator.network import QUESTIONS, End
 
 if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
@@ -93,7 +93,7 @@ class Connecting(asyncio.Transport):
         target = self._process.simulation.by_address.get(self._to)
         if target is None:
             return  # nothing has that address: no answer comes
-        self._end = end = self._process.network.connect(self._process, target, self._made)
+        self._end = end = self._process.network.connect(self._process, target, self._made, QUESTIONS)
         self._process.keep(end)
         end.on_closed = self._failed
 

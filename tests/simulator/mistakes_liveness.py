@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from ha.model.environment import Answer
+from ha.model.hearing import Hearing
 from ha.model.local_member import LocalMember
 from ha.model.refusals import Refusals
 from ha.model.view import View
@@ -14,6 +16,7 @@ from ha.primary.failing import FailingLinks
 from ha.primary.losses import Losses
 from ha.primary.peer import Phase
 from ha.primary.roster import Roster
+from ha.primary.stall import StallWatch
 from ha.promotion import promotion
 from ha.promotion.claims import fell_silent
 from ha.promotion.promoter import Promoter
@@ -89,3 +92,18 @@ def write_for_a_kept_place() -> AbstractContextManager[None]:
 def wait_behind_another_set() -> AbstractContextManager[None]:
     """A backup that comes back to its place waits until the set under way is stored."""
     return patched(Roster, _kept_meanwhile=lambda self, peer: False)
+
+
+def only_what_one_says() -> AbstractContextManager[None]:
+    """Two that hear a third one do not make three, unless the third one says so.  (It was so once.)"""
+
+    def apart(self: Hearing, brokers: Iterable[str], since: float) -> int:
+        groups = ({other for other, when in said.items() if when >= since} for said in self._said.values())
+        return max((len(group & set(brokers)) for group in groups), default=0)
+
+    return patched(Hearing, apart=apart)
+
+
+def only_changes_are_waited_for() -> AbstractContextManager[None]:
+    """A set that cannot be stored counts only if confirms wait for that very change.  (It was so once.)"""
+    return patched(StallWatch, why=property(lambda self: self._primary.roster.record.stalling))

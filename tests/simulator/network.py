@@ -8,7 +8,8 @@ Datagrams (`message`) stand for requests on connections of their own: what meets
 decides.
 
 A path can be *narrow* (few octets a second, for each connection): then a writer has to wait (`End.full`), and its peer
-sees that it lives.
+sees that it lives.  Widths are scaled down as the limits of a backlog are.  Requests are not, so their connections have
+a width of QUESTIONS at least: a question and its answer pass in time, if not behind a handshake.
 
 Connections are independent of each other: what one of them holds up (`linger`), a newer one may overtake.
 """
@@ -30,6 +31,8 @@ CALM: Final = 0.15
 """Seconds that an octet takes at most where nothing is broken: less than `link-heartbeat-interval`.  Where it takes as
 long as a link may be silent, links are given up for ever; that is what the interval is for.  Not much less, either: a
 slow path shows what does not wait for it (the planted mistake `hang_up_early`)."""
+QUESTIONS: Final = 8000.0
+"""Octets a second that a connection of requests takes on a narrow path, at least."""
 SYN: Final = 0
 DATA: Final = 1
 FIN: Final = 2
@@ -77,6 +80,8 @@ class End:
         self.on_closed: Callable[[str], None] = lambda reason: None
         self.on_writable: Call = lambda: None
         self.on_open: Call | None = None
+        self.least = 0.0
+        """Octets a second that pass on a narrow path, too."""
         self.hold_until = 0.0
         """Nothing of this connection arrives before that time."""
         self._rng = network.rng(host.name, peer_host.name)
@@ -296,7 +301,8 @@ class Network:
 
     def width(self, end: End) -> float:
         """Octets a second; 0: any number."""
-        return self.narrow.get((end.host.name, end.peer_host.name), 0.0) if self.narrow else 0.0
+        narrow = self.narrow.get((end.host.name, end.peer_host.name), 0.0) if self.narrow else 0.0
+        return max(narrow, end.least) if narrow else 0.0
 
     def rejects(self, source: Host, target: Host) -> bool:
         return (source.name, target.name) in self.rejecting
@@ -309,9 +315,10 @@ class Network:
         """Seconds that a slow path adds, at least."""
         return self.slow.get((source, target), 0.0)
 
-    def connect(self, source: Host, target: Host, on_open: Call | None = None) -> End:
+    def connect(self, source: Host, target: Host, on_open: Call | None = None, least: float = 0.0) -> End:
         """The new connection's near end; `on_closed("refused")` when no process listens there."""
         near, far = End(self, source, target), End(self, target, source)
+        near.least = far.least = least
         near.peer, far.peer, near.on_open = far, near, on_open
         self._ends = [end for end in self._ends if end.open]
         self._ends += (near, far)

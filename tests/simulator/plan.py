@@ -88,7 +88,7 @@ REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 RESTARTS = 0.35
 """Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters")
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters", "torn")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -416,23 +416,40 @@ def _listener(seed: int, mode: str, names: str, only: Sequence[str]) -> list[Act
 
 def _letters(seed: int, mode: str, options: Fields, clients: list[Fields], only: Sequence[str]) -> list[Action]:
     """Only where it is asked for: a primary steps down, stands still or dies while dead letters wait, of many messages
-    that are rejected at once."""
+    that are rejected at once.  `torn`: it dies while they are on their way to its backups, piece by piece, so that a
+    backup has any part of what was written."""
     rng = Random(f"letters {seed} {mode}")
-    if "letters" not in only:
+    torn = "torn" in only
+    if "letters" not in only and not torn:
         return []
     queue = rng.choice(("crowded", "picky", "picky"))
     options["queues"] = list(dict.fromkeys([*options.get("queues", ()), queue, "dead"]))
     options["turn"] = 0.01  # so that there is time in which they wait
     options["segments"] = {"size": 512, "sparse": 1, "sweep": 20}  # so that batches end between any two records
+    if torn:
+        options |= {"resets": 1.0, "search": {"split": 0.9, "tail": 0.8, "most": 0.01}}
     clients.append({"name": "e1", "kind": "hoarder", "queue": queue, "prefetch": 200, "slowness": 0.0})
     next(each for each in clients if each["name"] == "p1")["window"] = 200
     actions = []
     for at in sorted(_time(rng, 0.3, 3.0) for _ in range(rng.choice((1, 1, 2)))):
-        many = rng.choice((12, 150))
-        actions += [_publish(rng, "p1", round(at + rng.uniform(0, 0.02), 4), queue) for _ in range(many)]
+        many = 12 if torn else rng.choice((12, 150))
+        published = [_publish(rng, "p1", round(at + rng.uniform(0, 0.02), 4), queue) for _ in range(many)]
+        # What is larger than a segment gets one that it fills: whatever follows it may be in another batch.
+        actions += [_sized(each, 600) for each in published] if torn else published
         actions.append(Action(round(at + 0.2, 4), "discard", {"who": "e1"}))
-        actions.append(_role_ends(rng, round(at + 0.2 + rng.uniform(0, 0.015), 4)))
+        end = round(at + 0.2 + rng.uniform(0, 0.015), 4)
+        actions.append(_torn(rng, round(at + 0.2, 4)) if torn else _role_ends(rng, end))
     return actions
+
+
+def _sized(publish: Action, size: int) -> Action:
+    return Action(publish.at, publish.do, {**publish.fields, "size": size})
+
+
+def _torn(rng: Random, at: float) -> Action:
+    """The primary dies when the first of its letters have left, or a moment later."""
+    crash: Fields = {"do": "crash", "who": "it", "power": False, "for": 0.3}
+    return Action(at, "trap", {"on": "letter", "then": crash, "delay": round(rng.expovariate(1 / 0.005), 4)})
 
 
 def _role_ends(rng: Random, at: float) -> Action:

@@ -105,6 +105,8 @@ class BrokerProcess(Ports):
         """It is not started again."""
         self.busy_until = 0.0
         self.seen_safe = 0
+        self.logged = 0
+        """Octets of the batches that it has sealed as primary."""
         self.late = LateJudge(self)
         self.machine = 0
         self.original: BrokerProcess | None = None
@@ -225,10 +227,13 @@ class BrokerProcess(Ports):
             raise Violation(f"I14: {self.name} acts on {ballot} and set {key}, on its disk is {found}")
 
     def _batch(self, batch: Any) -> None:
+        self.logged += len(batch)
         before = {link: link.backlog for link in self.links}
         self.node.batch(batch)
         self.simulation.history.judge.throttles(self, before)
         self.simulation.history.sealed(self, batch)
+        if self.simulation.faults.waits_for("letter") and b"x-death" in bytes(batch):
+            self.simulation.faults.moment("letter", self)
 
     def forget(self) -> None:
         """The simulation is over."""

@@ -41,6 +41,8 @@ FOUND = Path(__file__).parent / "found"
         ("back-without-a-write", mistakes.write_for_a_kept_place, "liveness"),
         ("back-while-a-set-waits", mistakes.wait_behind_another_set, "liveness"),
         ("a-majority-that-it-does-not-see", mistakes.see_only_links, "liveness"),
+        ("a-majority-around-the-one-that-it-lost", mistakes.only_what_one_says, "liveness"),
+        ("a-backup-that-cannot-be-listed", mistakes.only_changes_are_waited_for, "liveness"),
         ("refused-is-not-dead", mistakes.bury_the_refusing, "I1"),
     ],
 )
@@ -53,6 +55,12 @@ def test_a_planted_mistake_is_found(
 
 def test_the_core_has_no_copy_of_a_broker() -> None:
     simulation = Simulation(Scenario.load(FOUND / "a-copy-is-no-healthy-broker.yaml"))
+    simulation.run()
+    assert sorted(process.name for process in simulation.liveness.core) == ["a", "b", "c"]
+
+
+def test_a_core_that_does_not_know_of_a_removal_has_a_majority_of_the_list_before_it() -> None:
+    simulation = Simulation(Scenario.load(FOUND / "removed-and-only-the-outside-knows.yaml"))
     simulation.run()
     assert sorted(process.name for process in simulation.liveness.core) == ["a", "b", "c"]
 

@@ -51,6 +51,15 @@ def test_the_largest_number_of_which_one_has_heard_the_others() -> None:
     assert found.apart(OTHERS, 98.0) == 1, "what it said last counts"
 
 
+def test_one_that_two_have_heard_has_heard_both() -> None:
+    """Also if its own questions and answers do not reach us."""
+    _, found = hearing()
+    found.said("b:1", {"d:1": 1.0}, "a:1")
+    found.said("c:1", {"d:1": 2.0}, "a:1")
+    assert found.apart(OTHERS, 98.0) == 3
+    assert found.apart(OTHERS, 98.5) == 2, "c may not hear it any more"
+
+
 def test_it_is_in_questions_and_answers() -> None:
     world = World(safety="quorum")
     world.cluster()
