@@ -1,5 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
+from cpython.ref cimport Py_DECREF
+
 from qpidd_py.core.confirms cimport Sender
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.routes cimport Publication, Route
@@ -55,6 +57,7 @@ cdef class Channel(Sender):
     cdef uint64_t unacked_mask, unacked_head, unacked_tail      # delivery tag t lies at t
     cdef uint64_t auto_head                 # no AUTO slot lies before it
     cdef uint64_t auto_count                # AUTO slots
+    cdef uint64_t settle_at, settle_to      # a settlement that goes on in the next slice: from here, up to there; 0: none
     # publishes
     cdef Publication last
     cdef uint64_t publish_tag
@@ -69,7 +72,6 @@ cdef class Channel(Sender):
     cdef list acks
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
                      size_t body_size) except -1
-    cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1
     cdef void mark_consumers(self)
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
     cdef Route route_by_header(self, Publication p, bytes header)
@@ -78,17 +80,13 @@ cdef class Channel(Sender):
     cdef int unrouted(self, Publication p, Route route, const uint8_t* header, size_t header_size,
                       const uint8_t* body, size_t body_size) except -1
     cdef int assembled(self) except -1
-    cdef int redeliver(self, uint64_t tag, Queue queue, Consumer consumer) except -1
     cdef inline Unacked* slot(self, uint64_t tag) noexcept:
         return &self.unacked[tag & self.unacked_mask]
-    cdef int settle_one(self, uint64_t tag, int action) except -1
     cdef bint slot_room(self) noexcept
     cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record) noexcept
-    cdef void trim(self) noexcept
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index, bint ready) except -1
     cdef void write_content(self, uint8_t* p, const uint8_t* record) noexcept
     cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
-    cdef int settle_sent(self, uint64_t sent) except -1
     cdef int write_confirm(self) except -1
     cdef int write_ack(self, uint64_t tag, bint multiple) except -1
     cdef bint answer(self, uint64_t safe) except -1
@@ -96,3 +94,14 @@ cdef class Channel(Sender):
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1
     cdef int body_frame(self, const uint8_t* p, size_t n) except -1
     cdef void drop_assembly(self) noexcept
+
+cdef inline bint outstanding_slot(const Unacked* u) noexcept:
+    return u.queue != NULL and not u.pending
+
+cdef inline void forget_slot(Unacked* u) noexcept:
+    if u.queue != NULL:
+        Py_DECREF(<object>u.queue)
+    if u.consumer != NULL:
+        Py_DECREF(<object>u.consumer)
+    u.queue = u.consumer = NULL
+    u.pending = 0

@@ -3,25 +3,26 @@
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_INCREF
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
+from qpidd_py.core.aside cimport release_channel
 from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT, METHOD_STEPS
 from qpidd_py.core.engine cimport Engine
-from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_resized
 from qpidd_py.core.properties cimport addressed, bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport DELIVERY, next_message
-from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, Entry, record_of, ring_at
+from qpidd_py.core.ring cimport ENTRY_REDELIVERED, Entry, record_of, ring_at
+from qpidd_py.core.settlements cimport recover
 from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
     be16, be32, be64, begin_frame, le16, le32, put16, put32, put64)
 
-from qpidd_py.errors import AmqpError, ConnectionException, InvariantError
+from qpidd_py.errors import AmqpError, ConnectionException
 
 
 cdef class Consumer:
@@ -190,6 +191,8 @@ cdef class Channel:
         cdef Unacked* u
         connection.engine.delivered += 1
         connection.engine.pump_left -= ring_at(&queue.main, index).size + DELIVERY
+        if connection.engine.slice.spent(1):
+            connection.engine.pump_left = 0
         connection.engine.note_delivered(queue)
         u = self.slot(self.unacked_tail)        # `slot_room` has made it
         memset(u, 0, sizeof(Unacked))
@@ -451,129 +454,9 @@ cdef class Channel:
 
     # ---------------------------------------------------------------- settling
 
-    cdef int settle(self, uint64_t tag, bint multiple, int action, uint16_t method) except -1:
-        """basic.ack, nack and reject.  An unknown tag closes the channel (406), as in RabbitMQ."""
-        cdef uint64_t t, first = self.unacked_head if multiple else tag
-        if tag == 0 and multiple:
-            tag = self.unacked_tail - 1
-        elif not self.unacked_head <= tag < self.unacked_tail or not outstanding_slot(self.slot(tag)):
-            return self.connection.fail(self.number, 406, f"PRECONDITION_FAILED - unknown delivery tag {tag}", 60, method)
-        for t in range(first, tag + 1):
-            if not outstanding_slot(self.slot(t)):
-                continue
-            if self.transactional:
-                self.slot(t).pending = IN_TRANSACTION
-                self.acks.append((t, action))
-            else:
-                self.settle_one(t, action)
-        self.trim()
-        return 0
-
-    cdef int settle_one(self, uint64_t tag, int action) except -1:
-        """A MemoryError changes nothing."""
-        cdef bint confirms
-        cdef Unacked* u = self.slot(tag)
-        cdef Queue queue = <Queue>u.queue
-        cdef Consumer consumer
-        cdef Engine engine = self.connection.engine
-        cdef int64_t index
-        if not queue.deleted:
-            index = queue.locate(u.id, u.index)
-            if index < 0:
-                raise InvariantError(f"unacknowledged message {u.id} is not in queue {queue.name}")
-            if action == REQUEUE:
-                if queue.timed:
-                    look_at(engine, queue, engine.now)
-                queue.requeue(index)
-                engine.mark_queue(queue)
-            elif action == DISCARD:
-                engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
-            else:
-                # Inside a transaction the acknowledgement is not final yet.
-                confirms = (u.id > engine.safe and not self.committing
-                            and not ring_at(&queue.main, index).flags & ENTRY_SHARED)
-                engine.dequeue(queue, index)
-                if confirms and engine.confirms.acknowledge(u.id):
-                    engine.want_turn()
-        if u.consumer != NULL:
-            consumer = <Consumer>u.consumer
-            consumer.unacked -= 1
-            self.outstanding -= 1
-            if self.prefetch:
-                engine.relieve(self)
-            elif consumer.queue.ready:
-                engine.mark_queue(consumer.queue)
-        forget_slot(u)
-        return 0
-
-    cdef int settle_sent(self, uint64_t sent) except -1:
-        """Settles what needs no acknowledgement and has left the socket with the first `sent` octets.
-
-        This confirms nothing, since the octets may never arrive, and requests no turn; until the dequeue is in the log,
-        a fail-over delivers the message again."""
-        cdef Engine engine = self.connection.engine
-        cdef Unacked* u
-        cdef Queue queue
-        if self.auto_head < self.unacked_head:
-            self.auto_head = self.unacked_head
-        while self.auto_count and self.auto_head < self.unacked_tail:
-            u = self.slot(self.auto_head)
-            if u.queue != NULL and u.pending == AUTO:
-                if u.end > sent:
-                    break
-                queue = <Queue>u.queue
-                if not queue.deleted:
-                    queue.dequeue(queue.locate(u.id, u.index))
-                    engine.touch(queue, False)
-                self.auto_count -= 1
-                forget_slot(u)
-            self.auto_head += 1
-        self.trim()
-        return 0
-
-    cdef void trim(self) noexcept:
-        while self.unacked_head < self.unacked_tail and self.slot(self.unacked_head).queue == NULL:
-            self.unacked_head += 1
-
     def recover(self, bint requeue):
         """basic.recover: back to the queues, or (requeue false) again to the same consumers."""
-        cdef uint64_t tag, last = self.unacked_tail
-        cdef Unacked* u
-        cdef Queue queue
-        cdef Consumer consumer
-        for tag in range(self.unacked_head, last):
-            u = self.slot(tag)
-            if not outstanding_slot(u):
-                continue
-            consumer = <Consumer>u.consumer if u.consumer != NULL else None
-            queue = <Queue>u.queue
-            if requeue or consumer is None or not consumer.active or queue.deleted:
-                self.settle_one(tag, REQUEUE)
-            else:
-                self.redeliver(tag, queue, consumer)
-        self.trim()
-
-    cdef int redeliver(self, uint64_t tag, Queue queue, Consumer consumer) except -1:
-        cdef int64_t index = queue.locate(self.slot(tag).id, self.slot(tag).index)
-        ring_at(&queue.main, index).flags |= ENTRY_REDELIVERED
-        if self.deliver(consumer, queue, index, False):
-            consumer.unacked -= 1
-            self.outstanding -= 1
-            forget_slot(self.slot(tag))
-        return 0
-
-    def release_all(self):
-        """Everything unsettled goes back to its queue: the channel ends."""
-        cdef uint64_t tag
-        for tag in range(self.unacked_head, self.unacked_tail):
-            if self.slot(tag).queue != NULL:
-                self.settle_one(tag, REQUEUE)
-        self.unacked_head = self.unacked_tail
-        self.auto_count = 0
-        self.drop_assembly()
-        self.publishes = self.acks = None
-        self.held = False
-        self.answers = ()
+        recover(self, requeue)
 
     # ---------------------------------------------------------------- transactions
 
@@ -592,7 +475,7 @@ cdef class Channel:
     def hold(self, uint64_t position, bytes reply):
         """Writes `reply` once `position` is safe (on a backup at once: nothing becomes safe there), behind the replies
         that wait already.  Until then this channel's frames are kept aside, so order holds; only changes of the
-        configuration are carried out (`Connection.goes_on`)."""
+        configuration are carried out (`aside.goes_on`)."""
         cdef Engine engine = self.connection.engine
         if engine.passive or (position <= engine.safe and not self.answers):
             self.connection.write(reply)
@@ -617,7 +500,7 @@ cdef class Channel:
     def resume(self):
         """Not from within a callback of this connection."""
         if self.held and self.connection.state != DEAD:
-            self.connection.release(self)
+            release_channel(self.connection, self)
 
     # ---------------------------------------------------------------- confirms
 
@@ -654,19 +537,6 @@ cdef class Channel:
 
     def __repr__(self):
         return f"<Channel {self.number}>"
-
-
-cdef inline bint outstanding_slot(const Unacked* u) noexcept:
-    return u.queue != NULL and not u.pending
-
-
-cdef inline void forget_slot(Unacked* u) noexcept:
-    if u.queue != NULL:
-        Py_DECREF(<object>u.queue)
-    if u.consumer != NULL:
-        Py_DECREF(<object>u.consumer)
-    u.queue = u.consumer = NULL
-    u.pending = 0
 
 
 cdef inline size_t frames_size(Connection c, size_t header_size, size_t body_size) noexcept:

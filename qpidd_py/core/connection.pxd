@@ -38,7 +38,8 @@ cdef class Connection:
     cdef readonly bint unfinished           # frames that have come wait for the next slice; nothing more is read
     cdef object leaving                     # called when no frame waits: the peer goes
     cdef bint deaf                          # what still comes is not parsed
-    cdef int steps                          # left of the slice; what the data path does itself takes none
+    cdef int steps                          # left of the slice, of what Python is asked; the rest counts in Engine.slice
+    cdef bint again                         # the frame was handled in part: the next slice goes on with it
     cdef dict stashes                       # channel number -> frames kept aside for it: while it is held, and until
     cdef readonly size_t stashed            # those before them are handled; octets of all
     cdef uint16_t replaying                 # number of the channel whose stash is parsed
@@ -67,14 +68,8 @@ cdef class Connection:
     cpdef bint waits(self, bint answers) noexcept
     cdef int depart(self) except -1
     cdef void begin_slice(self) noexcept
-    cdef bint aside(self, Channel channel, uint16_t number) except -1
-    cdef bint goes_on(self, Channel channel, Frame* f) except -1
-    cdef int keep_aside(self, uint16_t number, const uint8_t* p, size_t n) except -1
     cdef int pause_input(self, bint paused) except -1
     cpdef bint reads(self) noexcept
-    cdef int release(self, Channel channel) except -1
-    cdef int replay(self, uint16_t number) except -1
-    cdef int drop_stash(self, uint16_t number, size_t octets) except -1
     cdef int other_frame(self, Frame* f, Channel channel) except -1
     cdef size_t parse(self, const uint8_t* p, size_t n) except? 0
     cdef size_t parse_frames(self, const uint8_t* p, size_t n) except? 0

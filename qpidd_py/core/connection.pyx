@@ -2,18 +2,20 @@
 """Connections: octets in, frames to the channels or to the owner, octets out."""
 from collections import deque
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memmove
 
+from qpidd_py.core.aside cimport drop_stash, goes_on, is_aside, keep_aside, replay
 from qpidd_py.core.batch cimport KIND_BATCH, LINK_HEADER, LINK_MAGIC, Batch, check_link_frame
 from qpidd_py.core.channel cimport ACK, DISCARD, REQUEUE
 from qpidd_py.core.memory cimport mem_resized, reserve_used
 from qpidd_py.core.properties cimport bad_header
+from qpidd_py.core.settlements cimport release_all, settle, settle_sent
+from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
-    FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, configures, frame_at, le32, le64)
+    FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, frame_at, le32, le64)
 
 from qpidd_py.core.batch import link_frame
 from qpidd_py.core.wire import frame_fault
@@ -85,8 +87,8 @@ cdef class Connection:
         channel.closing = True
         self.engine.forget_channel(channel)
         if number != self.replaying:
-            self.drop_stash(number, self.stashed)
-        channel.release_all()
+            drop_stash(self, number, self.stashed)
+        release_all(channel)
         return queues
 
     def close(self):
@@ -118,6 +120,7 @@ cdef class Connection:
             self.state = EXPECT_FRAMES
             self.pause_input(False)
             if self.input_used:
+                self.begin_slice()
                 self.input_grown()
 
     cpdef bint waits(self, bint answers) noexcept:
@@ -235,7 +238,7 @@ cdef class Connection:
         channels = self.auto_channels
         self.auto_channels = []
         for channel in channels:
-            channel.settle_sent(sent)
+            settle_sent(channel, sent)
             if channel.auto_count:
                 self.auto_channels.append(channel)
         return 0
@@ -296,6 +299,7 @@ cdef class Connection:
         """Octets from the peer, for connections without a socket of ours."""
         cdef uint64_t before = reserve_used()
         try:
+            self.begin_slice()
             self.input_data(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         except MemoryError:
             self.starve()
@@ -311,7 +315,6 @@ cdef class Connection:
 
     cdef int input_data(self, const uint8_t* p, size_t n) except -1:
         cdef size_t used
-        self.begin_slice()
         self.received += n
         if self.input_used:
             memcpy(self.input_room(n), p, n)
@@ -338,9 +341,7 @@ cdef class Connection:
 
     cdef int input_grown(self) except -1:
         """Octets were added to `input`: parse, keep the rest."""
-        cdef size_t used
-        self.begin_slice()
-        used = self.parse(self.input, self.input_used)
+        cdef size_t used = self.parse(self.input, self.input_used)
         if self.state == DEAD:
             used = self.input_used
         self.input_used -= used
@@ -395,9 +396,10 @@ cdef class Connection:
         cdef Frame f
         cdef int answer, state = self.state
         cdef Channel channel
+        cdef Slice slice = self.engine.slice
         try:
             while self.state == state:
-                if self.steps <= 0:
+                if self.steps <= 0 or slice.spent(1):
                     return self.put_off(at, n)
                 answer = frame_at(p + at, n - at, self.frame_max, &f)
                 if answer == FRAME_INCOMPLETE:
@@ -408,11 +410,11 @@ cdef class Connection:
                     self.state = DEAD if state == STOPPED else self.state
                     return n
                 channel = <Channel>self.channels[f.channel] if f.channel < <size_t>len(self.channels) else None
-                if (self.stashed or (channel is not None and channel.held)) and self.aside(channel, f.channel):
-                    if not self.goes_on(channel, &f):
+                if (self.stashed or (channel is not None and channel.held)) and is_aside(self, channel, f.channel):
+                    if not goes_on(self, channel, &f):
                         if self.replaying:
                             return at
-                        self.keep_aside(f.channel, p + at, f.total)
+                        keep_aside(self, f.channel, p + at, f.total)
                 elif f.type != FRAME_METHOD:
                     self.other_frame(&f, channel)
                 elif f.size < 4:
@@ -422,6 +424,9 @@ cdef class Connection:
                         at += self.publish_frames(channel, p + at, f.payload, f.size, p + n)
                         continue
                     self.method_frame(f.payload, f.channel, channel, f.size)
+                    if self.again:
+                        self.again = False
+                        return self.put_off(at, n)
                     if self.deaf and f.channel == 0:
                         return n
                 at += f.total
@@ -446,7 +451,7 @@ cdef class Connection:
             self.begin_slice()
             for number in list(self.stashes):
                 if not self.unfinished:
-                    self.replay(number)
+                    replay(self, number)
             if self.input_used and not self.unfinished:
                 self.input_grown()
         except MemoryError:
@@ -458,34 +463,9 @@ cdef class Connection:
 
     cdef void begin_slice(self) noexcept:
         """Without a loop that calls for the next turn nothing is put off."""
-        self.steps = STEPS if self.engine.schedule is not None else ALL_STEPS
-
-    cdef bint aside(self, Channel channel, uint16_t number) except -1:
-        """Are frames for this channel kept aside?"""
-        return (channel is not None and channel.held) or (number != self.replaying and number in self.stashes)
-
-    cdef bint goes_on(self, Channel channel, Frame* f) except -1:
-        """Makes a change of the configuration while replies of this channel wait; its own waits behind them.  False if
-        the frame has to wait: it is something else, is behind one that waits, or is refused (again, in its turn)."""
-        if (channel is None or not 0 < len(channel.answers) < AHEAD or channel.closing or self.state != EXPECT_FRAMES
-                or not configures(f) or (f.channel != self.replaying and f.channel in self.stashes)):
-            return False
-        self.steps -= METHOD_STEPS
-        try:
-            self.owner.method(f.channel, PyBytes_FromStringAndSize(<const char*>f.payload, f.size))
-        except AmqpError:
-            return False
-        return True
-
-    cdef int keep_aside(self, uint16_t number, const uint8_t* p, size_t n) except -1:
-        cdef bytearray stash = self.stashes.get(number)
-        if stash is None:
-            stash = self.stashes[number] = bytearray()
-        stash += PyBytes_FromStringAndSize(<const char*>p, n)
-        self.stashed += n
-        if self.stashed > MAX_STASH and not self.input_paused:
-            self.pause_input(True)
-        return 0
+        cdef bint endless = self.engine.schedule is None
+        self.steps = ALL_STEPS if endless else STEPS
+        self.engine.slice.begin(endless)
 
     cpdef bint reads(self) noexcept:
         """False while what the peer sends is left in its socket."""
@@ -497,41 +477,6 @@ cdef class Connection:
             self.transport.interest(self)
         elif not paused and self.state != DEAD and not self.dirty:
             self.mark()                     # its owner has to look whether it reads, as after output
-        return 0
-
-    cdef int release(self, Channel channel) except -1:
-        """A held reply was written: frames that the channel sent meanwhile are now handled, in order."""
-        channel.held = False
-        self.begin_slice()
-        self.replay(channel.number)
-        return self.depart()
-
-    cdef int replay(self, uint16_t number) except -1:
-        """Until the channel is held again, or the slice is used up."""
-        cdef bytearray frames = self.stashes.get(number)
-        cdef size_t used = 0
-        if frames is None:
-            return 0
-        self.replaying = number
-        try:
-            if self.state == EXPECT_FRAMES:
-                used = self.parse_frames(<const uint8_t*>PyByteArray_AS_STRING(frames), PyByteArray_GET_SIZE(frames))
-        finally:
-            self.replaying = 0
-        return self.drop_stash(number, used if self.state == EXPECT_FRAMES else self.stashed)
-
-    cdef int drop_stash(self, uint16_t number, size_t octets) except -1:
-        """The first octets of what was kept aside for a channel are dealt with."""
-        cdef bytearray frames = self.stashes.get(number)
-        if frames is None:
-            return 0
-        octets = min(octets, <size_t>PyByteArray_GET_SIZE(frames))
-        self.stashed -= octets
-        del frames[:octets]
-        if not frames:
-            del self.stashes[number]
-        if self.input_paused and self.stashed < MAX_STASH and not self.engine.throttled:
-            self.pause_input(False)
         return 0
 
     cdef int other_frame(self, Frame* f, Channel channel) except -1:
@@ -560,13 +505,12 @@ cdef class Connection:
             if method == BASIC_ACK or method == BASIC_NACK:
                 if size != 13:
                     return self.fail(0, 501, f"FRAME_ERROR - {size} octets", 60, method & 0xFFFF)
-                return channel.settle(be64(p + 4), p[12] & 1,
-                                      ACK if method == BASIC_ACK else (REQUEUE if p[12] & 2 else DISCARD),
-                                      method & 0xFFFF)
+                return settle(channel, be64(p + 4), p[12] & 1,
+                              ACK if method == BASIC_ACK else (REQUEUE if p[12] & 2 else DISCARD), method & 0xFFFF)
             if method == BASIC_REJECT:
                 if size != 13:
                     return self.fail(0, 501, f"FRAME_ERROR - {size} octets", 60, 90)
-                return channel.settle(be64(p + 4), False, REQUEUE if p[12] & 1 else DISCARD, 90)
+                return settle(channel, be64(p + 4), False, REQUEUE if p[12] & 1 else DISCARD, 90)
         self.steps -= METHOD_STEPS
         try:
             self.owner.method(number, PyBytes_FromStringAndSize(<const char*>p, size))

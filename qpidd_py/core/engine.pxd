@@ -7,6 +7,7 @@ from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.removals cimport Removals
 from qpidd_py.core.ring cimport Entry
 from qpidd_py.core.routes cimport Publications, Route
+from qpidd_py.core.slices cimport Slice
 
 cdef class Engine:
     cdef readonly Pool pool
@@ -57,6 +58,7 @@ cdef class Engine:
     cdef public uint64_t room               # `on_full` is called when segments hold more octets
     cdef public object on_full
     cdef public object on_short             # called when a turn lacks memory
+    cdef public Slice slice                 # of the turn, see slices.pyx
     cdef object unfinished                  # connections whose input is parsed in slices, in the order of their turns
     cdef list starved                       # connections for which there was no memory, to be closed
     cdef bint short                         # the last turn was not completed

@@ -6,6 +6,7 @@ from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Mark, Publications, Route
 from qpidd_py.core.runs import IdRuns
+from qpidd_py.core.slices import Slice
 
 class Engine:
     pool: Pool
@@ -34,6 +35,7 @@ class Engine:
     on_short: Callable[[], None] | None
     torn: bool
     sweep_most: int
+    slice: Slice
     def __init__(self, on_config: Callable[[int, bytes], None] | None = None, segment_size: int = ...) -> None: ...
     @property
     def epoch(self) -> int: ...

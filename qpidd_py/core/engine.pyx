@@ -28,6 +28,7 @@ from collections import deque
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcpy
 
+from qpidd_py.core.aside cimport release_channel
 from qpidd_py.core.applying cimport apply_records, drop_ids, find_queue
 from qpidd_py.core.batch cimport (
     FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP,
@@ -80,6 +81,7 @@ cdef class Engine:
         self.publishers = set()
         self.throttles = set()
         self.starved = []
+        self.slice = Slice()
         self.unfinished = deque()
         self.room = self.armed = UNLIMITED
         self.generation = 1
@@ -243,6 +245,7 @@ cdef class Engine:
         if body_size:
             memcpy(p + route_size + header_size, body, body_size)
         self.published += 1
+        self.slice.units -= <int>(len(route.queues) + (size >> 12))
         for queue in route.queues:
             queue.level_for(record).push(writer.segment, offset, <uint32_t>size, position, flags)
             if not queue.dirty:
@@ -286,6 +289,7 @@ cdef class Engine:
 
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1:
         """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
+        self.slice.units -= 1
         if queue.dead_letter is None or queue.deleted:
             if self.on_removed is not None:
                 self.note_removal(queue, ring_at(&level.main, index), reason, False)
@@ -401,7 +405,7 @@ cdef class Engine:
             if channel.held and channel.answer(self.safe):
                 self.held.pop(channel, None)
                 try:
-                    channel.connection.release(channel)
+                    release_channel(channel.connection, channel)
                 except MemoryError:
                     channel.connection.starve()
         return 0

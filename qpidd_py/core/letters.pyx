@@ -28,6 +28,10 @@ from qpidd_py.core.wire cimport le64
 from qpidd_py.errors import InvariantError
 
 
+cdef enum:
+    COST = 16                   # units of a letter, for which Python is asked
+
+
 cdef size_t send_letters(Engine engine, size_t most) except? 0:
     """Sends up to `most` letters that wait; how many.  What these cause in turn waits for the next time."""
     cdef size_t n, sent = send_refused(engine, most)
@@ -35,6 +39,8 @@ cdef size_t send_letters(Engine engine, size_t most) except? 0:
         send_letter(engine, engine.letters[0])
         engine.letters.popleft()
         sent += 1
+        if most != <size_t>-1 and engine.slice.spent(COST):
+            return most         # of this turn
     return sent
 
 
@@ -50,6 +56,8 @@ cdef size_t send_refused(Engine engine, size_t most) except? 0:
             route, exchange, routing_key, header = letter
             put(engine, route, exchange, routing_key, header, content[3])
         engine.refused.popleft()
+        if most != <size_t>-1 and engine.slice.spent(COST):
+            return most
     return sent
 
 

@@ -13,6 +13,7 @@ from posix.unistd cimport close
 from qpidd_py.core.batch cimport Batch
 from qpidd_py.core.connection cimport DEAD
 from qpidd_py.core.memory cimport mem_new, reserve_used
+from qpidd_py.core.slices cimport Slice
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t n, int flags)
@@ -61,8 +62,25 @@ cdef enum:
     EVENTS = 64
     ROUNDS = 8                  # turns in one call of poll, before asyncio gets its turn
 
+cdef uint64_t SLICE = 1500000   # nanoseconds, see slices.pyx
 cdef uint64_t TURN = 4000000    # nanoseconds after which a turn ends, so that what it has done leaves, though others are ready
 cdef uint64_t POLL = 10000000   # nanoseconds after which `poll` ends with its turn
+
+
+cdef class ClockSlice(Slice):
+    """Ends `SLICE` after its first look."""
+
+    cdef uint64_t until
+
+    cdef void begin(self, bint endless) noexcept:
+        Slice.begin(self, endless)
+        self.until = 0
+
+    cdef bint late(self) noexcept:
+        cdef uint64_t now = monotonic()
+        if self.until == 0:
+            self.until = now + SLICE
+        return now >= self.until
 
 
 cdef class Reactor(Transport):
@@ -70,6 +88,7 @@ cdef class Reactor(Transport):
 
     def __cinit__(self, Engine engine):
         self.engine = engine
+        engine.slice = ClockSlice()
         self.connections = {}
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll < 0:
@@ -182,6 +201,7 @@ cdef class Reactor(Transport):
     cdef int read(self, Connection c) except -1:
         cdef ssize_t got
         cdef int k
+        c.begin_slice()
         for k in range(READS):
             if c.input_used:
                 c.input_room(READ_SIZE)

@@ -18,6 +18,7 @@ from qpidd_py.core.properties cimport addressed
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.routes cimport Publication, Route
+from qpidd_py.core.settlements cimport settle_one, trim
 from qpidd_py.core.wire cimport be16
 
 from qpidd_py.errors import InvariantError
@@ -50,7 +51,7 @@ cdef uint64_t commit(Channel channel) except? 0:
         channel.committing = engine.log.whole = False
         if queues:
             engine.commit_outputs(engine.position, queues)
-    channel.trim()
+    trim(channel)
     return engine.witness() if publishes or acks else 0
 
 
@@ -62,7 +63,7 @@ cdef int apply(Channel channel, list publishes, list acks) except -1:
         channel.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
                         <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
     for tag, action in acks:
-        channel.settle_one(tag, action)
+        settle_one(channel, tag, action)
     log_dequeues(engine)
     try:
         send_letters(engine, -1)

@@ -16,7 +16,7 @@ from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
 
 cdef enum:
-    RESUMED = 4                 # slices of input in one turn
+    RESUMED = 2                 # slices of input in one turn
     PUMPED = 8 << 20            # octets that one turn hands out, with DELIVERY for each message
 
 cdef int64_t ALL = <int64_t>1 << 62
@@ -77,8 +77,10 @@ cdef int resume_some(Engine engine) except -1:
 
 
 cdef int turn(Engine engine) except -1:
+    cdef bint endless = engine.schedule is None
     if engine.starved:
         shed(engine)
+    engine.slice.begin(endless)
     try:
         if engine.expiring and not engine.expired:
             engine.expired = True
@@ -87,6 +89,7 @@ cdef int turn(Engine engine) except -1:
             engine.letters_left -= send_letters(engine, engine.letters_left)
     except MemoryError:
         engine.short = True
+    engine.slice.begin(endless)
     try:
         pump_all(engine)
         log_dequeues(engine)

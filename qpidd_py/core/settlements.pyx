@@ -1,0 +1,154 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Deliveries are settled: by the client, with the octets that have left, or because their channel ends.
+
+One frame may settle all that a channel holds: it is carried out in slices (`settle_at`, `settle_to`), in which the frame
+is looked at again and the rest of its connection waits.
+"""
+from libc.stdint cimport int64_t
+
+from qpidd_py.core.channel cimport forget_slot, outstanding_slot
+from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.expiry cimport look_at
+from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, ring_at
+from qpidd_py.core.slices cimport Slice
+
+from qpidd_py.errors import InvariantError
+
+
+cdef int settle(Channel channel, uint64_t tag, bint multiple, int action, uint16_t method) except -1:
+    """basic.ack, nack and reject, as far as a slice goes.  An unknown tag closes the channel (406), as in RabbitMQ."""
+    cdef uint64_t t, first = channel.unacked_head if multiple else tag
+    cdef Slice slice = channel.connection.engine.slice
+    if channel.settle_to:
+        first, tag, channel.settle_to = channel.settle_at, channel.settle_to, 0
+    elif tag == 0 and multiple:
+        tag = channel.unacked_tail - 1
+    elif not channel.unacked_head <= tag < channel.unacked_tail or not outstanding_slot(channel.slot(tag)):
+        return channel.connection.fail(channel.number, 406, f"PRECONDITION_FAILED - unknown delivery tag {tag}", 60, method)
+    for t in range(first, tag + 1):
+        if multiple and slice.spent(1):
+            channel.settle_at, channel.settle_to, channel.connection.again = t, tag, True
+            break
+        if not outstanding_slot(channel.slot(t)):
+            continue
+        if channel.transactional:
+            channel.slot(t).pending = IN_TRANSACTION
+            channel.acks.append((t, action))
+        else:
+            settle_one(channel, t, action)
+    trim(channel)
+    return 0
+
+
+cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
+    """A MemoryError changes nothing."""
+    cdef bint confirms
+    cdef Unacked* u = channel.slot(tag)
+    cdef Queue queue = <Queue>u.queue
+    cdef Consumer consumer
+    cdef Engine engine = channel.connection.engine
+    cdef int64_t index
+    if not queue.deleted:
+        index = queue.locate(u.id, u.index)
+        if index < 0:
+            raise InvariantError(f"unacknowledged message {u.id} is not in queue {queue.name}")
+        if action == REQUEUE:
+            if queue.timed:
+                look_at(engine, queue, engine.now)
+            queue.requeue(index)
+            engine.mark_queue(queue)
+        elif action == DISCARD:
+            engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
+        else:
+            # Inside a transaction the acknowledgement is not final yet.
+            confirms = (u.id > engine.safe and not channel.committing
+                        and not ring_at(&queue.main, index).flags & ENTRY_SHARED)
+            engine.dequeue(queue, index)
+            if confirms and engine.confirms.acknowledge(u.id):
+                engine.want_turn()
+    if u.consumer != NULL:
+        consumer = <Consumer>u.consumer
+        consumer.unacked -= 1
+        channel.outstanding -= 1
+        if channel.prefetch:
+            engine.relieve(channel)
+        elif consumer.queue.ready:
+            engine.mark_queue(consumer.queue)
+    forget_slot(u)
+    return 0
+
+
+cdef int settle_sent(Channel channel, uint64_t sent) except -1:
+    """Settles what needs no acknowledgement and has left the socket with the first `sent` octets.
+
+    This confirms nothing, since the octets may never arrive, and requests no turn; until the dequeue is in the log,
+    a fail-over delivers the message again."""
+    cdef Engine engine = channel.connection.engine
+    cdef Unacked* u
+    cdef Queue queue
+    if channel.auto_head < channel.unacked_head:
+        channel.auto_head = channel.unacked_head
+    while channel.auto_count and channel.auto_head < channel.unacked_tail:
+        u = channel.slot(channel.auto_head)
+        if u.queue != NULL and u.pending == AUTO:
+            if u.end > sent:
+                break
+            queue = <Queue>u.queue
+            if not queue.deleted:
+                queue.dequeue(queue.locate(u.id, u.index))
+                engine.touch(queue, False)
+            channel.auto_count -= 1
+            forget_slot(u)
+        channel.auto_head += 1
+    trim(channel)
+    return 0
+
+
+cdef void trim(Channel channel) noexcept:
+    while channel.unacked_head < channel.unacked_tail and channel.slot(channel.unacked_head).queue == NULL:
+        channel.unacked_head += 1
+
+
+cdef int recover(Channel channel, bint requeue) except -1:
+    """basic.recover: back to the queues, or (requeue false) again to the same consumers."""
+    cdef uint64_t tag, last = channel.unacked_tail
+    cdef Unacked* u
+    cdef Queue queue
+    cdef Consumer consumer
+    for tag in range(channel.unacked_head, last):
+        u = channel.slot(tag)
+        if not outstanding_slot(u):
+            continue
+        consumer = <Consumer>u.consumer if u.consumer != NULL else None
+        queue = <Queue>u.queue
+        if requeue or consumer is None or not consumer.active or queue.deleted:
+            settle_one(channel, tag, REQUEUE)
+        else:
+            redeliver(channel, tag, queue, consumer)
+    trim(channel)
+    return 0
+
+
+cdef int redeliver(Channel channel, uint64_t tag, Queue queue, Consumer consumer) except -1:
+    cdef int64_t index = queue.locate(channel.slot(tag).id, channel.slot(tag).index)
+    ring_at(&queue.main, index).flags |= ENTRY_REDELIVERED
+    if channel.deliver(consumer, queue, index, False):
+        consumer.unacked -= 1
+        channel.outstanding -= 1
+        forget_slot(channel.slot(tag))
+    return 0
+
+
+cdef int release_all(Channel channel) except -1:
+    """Everything unsettled goes back to its queue: the channel ends."""
+    cdef uint64_t tag
+    for tag in range(channel.unacked_head, channel.unacked_tail):
+        if channel.slot(tag).queue != NULL:
+            settle_one(channel, tag, REQUEUE)
+    channel.unacked_head = channel.unacked_tail
+    channel.auto_count = 0
+    channel.drop_assembly()
+    channel.publishes = channel.acks = None
+    channel.held = False
+    channel.answers = ()
+    return 0

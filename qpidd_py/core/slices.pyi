@@ -1,0 +1,3 @@
+class Slice:
+    most: int
+    looks: int
