@@ -28,8 +28,23 @@ log = logging.getLogger(__name__)
 ACCEPTS: Final = 16
 """Connections taken in one turn of the loop.  Each brings three reads and 0.1 ms of work: in a storm of logins other
 clients wait for the logins of some turns, so few are under way and the others stay in the system's queue."""
+HANDSHAKES: Final = 500
+"""TLS handshakes under way.  Each has buffers of 300 KiB before its peer has said anything; see `Newcomers`."""
+GRACE: Final = 1.0
+"""Seconds after which we end a handshake that asyncio, which says why, has not ended."""
 PAUSE: Final = 0.5  # seconds without accepting when the process is out of descriptors
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Handshake:
+    """Of TLS."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+
+    @property
+    def negotiating(self) -> bool:
+        return not self.task.done()
 
 
 class Listener:
@@ -51,7 +66,7 @@ class Listener:
         self._limits = limits
         self._guard = guard
         self._sockets: dict[socket.socket, ssl.SSLContext | None] = {}
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: Newcomers[Handshake] = Newcomers(HANDSHAKES, network.max_negotiate_time + GRACE)
         self._failures = TlsFailures(loop.time)
         self._pending: set[TlsConnection] = set()
         self._newcomers: Newcomers[ClientConnection] = Newcomers(network.max_newcomers, network.max_negotiate_time)
@@ -69,6 +84,7 @@ class Listener:
         """For the connections to come."""
         self._network, self._limits = network, limits
         self._newcomers.retune(network.max_newcomers, network.max_negotiate_time)
+        self._handshakes.retune(HANDSHAKES, network.max_negotiate_time + GRACE)
 
     def close(self) -> None:
         """Accept nothing more; connections stay."""
@@ -80,6 +96,8 @@ class Listener:
     def tick(self, now: float) -> None:
         """Ends handshakes that take too long."""
         self._descriptors.tick(now)
+        for handshake in self._handshakes.late(now):
+            handshake.task.cancel()
         for connection in self._newcomers.late(now):
             log.info("%r: no connection.open within %g s", connection, self._network.max_negotiate_time)
             connection.close(320, "handshake timed out")
@@ -101,9 +119,7 @@ class Listener:
             if context is None:
                 self._accept_plain(sock, str(Address(*peer[:2])))
             else:
-                handshake = self._loop.create_task(self._shake_hands(sock, context, *peer[:2]))
-                self._handshakes.add(handshake)
-                handshake.add_done_callback(self._handshakes.discard)
+                self._accept_encrypted(sock, context, Address(*peer[:2]))
             if scarce:
                 return  # who gives way is closed before the next one is taken
 
@@ -134,6 +150,18 @@ class Listener:
             sock.close()
         else:
             self._guard(lambda: transport.attach(connection.core))
+
+    def _accept_encrypted(self, sock: socket.socket, context: ssl.SSLContext, peer: Address) -> None:
+        room, oldest = self._handshakes.room(origin(str(peer)))
+        if oldest is not None:
+            oldest.task.cancel()
+        if not room:
+            text = "connection refused: from %s, %d TLS handshakes are under way, many of them from there"
+            self._floods.write(logging.WARNING, text, peer, len(self._handshakes))
+            sock.close()
+            return
+        task = self._loop.create_task(self._shake_hands(sock, context, *peer[:2]))
+        self._handshakes.add(origin(str(peer)), Handshake(task), self._loop.time())
 
     async def _shake_hands(self, sock: socket.socket, context: ssl.SSLContext, host: str, port: int) -> None:
         try:
