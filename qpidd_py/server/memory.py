@@ -7,14 +7,12 @@ import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
-
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available(of_process: Path = Path("/proc/self/cgroup"), cgroups: Path = CGROUPS) -> int:
     """Octets that this process may have: the least of the machine's memory, its cgroups' limits and `ulimit -v`."""
-    limits = [psutil.virtual_memory().total, *_of_cgroups(of_process, cgroups)]
+    limits = [os.sysconf("SC_PHYS_PAGES") * resource.getpagesize(), *_of_cgroups(of_process, cgroups)]
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
     return min(limits if address_space == resource.RLIM_INFINITY else [*limits, address_space])
 
