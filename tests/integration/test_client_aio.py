@@ -114,6 +114,7 @@ async def under_load(cluster: Cluster, story: Callable, **options) -> Load:
     return load
 
 
+@pytest.mark.slow  # tests/faults kills under this style, tests/integration/test_client_lib.py twice under the other
 @in_loop
 async def test_kill_and_return_twice(cluster) -> None:
     async def story(load: Load, connection: aio.Connection) -> None:

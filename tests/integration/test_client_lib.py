@@ -93,6 +93,7 @@ def test_kill_and_return_twice(cluster) -> None:
     assert load.connection.failovers >= 2
 
 
+@pytest.mark.slow  # tests/integration/test_client_aio.py does it, and test_failover.py with this style
 def test_pause_of_the_primary(cluster) -> None:
     outages = []
 

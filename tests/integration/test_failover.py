@@ -90,6 +90,7 @@ def runs(lab, name):
     return lab.cluster.node(name)["process"] != "down"
 
 
+@pytest.mark.slow  # test_two_failovers_in_a_row does it twice
 def test_kill_9_of_the_primary(lab):
     lab.load()
     moment = lab.inflict("kill", "node1")

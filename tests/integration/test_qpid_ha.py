@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,9 @@ from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefuse
 from tests.support import programs
 from tests.support.certificates import needs_openssl
 from tests.support.process import HeldPort, explicit
+from tests.support.wait import wait_for
 
 TIMEOUT = 60.0  # seconds; far beyond what anything here takes, on a busy machine too
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {TIMEOUT:g} s for {what}"
-        time.sleep(0.02)
 
 
 class Broker:
@@ -45,7 +39,7 @@ class Broker:
             self.process = programs.start(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
 
     def wait(self) -> "Broker":
-        wait_for(lambda: "Broker running" in self.log.read_text() or self.process.poll() is not None, "the broker")
+        wait_for(lambda: "Broker running" in self.log.read_text() or self.process.poll() is not None, what="the broker")
         assert self.process.poll() is None, self.log.read_text()
         return self
 
@@ -105,7 +99,7 @@ def promote(broker: Broker) -> None:
 
 def form(cluster: list[Broker]) -> None:
     promote(cluster[0])
-    wait_for(lambda: [status(broker) for broker in cluster] == ["active", "ready"], "a formed cluster")
+    wait_for(lambda: [status(broker) for broker in cluster] == ["active", "ready"], what="a formed cluster")
 
 
 def test_the_life_of_a_cluster_as_an_administrator_sees_it(cluster: list[Broker]) -> None:
@@ -124,7 +118,7 @@ def test_the_life_of_a_cluster_as_an_administrator_sees_it(cluster: list[Broker]
     assert code == 0
     assert out == f"{first.address} ConnectionRefusedError: Connection refused\n{second.address} ready\n"
     promote(second)
-    wait_for(lambda: status(second) == "active", "the survivor to be active")
+    wait_for(lambda: status(second) == "active", what="the survivor to be active")
 
 
 def test_promotion_is_refused_next_to_a_primary_and_repeated_without_effect(cluster: list[Broker]) -> None:

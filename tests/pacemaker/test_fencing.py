@@ -8,10 +8,10 @@ import pytest
 from tests.pacemaker.campaign import selection, survive
 from tests.pacemaker.cluster import Cluster, Setup, running
 
-SHORT = ("kill9", "cut-primary")
+SHORT = ("kill9",)  # test_two_nodes.py fences, test_no_fencing.py cuts a primary off
 LONG = (
-    "node", "sigstop", "move", "standby", "two-in-a-row", "catchup", "cut-backup", "link-down", "corosync", "controld",
-    "freeze", "replace", "power-cycle",
+    "cut-primary", "node", "sigstop", "move", "standby", "two-in-a-row", "catchup", "cut-backup", "link-down",
+    "corosync", "controld", "freeze", "replace", "power-cycle",
 )  # fmt: skip
 
 
