@@ -30,7 +30,9 @@ from typing import Any
 
 MAP, LIST, JSON, TEXT = "amqp/map", "amqp/list", "application/json", "text/plain; charset=utf-8"
 DEPTH_MAX = 64
-"""Maximum nesting of maps and lists."""
+"""Maximum nesting of maps and lists in the content."""
+HEADERS_DEPTH_MAX = 32
+"""The same in headers and arguments, which a broker reads: the limit of qpidd-py's (`qpidd_py/amqp/fields.py`)."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -107,6 +109,16 @@ def encode_table(table: Mapping[str, Any], path: str = "content", depth: int = 0
         pieces += (bytes((len(octets),)), octets, _value(value, where, depth))
     data = b"".join(pieces)
     return _LENGTH.pack(len(data)) + data
+
+
+def check_depth(value: Any, path: str, depth: int = 0) -> None:
+    """Raises ValueError for maps and lists in headers or arguments that qpidd-py's broker would close the connection
+    for."""
+    if depth > HEADERS_DEPTH_MAX:
+        raise ValueError(f"{path}: more than {HEADERS_DEPTH_MAX} maps and lists inside each other")
+    for inner in value.values() if isinstance(value, Mapping) else value:
+        if isinstance(inner, (Mapping, list, tuple)):
+            check_depth(inner, path, depth + 1)
 
 
 def _array(items: Any, path: str, depth: int) -> bytes:

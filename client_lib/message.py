@@ -225,6 +225,7 @@ class Message:
             pieces.append(short_string(self.content_encoding, "content_encoding"))
         if headers:
             flags |= _HEADERS
+            contents.check_depth(headers, "properties")
             pieces.append(contents.encode_table(headers, "properties"))
         pieces.append(b"\x02" if self.durable else b"\x01")
         if self.priority is not None:

@@ -51,6 +51,7 @@ from pika.adapters.utils.selector_ioloop_adapter import SelectorIOServicesAdapte
 
 from client_lib.connecting.incoming import Confirmed, Incoming, Taker
 from client_lib.connecting.stream import Reader, Stream
+from client_lib.content import check_depth
 from client_lib.message import read_properties
 
 Properties = pika.BasicProperties
@@ -460,7 +461,9 @@ def describe(error: BaseException) -> str:
 
 
 def check_method(channel: Any, method: Any) -> None:
-    """Raises what pika's encoder raises, and ValueError for a method that does not fit into a frame."""
+    """Raises what pika's encoder raises, and ValueError for a method that does not fit into a frame, or whose arguments
+    lie too deep in each other."""
+    check_depth(getattr(method, "arguments", None) or {}, "arguments")
     size, most = sum(map(len, method.encode())) + 4, channel.connection.params.frame_max - FRAME_OVERHEAD
     if size > most:
         raise ValueError(f"{method.NAME} has {size} octets, {most} fit into a frame")

@@ -6,6 +6,7 @@ request (`client_lib.connecting.suspects`).
 
 from __future__ import annotations
 
+import reprlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,6 +17,11 @@ from client_lib.core.monitor import Monitor
 from client_lib.core.steps import answer, refuse
 from client_lib.errors import MessagingError
 
+_SHOWN = reprlib.Repr()
+_SHOWN.maxdict = _SHOWN.maxlist = 20
+_SHOWN.maxstring = _SHOWN.maxother = 200
+shown: Callable[[Any], str] = _SHOWN.repr
+"""An argument for errors: a huge or a deep one is cut, not written out."""
 Run = Callable[[Any, Callable[[Any], None]], None]
 """Called with the channel and with `done`, which takes the answer."""
 

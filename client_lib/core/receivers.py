@@ -12,6 +12,7 @@ from client_lib.addresses.nodes import Node
 from client_lib.addresses.polling import Poller
 from client_lib.addresses.scratch import start_count
 from client_lib.core.channel_worker import ChannelWorker
+from client_lib.core.commands import shown
 from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.delivery import Delivery
 from client_lib.core.ledger import Disposition
@@ -97,7 +98,7 @@ class Receivers:
 
         self._open[subscription] = None
         future = worker.start_command(
-            subscribe, f"basic.consume({subscription.queue!r}, arguments={subscription.arguments})"
+            subscribe, f"basic.consume({subscription.queue!r}, arguments={shown(subscription.arguments)})"
         )
         future.add_done_callback(failed)
         return future

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from client_lib.core.commands import Run
+from client_lib.core.commands import Run, shown
 from client_lib.core.declarations import Declaration, Declarations
 from client_lib.core.monitor import Monitor
 from client_lib.core.steps import Steps
@@ -48,7 +48,7 @@ class Topology:
 
             getattr(channel, method)(**arguments, callback=answered)
 
-        said = ", ".join(f"{name}={value!r}" for name, value in arguments.items() if value)
+        said = ", ".join(f"{name}={shown(value)}" for name, value in arguments.items() if value)
         return self._worker.start_command(run, f"{method.replace('_', '.', 1)}({said})")
 
     def _remember(self, declaration: Declaration) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import ReturnedMessage
 
+from client_lib.content import check_depth
 from client_lib.core.outbox import Entry
 from client_lib.core.window import Window
 from client_lib.errors import Returned
@@ -28,6 +29,8 @@ class Outgoing(Message):
         """Its return went to the program's callbacks, so it is not raised."""
 
     def encode(self, message_id: str, resent: bool = False, *_: Any) -> bytes:
+        if self.given.headers:
+            check_depth(self.given.headers, "headers")
         return b"".join(self.sent(message_id, resent).encode())
 
     def sent(self, message_id: str | None, resent: bool = False) -> Any:

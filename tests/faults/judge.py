@@ -49,6 +49,7 @@ class Copy:
 
     id: str
     resent: bool
+    body: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass

@@ -309,9 +309,9 @@ def read_all(addresses: str, queue: str) -> list[Copy]:
         left = channel.queue_declare(queue, passive=True).method.message_count
         found: list[Copy] = []
         while len(found) < left:
-            for method, properties, _body in channel.consume(queue, auto_ack=True, inactivity_timeout=5.0):
+            for method, properties, body in channel.consume(queue, auto_ack=True, inactivity_timeout=5.0):
                 assert method is not None, f"{queue}: {left} messages, {len(found)} came"
-                found.append(Copy(properties.message_id, bool((properties.headers or {}).get("x-resent"))))
+                found.append(Copy(properties.message_id, bool((properties.headers or {}).get("x-resent")), body))
                 if len(found) >= left:
                     break
         channel.cancel()

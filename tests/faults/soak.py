@@ -1,4 +1,5 @@
-"""Fail-overs one after the other, of random kinds, under the load of many senders and receivers.
+"""Fail-overs one after the other, of random kinds, under the load of many senders and receivers, and of a program that
+sends what cannot be sent.
 
     python -m tests.faults.soak [--failovers N] [--seed N] [--style threaded|asyncio|pika|transacted]
 
@@ -22,8 +23,9 @@ from statistics import median
 from typing import Final
 
 from testkit.judge import longest_pause, quantile
+from tests.faults.hostile import Hostile
 from tests.faults.judge import Report
-from tests.faults.load import Group, Load
+from tests.faults.load import Group, Load, read_all
 from tests.faults.other_styles import Asyncio, PikaStyle
 from tests.faults.scene import QpiddScene, addresses, qpidd_scene
 from tests.faults.styles import Style, Threaded, Transacted
@@ -145,10 +147,18 @@ def soak(
 ) -> Report:
     """Prints the seed first, figures last.  AssertionError when something was not kept."""
     say(f"seed {seed}, {failovers} fail-overs")
-    with Load(addresses(scene), f"soak.{seed}", GROUPS, style, rate=RATE) as load:
+    place, name = addresses(scene), style.name if style else "threaded"
+    with (
+        Load(place, f"soak.{seed}", GROUPS, style, rate=RATE) as load,
+        Hostile(place, f"soak.{seed}", seed, name) as hostile,
+    ):
         course = Soak(scene, load, random.Random(seed), say)
         report = course.run(failovers)
+        hostile.finish()
+    kept = {str(copy.body, "ascii", "replace").partition(" ")[0] for copy in read_all(place, hostile.queue)}
+    assert not (problems := hostile.tally.problems(kept)), "\n".join([*problems, hostile.tally.line()])
     say(f"{failovers} fail-overs: {report.line()}")
+    say(hostile.tally.line())
     say(course.table())
     return report
 

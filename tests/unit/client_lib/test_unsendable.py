@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from client_lib import FatalCommand, MessagingError, SendError, Unsendable
+from client_lib.content import HEADERS_DEPTH_MAX
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import UNANSWERED, ScriptedBroker
 from tests.unit.client_lib.styles import STYLES, Asyncio, Open, PikaStyle, opened
@@ -30,6 +31,13 @@ def style(request: pytest.FixtureRequest, lab: tuple[ScriptedBroker, Open]) -> A
     return lab[1](request.param)
 
 
+def nested(depth: int = HEADERS_DEPTH_MAX + 1) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for _ in range(depth):
+        table = {"t": table}
+    return table
+
+
 BAD: dict[str, Callable[[Any], object]] = {
     "long routing key": lambda style: style.publish(LONG),
     "long exchange": lambda style: style.publish("k", exchange=LONG),
@@ -42,6 +50,12 @@ BAD: dict[str, Callable[[Any], object]] = {
     "surrogate in a header": lambda style: style.publish("k", headers={"a": SURROGATE}),
     "a header that cannot be encoded": lambda style: style.publish("k", headers={"a": object()}),
     "headers above frame_max": lambda style: style.publish("k", headers={"a": "x" * 200_000}),
+    "headers too deep in each other": lambda style: style.publish("k", headers=nested()),
+    "arguments of consume too deep in each other": lambda style: style.consume("q", nested()),
+    "arguments of a declaration too deep in each other": lambda style: style.declare("q", nested()),
+    "headers without a bottom": lambda style: style.publish("k", headers=nested(2000)),
+    "arguments of consume without a bottom": lambda style: style.consume("q", nested(2000)),
+    "arguments of a declaration without a bottom": lambda style: style.declare("q", nested(2000)),
     "argument of consume": lambda style: style.consume("q", {"a": object()}),
     "surrogate in an argument of consume": lambda style: style.consume("q", {"a": SURROGATE}),
     "arguments of consume above frame_max": lambda style: style.consume("q", {"a": "x" * 200_000}),
