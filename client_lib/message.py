@@ -5,6 +5,7 @@ The property list is encoded here, not by pika: it determines a sender's speed, 
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
 import struct
@@ -337,11 +338,16 @@ def decode_properties(data: bytes, found: Any = None) -> Any:
     """Reads flags and values, as `Message.encode` writes them, into `found` or a new object.  Raises ValueError."""
     found = Properties() if found is None else found
     (flags,), at = _HEAD.unpack_from(data), _HEAD.size
-    for index, name in enumerate(Properties.__slots__):
-        if flags & 0x8000 >> index:
-            value, at = contents.read_property(name, data, at)
-            setattr(found, name, value)
+    for name in _flagged(flags):
+        value, at = contents.read_property(name, data, at)
+        setattr(found, name, value)
     return found
+
+
+@functools.lru_cache(256)
+def _flagged(flags: int) -> list[str]:
+    """The properties that are there, in their order."""
+    return [name for index, name in enumerate(Properties.__slots__) if flags & 0x8000 >> index]
 
 
 def read_properties(payload: bytes, found: P) -> P:

@@ -12,7 +12,7 @@ from typing import Any
 from client_lib.errors import MessagingError, TransactionError
 from client_lib.failover.content import Incoming
 from client_lib.failover.errors import translate
-from client_lib.message import Message, unread
+from client_lib.message import Message
 from client_lib.receiver import Receiver
 
 Announce = Callable[[], None]
@@ -27,9 +27,7 @@ class AnnouncingReceiver(Receiver):
         return Incoming(method, properties, body)
 
     def unread(self, redelivered: bool, exchange: str, routing_key: str, payload: bytes, body: bytes) -> Message:
-        message = unread(Incoming, exchange, routing_key, redelivered, payload, body)
-        message.consumer_tag = self.consumer_tag
-        return message
+        return Incoming.unread(self.consumer_tag, redelivered, exchange, routing_key, payload, body)
 
     def arrived(self, message: Message) -> None:
         super().arrived(message)

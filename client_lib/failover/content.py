@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pika
@@ -12,7 +11,7 @@ from client_lib.content import check_depth
 from client_lib.core.outbox import Entry
 from client_lib.core.window import Window
 from client_lib.errors import Returned
-from client_lib.message import RESENT_HEADER, Message, read_properties
+from client_lib.message import RESENT_HEADER, Message, read_properties, unread
 
 
 class Outgoing(Message):
@@ -35,7 +34,8 @@ class Outgoing(Message):
 
     def sent(self, message_id: str | None, resent: bool = False) -> Any:
         """The property object that goes over the wire."""
-        properties = copy.copy(self.given)
+        properties = type(self.given)()
+        properties.__dict__.update(self.given.__dict__)
         properties.message_id = message_id
         if resent:
             properties.headers = {**(properties.headers or {}), RESENT_HEADER: True}
@@ -62,13 +62,12 @@ def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
 
 
 class Incoming(Message):
-    """A delivery: `method` and `given` are pika's objects of this delivery, not shared.  They are made when they are
-    asked for."""
+    """A delivery: `method` and `given` are pika's objects of this delivery, not shared.  Of one that was not read yet
+    they are made when it is handed out."""
 
     __slots__ = ("consumer_tag", "given", "method")
 
     consumer_tag: str
-    _LATER = Message._LATER | {"given", "method"}
 
     def __init__(self, method: Any, properties: Any, body: bytes) -> None:
         super().__init__(body)
@@ -77,17 +76,23 @@ class Incoming(Message):
         self.exchange, self.routing_key = method.exchange, method.routing_key
         self.method, self.given = method, properties
 
+    @classmethod
+    def unread(
+        cls, consumer_tag: str, redelivered: bool, exchange: str, routing_key: str, payload: bytes, body: bytes
+    ) -> Incoming:
+        message = unread(cls, exchange, routing_key, redelivered, payload, body)
+        message.consumer_tag, message.method, message.given = consumer_tag, None, None
+        return message
+
     def _read(self) -> dict[str, Any]:
-        given = read_properties(self._payload, pika.BasicProperties())
-        where = (self.consumer_tag, 0, self.redelivered, self.exchange, self.routing_key)
-        return {
-            **dict.fromkeys(Message._LATER),
-            "durable": True,
-            "id": given.message_id,
-            "properties": given.headers or {},
-            "given": given,
-            "method": pika.spec.Basic.Deliver(*where),
-        }
+        given = self._pikas()
+        said = {"durable": True, "id": given.message_id, "properties": given.headers or {}}
+        return {**dict.fromkeys(self._LATER), **said}
+
+    def _pikas(self) -> Any:
+        if self.given is None:
+            self.given = read_properties(self._payload, pika.BasicProperties())
+        return self.given
 
     @property
     def wants_answer(self) -> bool:
@@ -95,5 +100,8 @@ class Incoming(Message):
 
     def numbered(self, delivery_tag: int) -> tuple[Any, Any, bytes]:
         """The arguments of a callback; the broker's delivery tag is replaced by ours."""
+        if self.method is None:
+            where = (self.redelivered, self.exchange, self.routing_key)
+            self.method = pika.spec.Basic.Deliver(self.consumer_tag, delivery_tag, *where)
         self.method.delivery_tag = delivery_tag
-        return self.method, self.given, self.body
+        return self.method, self._pikas(), self.body

@@ -18,6 +18,7 @@ from typing import Any, Final
 FieldTable = dict[str, Any]
 
 MAX_DEPTH: Final = 32  # nesting of tables and arrays; a hostile peer must not exhaust the stack
+OWN_DEPTH: Final = 4  # of tables of ours around those of a client
 
 
 class FieldError(ValueError):
@@ -46,6 +47,12 @@ def decode_table(data: bytes, offset: int = 0, limit: int | None = None, depth: 
     """Read a table with its length prefix; returns it and the offset behind it.  Nothing beyond `limit` is read."""
     start, end = _extent(data, offset, len(data) if limit is None else limit, depth)
     return decode_pairs(data, start, end, depth), end
+
+
+def decode_operation(data: bytes) -> FieldTable:
+    """A table of ours, such as a logged operation.  What a client has sent in tables of full depth is inside of it: a
+    backup that refused it could never join."""
+    return decode_table(data, depth=-OWN_DEPTH)[0]
 
 
 def decode_value(data: bytes) -> Any:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from qpidd_py.amqp.fields import FieldError, decode_table, encode_table
+from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
 from qpidd_py.broker.operation_rules import check_operation
@@ -147,7 +147,7 @@ class Configuration:
     def apply(self, position: int, payload: bytes) -> None:
         """One operation of the log.  Raises `LinkError` if it is none."""
         try:
-            operation = decode_table(payload)[0]
+            operation = decode_operation(payload)
             check_operation(operation)
             _APPLY[operation["op"]](self, operation, position, payload)
         except (FieldError, LinkError) as error:

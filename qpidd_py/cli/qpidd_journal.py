@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from qpidd_py.amqp.fields import decode_table
+from qpidd_py.amqp.fields import decode_operation
 from qpidd_py.amqp.json_object import read_object
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.cli.output import ShowVersion, print_json, print_table, run_tool
@@ -125,7 +125,7 @@ def _dump(options: argparse.Namespace) -> int:
 
 def _operations(frame: Frame) -> Iterator[dict[str, Any]]:
     if frame.kind in (Kind.SNAPSHOT, Kind.ADOPTED):
-        configuration = [decode_table(payload)[0] for _, payload in decode_snapshot(frame.body)]
+        configuration = [decode_operation(payload) for _, payload in decode_snapshot(frame.body)]
         operation = "snapshot" if frame.kind == Kind.SNAPSHOT else "adopted"
         yield {"operation": operation, "position": frame.position, "configuration": configuration}
     elif frame.kind == Kind.HEAD:
@@ -161,7 +161,7 @@ def _record(record: tuple[str, int, int, list[int], Any], carried: bool = False)
     elif operation == "dequeue":
         found["ids"] = payload
     elif operation == "config":
-        found["change"] = decode_table(payload)[0]
+        found["change"] = decode_operation(payload)
     return {**found, **({"carried": True} if carried else {})}
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from qpidd_py.amqp.codec import decode_properties
-from qpidd_py.amqp.fields import FieldError, decode_table
+from qpidd_py.amqp.fields import FieldError, decode_operation
 from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import AmqpError, QpiddError
 
@@ -96,7 +96,7 @@ def decode_header(line: bytes) -> Header:
 
 def encode_object(payload: bytes) -> bytes:
     """`payload`: an operation of `Configuration.snapshot`.  Raises FieldError."""
-    operation = decode_table(payload)[0]
+    operation = decode_operation(payload)
     shown = {"object": operation.pop("op"), **operation}
     return _line({**shown, "operation": base64.b64encode(payload).decode()})
 
@@ -104,7 +104,7 @@ def encode_object(payload: bytes) -> bytes:
 def decode_object(value: Mapping[str, Any]) -> dict[str, Any]:
     """The operation.  Raises ArchiveError."""
     try:
-        operation: dict[str, Any] = decode_table(_octets(value, "operation"))[0]
+        operation: dict[str, Any] = decode_operation(_octets(value, "operation"))
     except FieldError as error:
         raise ArchiveError(f"not an object of an archive: {error}") from error
     if operation.get("op") not in OBJECTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from qpidd_py.amqp.fields import decode_table
+from qpidd_py.amqp.fields import decode_operation
 from qpidd_py.broker.configuration import Configuration, Operation
 from qpidd_py.core import Queue
 from qpidd_py.store.archive import OBJECTS, Message
@@ -25,7 +25,7 @@ class Objects:
     def __iter__(self) -> Iterator[bytes]:
         """Their operations, in their order."""
         for _, payload in self._snapshot:
-            operation = decode_table(payload)[0]
+            operation = decode_operation(payload)
             if operation["op"] in OBJECTS and _queue_of(operation) not in self._gone:
                 yield payload
 

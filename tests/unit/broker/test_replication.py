@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qpidd_py.amqp.fields import encode_table
+from qpidd_py.amqp.fields import MAX_DEPTH, encode_table
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.errors import ChannelException, ConnectionException, LinkError
@@ -43,6 +43,27 @@ def test_replies_wait_until_they_are_safe():
     assert peer.frames() == []
     broker.advance()
     assert [frame.name for frame in peer.frames()] == ["Queue.DeclareOk", "Queue.BindOk"]
+
+
+def test_arguments_as_deep_as_a_client_may_send_them_reach_a_backup():
+    """A primary that took what no backup reads would stay alone for ever."""
+    broker = Replicated()
+    peer = Peer(broker)
+    peer.open_channel()
+    deep: Any = 1
+    for number in range(MAX_DEPTH):
+        deep = {"t": deep} if number % 2 else [deep]
+    deepest = {"x": deep}
+    peer.send(1, Queue.Declare(queue="q", arguments=deepest), Exchange.Declare(exchange="x", arguments=deepest))
+    peer.send(1, Queue.Bind(queue="q", exchange="x", routing_key="k", arguments=deepest))
+    broker.advance()
+    assert [frame.name for frame in peer.frames()] == ["Queue.DeclareOk", "Exchange.DeclareOk", "Queue.BindOk"]
+    assert state(broker.backup().vhost) == state(broker.vhost)
+    fresh = Broker()
+    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    assert state(fresh.vhost) == state(broker.vhost)
+    peer.send(1, Queue.Declare(queue="deeper", arguments={"x": {"t": deep}}))
+    assert peer.frames()[-1].name == "Connection.Close"
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,7 @@ def test_what_cannot_be_read_is_left_out_and_logged(payload: bytes, caplog: pyte
 
 
 def test_pikas_objects_are_made_when_they_are_asked_for() -> None:
-    message = unread(Incoming, "x", "q", True, PAYLOAD, b"text")
-    message.consumer_tag = "tag"
+    message = Incoming.unread("tag", True, "x", "q", PAYLOAD, b"text")
     method, properties, body = message.numbered(7)
     assert (method.consumer_tag, method.delivery_tag, method.redelivered) == ("tag", 7, True)
     assert (method.exchange, method.routing_key, body) == ("x", "q", b"text")
