@@ -25,7 +25,8 @@ asked, or its host may refuse the connection.
 
 **What is left out**: content other than "has message n" (the difference, staging, salvage, queues, consumers); the
 modes `availability` and `manager` without a registry, which rest on time and fencing; force, a manager's own record
-(`known`), planned switch-over; doubt; the journal (a restarted broker is empty); damaged disks; the questions of one
+(`known`), planned switch-over; doubt; the journal (a restarted broker is empty); damaged and replaced disks (the rule
+that a broker without its disk counts as silent, `View.lost`, is tried by the simulator alone); the questions of one
 promotion read at different moments; octets of a primary that arrive after its end; a failed registry write that takes
 effect late.  Liveness is not checked.
 
