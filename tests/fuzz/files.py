@@ -24,6 +24,7 @@ from qpidd_py.cli.qpid_passwd import main as qpid_passwd
 from qpidd_py.security.users import hash_password
 from qpidd_py.store.archive import ArchiveError, decode_message, decode_object
 from qpidd_py.store.archive_file import ArchiveFile
+from qpidd_py.store.layout import encode_mark
 from qpidd_py.store.mark import read_mark
 from tests.fuzz.hostile import DEEP, mutated, spoiled, to_json, value
 from tests.fuzz.target import Target, files, judge_refusal, judge_words, run_program
@@ -280,8 +281,7 @@ def _judge_salvage(folder: Path, input: tuple[bytes, bytes]) -> None:
 
 
 def _mark(rng: Random) -> bytes:
-    position = value(rng)
-    return spoiled(rng, to_json(mutated(rng, {"position": position, "crc32": zlib.crc32(b"%d" % 7)}, 2)), 1)
+    return spoiled(rng, encode_mark(rng.getrandbits(64)), 1)
 
 
 def _judge_mark(folder: Path, octets: bytes) -> None:
