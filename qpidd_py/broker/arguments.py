@@ -26,6 +26,8 @@ DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 SINGLE_CONSUMER: Final = "x-single-active-consumer"
 QUEUE_TYPE: Final = "x-queue-type"
 MATCH: Final = "x-match"  # of bindings
+HASH_HEADER: Final = "hash-header"  # of exchanges
+HASH_PROPERTY: Final = "hash-property"
 
 
 def _natural(value: Any) -> str:
@@ -77,7 +79,12 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     "x-queue-mode": _one_of("default", "lazy"),
     REPLICATE: _one_of(*LEVELS),
 }
-_CHECKS: Final = {**_KNOWN, MATCH: _one_of("all", "any", "all-with-x", "any-with-x")}
+_CHECKS: Final = {
+    **_KNOWN,
+    MATCH: _one_of("all", "any", "all-with-x", "any-with-x"),
+    HASH_HEADER: _text,
+    HASH_PROPERTY: _one_of("message_id", "correlation_id", "timestamp"),
+}
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     QUEUE_TYPE: lambda value: bool(value == "stream"),
@@ -127,7 +134,10 @@ def check_quorum(arguments: Mapping[str, Any], level: str, what: str) -> None:
 
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """As `check_queue_arguments`."""
-    _check(arguments, what, REPLICATE, ALTERNATE)
+    _check(arguments, what, REPLICATE, ALTERNATE, HASH_HEADER, HASH_PROPERTY)
+    if HASH_HEADER in arguments and HASH_PROPERTY in arguments:
+        text = f"invalid arg '{HASH_PROPERTY}' for {what}: there is '{HASH_HEADER}', too"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def check_match(arguments: Mapping[str, Any], what: str) -> None:

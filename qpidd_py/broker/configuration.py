@@ -196,9 +196,8 @@ class Configuration:
             return
         binding = Binding(source, destination, octets(operation["key"]), operation["arguments"])
         existing = source.bindings.get(binding.key)
-        if existing is not None:
-            existing.position, existing.payload = position, payload
-            return
+        if existing is not None:  # of this broker only until now; its place may depend on its position
+            self.drop_binding(existing)
         self.create_binding(binding, position, payload)
 
     def _apply_unbind(self, operation: Operation, position: int, payload: bytes) -> None:

@@ -12,7 +12,7 @@ for ever.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qpidd_py.amqp.codec import decode_headers, join_properties, split_properties
+from qpidd_py.amqp.codec import decode_properties, join_properties, split_properties
 from qpidd_py.amqp.fields import FieldError, Int64, Timestamp, decode_value, encode_value, join_table, split_table
 from qpidd_py.broker.addressing import CC, copied_to
 from qpidd_py.errors import ConnectionException
@@ -62,10 +62,10 @@ def goes_round(queue: str, deaths: Deaths) -> bool:
     return False
 
 
-def readable_headers(header: bytes) -> dict[str, Any]:
-    """The property headers; empty if there are none or they cannot be read."""
+def readable_properties(header: bytes) -> dict[str, Any]:
+    """The properties by name; empty if they cannot be read."""
     try:
-        return decode_headers(header)
+        return decode_properties(header)
     except ConnectionException:
         return {}
 

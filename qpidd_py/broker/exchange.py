@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from qpidd_py.amqp.fields import encode_table
-from qpidd_py.broker.arguments import ALTERNATE, REPLICATE
+from qpidd_py.amqp.fields import encode_table, encode_value
+from qpidd_py.broker.arguments import ALTERNATE, HASH_HEADER, HASH_PROPERTY, REPLICATE, check_match
+from qpidd_py.broker.consistent_hash import MOST, Line, weight
 from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.topic import TopicTrie, has_wildcard
 from qpidd_py.core.routes import Mark
+from qpidd_py.errors import ChannelException, ReplyCode
 
 FAILOVER: Final = "amq.failover"
 """Gives the addresses of a cluster to queues that are bound to it; internal, and not replicated."""
-EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
+EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers", "x-consistent-hash")
 PREDECLARED: Final = {
     "": "direct",
     "amq.direct": "direct",
@@ -121,9 +123,12 @@ class Exchange:
                 del self.onward[binding.destination]
         self._removed(binding)
 
-    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
-        """The bindings that a message takes; `headers` is only looked at by headers exchanges."""
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        """The bindings that a message takes; `properties` (decoded) are only looked at where `by_header` is set."""
         raise NotImplementedError
+
+    def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
+        """Raises 406 for a binding that means nothing here."""
 
     def gains(self, binding: Binding) -> bytes | Mark:
         """What a new binding to a queue changes: the routes of one routing key, or all."""
@@ -145,7 +150,7 @@ class DirectExchange(Exchange):
         super().__init__(*arguments)
         self._by_key: dict[bytes, dict[BindingKey, Binding]] = {}
 
-    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
         return self._by_key.get(routing_key, {}).values()
 
     def gains(self, binding: Binding) -> bytes | Mark:
@@ -166,7 +171,7 @@ class FanoutExchange(Exchange):
 
     type = "fanout"
 
-    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
         return self.bindings.values()
 
     def _added(self, binding: Binding) -> None:
@@ -185,7 +190,7 @@ class TopicExchange(Exchange):
         super().__init__(*arguments)
         self._trie: TopicTrie[BindingKey] = TopicTrie()
 
-    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
         return [self.bindings[key] for key in self._trie.match(routing_key)]
 
     def gains(self, binding: Binding) -> bytes | Mark:
@@ -208,8 +213,11 @@ class HeadersExchange(Exchange):
         super().__init__(*arguments)
         self._index: HeadersIndex[BindingKey] = HeadersIndex()
 
-    def matching(self, routing_key: bytes, headers: Mapping[str, Any]) -> Iterable[Binding]:
-        return [self.bindings[key] for key in self._index.match(headers)]
+    def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
+        check_match(arguments, f"binding of exchange '{self.name}' in vhost '/'")
+
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        return [self.bindings[key] for key in self._index.match(properties.get("headers", {}))]
 
     def _added(self, binding: Binding) -> None:
         self._index.add(binding.key, binding.arguments)
@@ -218,8 +226,42 @@ class HeadersExchange(Exchange):
         self._index.remove(binding.key)
 
 
+class ConsistentHashExchange(Exchange):
+    """Each message to one binding, chosen by the hash of its routing key, or of one of its headers or properties."""
+
+    type = "x-consistent-hash"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._header = self.arguments.get(HASH_HEADER)
+        self._property = self.arguments.get(HASH_PROPERTY)
+        self.by_header = self._header is not None or self._property is not None
+        self._line: Line[Binding] = Line(lambda binding: binding.position)
+
+    def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
+        if not weight(routing_key):
+            text = f"binding key of exchange '{self.name}' is its weight, 1 to {MOST}, found {routing_key!r:.60}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        found = self._line.find(self._hashed(routing_key, properties))
+        return [] if found is None else [found]
+
+    def _hashed(self, routing_key: bytes, properties: Mapping[str, Any]) -> bytes:
+        if not self.by_header:
+            return routing_key
+        value = properties.get(self._property) if self._property else properties.get("headers", {}).get(self._header)
+        return encode_value(value)
+
+    def _added(self, binding: Binding) -> None:
+        self._line.add(binding, weight(binding.routing_key))
+
+    def _removed(self, binding: Binding) -> None:
+        self._line.remove(binding)
+
+
 _CLASSES: Final[dict[str, type[Exchange]]] = {
-    kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange)
+    kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange, ConsistentHashExchange)
 }
 
 

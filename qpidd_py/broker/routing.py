@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from qpidd_py.amqp.codec import decode_headers, routing_key_octets
+from qpidd_py.amqp.codec import decode_properties, routing_key_octets
 from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
 from qpidd_py.broker.addressing import copied_to, copies
 from qpidd_py.broker.configuration import Configuration
-from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_headers
+from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_properties
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.engine import Engine
@@ -99,7 +99,7 @@ class RoutingTable:
 
     def _by_header(self, exchange: Exchange, routing_key: bytes, header: bytes) -> list[Queue]:
         """Asked by the core for each message.  Raises 502 for a header that cannot be read."""
-        return self._permitted(self.destinations(exchange, routing_key, decode_headers(header)))
+        return self._permitted(self.destinations(exchange, routing_key, decode_properties(header)))
 
     def addressed(self, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
         """The queues of a message with copies, and its content header without BCC.  Raises 404, 403, 406."""
@@ -109,12 +109,12 @@ class RoutingTable:
 
     def _copied(self, start: Exchange, keys: list[bytes], header: bytes) -> list[Queue]:
         """Each queue once, whichever key leads to it."""
-        headers = readable_headers(header) if self._needs_headers(start) else {}
-        found = (self.destinations(start, key, headers) for key in dict.fromkeys(keys))
+        properties = readable_properties(header) if self._needs_headers(start) else {}
+        found = (self.destinations(start, key, properties) for key in dict.fromkeys(keys))
         return list(dict.fromkeys(queue for queues in found for queue in queues))
 
     def _needs_headers(self, start: Exchange) -> bool:
-        """Whether a message to `start` can meet a headers exchange."""
+        """Whether a message to `start` can meet an exchange that looks at properties."""
         if self._links != self._configuration.links:
             self._links = self._configuration.links
             self._needing.clear()
@@ -134,19 +134,19 @@ class RoutingTable:
                     seen.add(item.name)
                     waiting.append(item)
 
-    def destinations(self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]) -> list[Queue]:
+    def destinations(self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]) -> list[Queue]:
         """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
-        return self._walk(start, routing_key, headers)[0]
+        return self._walk(start, routing_key, properties)[0]
 
     def _walk(
-        self, start: Exchange, routing_key: bytes, headers: Mapping[str, Any]
+        self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]
     ) -> tuple[list[Queue], Iterable[Exchange]]:
         """The destinations, and the exchanges that were asked for them."""
         queues: dict[Queue, None] = {}
         seen, waiting = {start: None}, [start]
         while waiting:
             exchange = waiting.pop()
-            for item in self._next(exchange, routing_key, headers):
+            for item in self._next(exchange, routing_key, properties):
                 if isinstance(item, DeclaredQueue):
                     queues[item.core] = None
                 elif item not in seen:
@@ -155,13 +155,13 @@ class RoutingTable:
         return list(queues), seen
 
     def _next(
-        self, exchange: Exchange, routing_key: bytes, headers: Mapping[str, Any]
+        self, exchange: Exchange, routing_key: bytes, properties: Mapping[str, Any]
     ) -> list[DeclaredQueue | Exchange]:
         if exchange.name == "":  # as an alternate
             queue = self._queues.get(routing_key.decode("utf-8", "replace"))
             self._missed = self._missed or queue is None
             return [queue] if queue else []
-        found = [binding.destination for binding in exchange.matching(routing_key, headers)]
+        found = [binding.destination for binding in exchange.matching(routing_key, properties)]
         if not found and exchange.alternate is not None and exchange.alternate in self._exchanges:
             return [self._exchanges[exchange.alternate]]
         return found
@@ -180,7 +180,7 @@ class RoutingTable:
         return None
 
     def _bury(self, queue: DeclaredQueue, exchange: str, death: Death, header: bytes) -> Letter:
-        keys = [death.routing_key, *copied_to(readable_headers(header))]
+        keys = [death.routing_key, *copied_to(readable_properties(header).get("headers", {}))]
         if queue.dead_letter_key is not None:
             keys = [routing_key_octets(queue.dead_letter_key)]
         marked, deaths = mark(header, death, copied=queue.dead_letter_key is None)

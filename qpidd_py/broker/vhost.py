@@ -19,7 +19,6 @@ from qpidd_py.broker.arguments import (
     REPLICATE,
     check_exchange_arguments,
     check_level,
-    check_match,
     check_queue_arguments,
     check_quorum,
     compared,
@@ -389,8 +388,7 @@ class VHost:
         """The position to wait for."""
         exchange = self._bindable(source, destination)
         check_level(arguments, f"binding of exchange '{source}' in vhost '/'")
-        if exchange.by_header:
-            check_match(arguments, f"binding of exchange '{source}' in vhost '/'")
+        exchange.check(routing_key, arguments)
         binding = Binding(exchange, destination, routing_key, dict(arguments))
         existing = exchange.bindings.get(binding.key)
         if existing is not None:

@@ -7,6 +7,7 @@ class Mark: ...
 
 class Route:
     queues: list[Queue]
+    by_header: Callable[[bytes, bytes], list[Queue]] | None
     handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None
     via: tuple[Mark, ...]
     def __init__(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from qpidd_py.amqp.codec import make
 from tests.interop.raw import frame, method
 from tests.support import three_ways
 from tests.support.memory import publish_octets
@@ -451,6 +452,31 @@ def test_one_consumer_at_a_time_is_part_of_the_declaration(site: Site, client: C
     assert client.refusal(declaration(queue)) == 406
     assert client.refusal(Basic.Consume(queue=queue, consumer_tag="t", exclusive=True)) == 403
     assert isinstance(client.declare(queue, arguments=SINGLE), Queue.DeclareOk)
+
+
+# ---------------------------------------------------------------- exchanges that choose by a hash
+
+
+def test_a_hash_chooses_the_same_queue_after_a_fail_over(site: Site, client: Client, queue: str) -> None:
+    queues = [f"{queue}.{name}" for name in ("b", "a", "c")]
+    flags = dict.fromkeys(("passive", "durable", "auto_delete", "internal", "nowait"), False)
+    fields = {"ticket": 0, "exchange": queue, "exchange_type": "x-consistent-hash", "arguments": {}}
+    assert isinstance(client.ask(make(Exchange.Declare, **fields, **flags)), Exchange.DeclareOk)
+    for place, name in enumerate(queues):
+        client.declare(name)
+        client.call(1, Queue.Bind(queue=name, exchange=queue, routing_key=str(1 + place)), Queue.BindOk)
+    assert client.refusal(Queue.Bind(queue=queues[0], exchange=queue, routing_key="many")) == 406
+    keys = [f"key.{number}" for number in range(40)]
+
+    def spread() -> list[list[bytes]]:
+        for key in keys:
+            client.publish(key.encode(), key, exchange=queue)
+        return [client.bodies(name) for name in queues]
+
+    before = spread()
+    assert all(before) and sum(map(len, before)) == len(keys)
+    client = site.middle()
+    assert spread() == before
 
 
 # ---------------------------------------------------------------- declarations

@@ -284,7 +284,9 @@ def restored(broker):
 
 def all_routes(broker):
     return {
-        (exchange.name, key): {queue.name for queue in broker.vhost.routing.destinations(exchange, key, {"x": 1})}
+        (exchange.name, key): {
+            queue.name for queue in broker.vhost.routing.destinations(exchange, key, {"headers": {"x": 1}})
+        }
         for exchange in broker.vhost.exchanges.values()
         for key in (b"", b"a", b"\0")
     }

@@ -100,7 +100,7 @@ def test_same_as_the_definition(history, key, headers):
         do(broker, step, binding, number)
         for start in sorted(set(KINDS) & broker.vhost.exchanges.keys()):
             exchange = broker.vhost.exchanges[start]
-            found = {core.name for core in routing.destinations(exchange, key, headers)}
+            found = {core.name for core in routing.destinations(exchange, key, {"headers": headers})}
             assert (found, routing._needs_headers(exchange)) == defined(broker, start, key, headers)
 
 
@@ -141,5 +141,5 @@ def cost(kind: str, number: int) -> int:
     exchange = vhost.exchanges["e"]
     vhost.routing._needs_headers(exchange)  # asked once for all publishes until exchanges change
     return lines_of(lambda: vhost.routing.route(b"e", b"a.7.b")) + lines_of(
-        lambda: vhost.routing.destinations(exchange, b"a.7.b", {"id": 7, "kind": "order"})
+        lambda: vhost.routing.destinations(exchange, b"a.7.b", {"headers": {"id": 7, "kind": "order"}})
     )
