@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
+
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from ha.qpid_cluster.control import ControlError, request
 from ha.qpid_cluster.rolling import RollingError, Wait
@@ -23,11 +24,11 @@ def waiting(limit: float) -> Wait:
     """`limit`: seconds for each step."""
 
     def wait(condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + limit
-        while not condition():
-            if time.monotonic() > deadline:
-                raise RollingError(f"{what} after {limit:g} s")
-            time.sleep(POLL)
+        unmet = retry_if_result(lambda met: not met)
+        try:
+            Retrying(retry=unmet, stop=stop_after_delay(limit), wait=wait_fixed(POLL))(condition)
+        except RetryError:
+            raise RollingError(f"{what} after {limit:g} s") from None
 
     return wait
 

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 
 _PR_SET_PDEATHSIG = 1
@@ -61,8 +63,8 @@ def write_config(spec: ClusterSpec, node: NodeSpec) -> None:
 def resident_octets(pid: int) -> int | None:
     """Memory of a process; None if it has just ended."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
         return None
 
 

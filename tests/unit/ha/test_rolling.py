@@ -177,3 +177,13 @@ def test_a_cluster_that_is_not_known_whole_is_left_alone(answers: object, reason
     answer_with(programs, answers)
     with pytest.raises(RollingError, match=reason):
         managers.Pacemaker([], "qpidd-clone")
+
+
+def test_waiting_ends_when_the_time_of_a_step_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(managers, "POLL", 0.001)
+    looks = iter([False, False, True])
+    managers.waiting(60)(lambda: next(looks), "n1 has not stopped")
+    with pytest.raises(RollingError, match=r"n1 has not stopped after 0\.01 s"):
+        managers.waiting(0.01)(lambda: False, "n1 has not stopped")
+    with pytest.raises(RollingError, match="crm_resource-that-is-not-there cannot be run"):
+        managers.waiting(60)(lambda: bool(managers.run("crm_resource-that-is-not-there")), "")
