@@ -4,6 +4,7 @@
 this channel aside: while a reply is outstanding only handlers run that declare or bind, and these reply with `hold`.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pamqp import commands
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
 
+@dataclass
+class Emptying:
+    """A purge, or the deletion of a queue, that goes on in the next slice."""
+
+    queue: DeclaredQueue
+    last: int
+    """The id of the newest message when it began: what comes later stays."""
+    dropped: int = 0
+
+
 class ClientChannel:
     """The Python part of a channel; the rest is in `core`."""
 
@@ -35,6 +46,7 @@ class ClientChannel:
         self.prefetch = 0  # of consumers to come
         self.management_tags: dict[str, int] = {}  # tag -> deliveries so far
         self.flowing = True  # False once the client has answered that it has stopped publishing
+        self.emptying: Emptying | None = None
         self._reply_queue = self._reply_tag = ""  # gets the direct replies; it ends with its consumer
         self._tags = 0
 
@@ -56,6 +68,23 @@ class ClientChannel:
 
     def find_queue(self, name: str) -> DeclaredQueue:
         return self.vhost.find_queue(self.queue_name(name), self.connection)
+
+    def emptied(self, queue: DeclaredQueue | None, reason: str) -> int | None:
+        """Drops what is ready in a queue now: how many messages that were.  None when the slice is over: the method
+        comes again.  A queue that is gone meanwhile (`queue` is another, or none) has nothing more to drop."""
+        job = self.emptying
+        if job is None and queue is not None:
+            job = Emptying(queue, self.vhost.engine.sequence)
+        self.emptying = None
+        if job is None or job.queue is not queue:
+            return job.dropped if job else 0
+        dropped, done = self.vhost.engine.purge_some(job.queue.core, job.last, reason)
+        job.dropped += dropped
+        if done:
+            return job.dropped
+        self.emptying = job
+        self.core.connection.repeat()
+        return None
 
     # ------------------------------------------------------------ channel
 

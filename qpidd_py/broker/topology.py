@@ -71,17 +71,29 @@ def _binding_key(channel: ClientChannel, queue: str, routing_key: str) -> bytes:
 
 
 def queue_purge(channel: ClientChannel, command: commands.Queue.Purge) -> None:
-    count, position = channel.vhost.purge_queue(channel.connection, channel.queue_name(command.queue))
-    if not command.nowait:
-        channel.reply_when_safe(position, Queue.PurgeOk(count))
+    queue = channel.vhost.purgeable_queue(channel.connection, channel.queue_name(command.queue))
+    count = channel.emptied(queue, "purged")
+    if count is not None:
+        position = channel.vhost.purged(queue)
+        if not command.nowait:
+            channel.reply_when_safe(position, Queue.PurgeOk(count))
 
 
 def queue_delete(channel: ClientChannel, command: commands.Queue.Delete) -> None:
     name = channel.queue_name(command.queue)
     if_unused, if_empty = bool(command.if_unused), bool(command.if_empty)
-    count, position = channel.vhost.delete_queue(channel.connection, name, if_unused, if_empty)
+    begun = channel.emptying
+    if_unused = if_unused and begun is None  # a consumer that comes between two slices does not keep the queue
+    queue = channel.vhost.deletable_queue(channel.connection, name, if_unused, if_empty)
+    dropped = 0 if queue is None and begun is None else channel.emptied(queue, "deleted")
+    if dropped is None:
+        return
+    if begun is not None and queue is not begun.queue:
+        count, position = 0, channel.vhost.engine.changed  # somebody else has deleted it meanwhile
+    else:
+        count, position = channel.vhost.delete_queue(channel.connection, name, if_unused, if_empty)
     if not command.nowait:
-        channel.reply_when_safe(position, Queue.DeleteOk(count))
+        channel.reply_when_safe(position, Queue.DeleteOk(dropped + count))
 
 
 def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare) -> None:

@@ -192,6 +192,15 @@ class VHost:
         self.remove_queue(queue)
         return count, self.engine.changed if queue.position else 0
 
+    def deletable_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> DeclaredQueue | None:
+        """A queue whose messages may go before it does, in slices; None for one that `delete_queue` does at once."""
+        if name not in self.queues or if_empty:
+            return None
+        queue = self.find_queue(name, connection)
+        check_free(queue)
+        in_use = if_unused and queue.core.consumer_count
+        return None if in_use or queue.alternate is not None else queue
+
     def remove_queue(self, queue: DeclaredQueue) -> None:
         """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding.
 
@@ -206,12 +215,15 @@ class VHost:
         self.configuration.drop_queue(queue)
         self._collect(sources)
 
-    def purge_queue(self, connection: object, name: str) -> tuple[int, int]:
-        """Returns the number of purged messages, and the position to wait for: purged messages must not come back."""
+    def purgeable_queue(self, connection: object, name: str) -> DeclaredQueue:
+        """A queue that its caller purges in slices (`Engine.purge_some`), and then asks `purged`."""
         queue = self.find_queue(name, connection)
         check_free(queue)
-        count: int = self.engine.purge(queue.core)
-        return count, self.sealed() if queue.core.replicated else 0
+        return queue
+
+    def purged(self, queue: DeclaredQueue) -> int:
+        """The position to wait for: purged messages must not come back."""
+        return self.sealed() if queue.core.replicated else 0
 
     def move_messages(self, connection: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends

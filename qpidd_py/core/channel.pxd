@@ -57,6 +57,7 @@ cdef class Channel(Sender):
     cdef uint64_t unacked_mask, unacked_head, unacked_tail      # delivery tag t lies at t
     cdef uint64_t auto_head                 # no AUTO slot lies before it
     cdef uint64_t auto_count                # AUTO slots
+    cdef set sources                        # queues that wait until all that an ended channel held is back
     cdef uint64_t settle_at, settle_to      # a settlement that goes on in the next slice: from here, up to there; 0: none
     # publishes
     cdef Publication last

@@ -134,6 +134,10 @@ cdef class Connection:
                 return True
         return self.stashed or (self.unfinished and not answers)
 
+    def repeat(self):
+        """From a method's handler: it has done a slice of it, and gets the same frame again in the next one."""
+        self.again = True
+
     def leave(self, call, bint deaf):
         """The peer goes: nothing is delivered to it any more.  `call()` as soon as none of its frames wait; if it is to
         be `deaf`, nothing more is parsed, and what is held is answered first."""

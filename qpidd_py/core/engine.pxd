@@ -59,6 +59,7 @@ cdef class Engine:
     cdef public object on_full
     cdef public object on_short             # called when a turn lacks memory
     cdef public Slice slice                 # of the turn, see slices.pyx
+    cdef object returns                     # ended channels that have yet to give back messages, in the order of their turns
     cdef object unfinished                  # connections whose input is parsed in slices, in the order of their turns
     cdef list starved                       # connections for which there was no memory, to be closed
     cdef bint short                         # the last turn was not completed

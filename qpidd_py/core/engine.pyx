@@ -44,6 +44,8 @@ from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
+from qpidd_py.core.settlements cimport forget_returns
+from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
@@ -82,6 +84,7 @@ cdef class Engine:
         self.throttles = set()
         self.starved = []
         self.slice = Slice()
+        self.returns = deque()
         self.unfinished = deque()
         self.room = self.armed = UNLIMITED
         self.generation = 1
@@ -132,14 +135,36 @@ cdef class Engine:
         return cancelled
 
     def purge(self, Queue queue):
-        """Drops what is ready; answers how many messages that were."""
-        if self.on_removed is not None and queue.parent is None:
-            self.note_all(queue, "purged", False)
-        if queue.levels is not None:
-            return sum([self.purge(level) for level in queue.levels])
-        count = queue.drop_ready()
-        self.touch(queue, True)
+        """Drops what is ready, at once; answers how many messages that were."""
+        count, done = 0, False
+        while not done:
+            self.begin_slice()
+            some, done = self.purge_some(queue, self.sequence)
+            count += some
         return count
+
+    def purge_some(self, Queue queue, uint64_t last, str reason="purged"):
+        """Drops what is ready, of the messages up to `last`, as far as the slice goes: how many, and whether that was all.
+        Each slice is in the log of its own turn: a fail-over between two keeps the rest."""
+        cdef Queue level
+        cdef uint64_t count = 0
+        cdef int64_t index
+        for level in queue.levels or (queue,):
+            index = level.first_ready()
+            while index >= 0 and ring_at(&level.main, index).id <= last:
+                if self.slice.spent(1):
+                    return count, False
+                if self.on_removed is not None:
+                    self.note_removal(queue, ring_at(&level.main, index), reason, False)
+                self.dequeue(level, index)
+                level.skip(index)
+                index = level.first_ready()
+                count += 1
+        return count, True
+
+    def begin_slice(self):
+        """For work that is called from outside the turn, in slices of its own."""
+        self.slice.begin(self.schedule is None)
 
     def log_config(self, bytes payload):
         """Appends a configuration operation; its position."""
@@ -528,6 +553,7 @@ cdef class Engine:
         if epoch >> 16:
             raise InvariantError(f"epoch {epoch} is beyond 65535")
         self.flush()
+        forget_returns(self)
         self.letters.clear()
         self.refused.clear()
         self.uncommitted.clear()
@@ -565,6 +591,7 @@ cdef class Engine:
         for channel in self.confirms.forget_all():
             channel.closing = True
         self.held.clear()
+        forget_returns(self)
         awaited, self.awaited = self.awaited, []
         for _, call in awaited:
             call(False)

@@ -19,6 +19,8 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
     cdef int64_t index
     cdef Consumer c
     cdef Queue level
+    if queue.returning:
+        return 0
     if queue.ranked:
         return pump_single(engine, queue, now) if queue.single else pump_ranked(engine, queue, now)
     while idle < n:

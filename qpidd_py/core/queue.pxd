@@ -46,6 +46,7 @@ cdef class Queue:
     cdef uint64_t delivered                 # highest id handed out
     cdef uint64_t delivered_logged
     cdef bint dirty                         # waits for the pump
+    cdef int returning                      # ended channels that have yet to give back messages; it hands out nothing
     cdef bint delivery_noted
     cdef bint loose                         # was emptied to be deleted: who was handed a message may not have it any more
     cdef bint touched                       # has entries in `gone`
@@ -92,7 +93,6 @@ cdef class Queue:
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1
     cdef void squeeze(self) noexcept
     cdef void remove_from(self, Ring* ring, uint64_t low, uint64_t high) noexcept
-    cdef uint64_t drop_ready(self) except? 0
     cdef bint _returned(self, uint64_t index) noexcept
     cdef int clear(self) except -1
     cdef int reset(self) except -1

@@ -369,16 +369,6 @@ cdef class Queue:
         if self.next < self.main.head:
             self.next = self.main.head
 
-    cdef uint64_t drop_ready(self) except? 0:
-        """Purge: every READY message goes; answers how many.  Not for a parent."""
-        cdef int64_t index = self.first_ready()
-        cdef uint64_t count = self.ready
-        while index >= 0:
-            self.dequeue(index)
-            self.skip(index)
-            index = self.first_ready()
-        return count
-
     cdef int clear(self) except -1:
         """Drops all messages without logging dequeues."""
         cdef uint64_t i

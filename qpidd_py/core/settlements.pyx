@@ -140,15 +140,72 @@ cdef int redeliver(Channel channel, uint64_t tag, Queue queue, Consumer consumer
 
 
 cdef int release_all(Channel channel) except -1:
-    """Everything unsettled goes back to its queue: the channel ends."""
-    cdef uint64_t tag
-    for tag in range(channel.unacked_head, channel.unacked_tail):
-        if channel.slot(tag).queue != NULL:
-            settle_one(channel, tag, REQUEUE)
-    channel.unacked_head = channel.unacked_tail
+    """The channel ends: everything unsettled goes back to its queue, now or in slices of the turns that follow.  Until then
+    these queues hand out nothing, so that the order holds."""
+    cdef Engine engine = channel.connection.engine
     channel.auto_count = 0
     channel.drop_assembly()
     channel.publishes = channel.acks = None
     channel.held = False
     channel.answers = ()
+    if not release_some(channel):
+        sources(channel, 1)
+        engine.returns.append(channel)
+        engine.want_turn()
+    return 0
+
+
+cdef bint release_some(Channel channel) except -1:
+    """As far as a slice goes; whether that was all."""
+    cdef Slice slice = channel.connection.engine.slice
+    while channel.unacked_head < channel.unacked_tail:
+        if slice.spent(1):
+            return False
+        if channel.slot(channel.unacked_head).queue != NULL:
+            settle_one(channel, channel.unacked_head, REQUEUE)
+        channel.unacked_head += 1
+    return True
+
+
+cdef int go_on_releasing(Engine engine) except -1:
+    """A slice for the channel that has waited longest."""
+    cdef Channel channel = engine.returns.popleft()
+    engine.slice.begin(engine.schedule is None)
+    try:
+        if release_some(channel):
+            sources(channel, -1)
+            channel = None
+    finally:
+        if channel is not None:
+            engine.returns.append(channel)
+    return 0
+
+
+cdef int sources(Channel channel, int more) except -1:
+    """The queues whose messages it holds have one more, or one less, to wait for."""
+    cdef Queue queue, last = None
+    cdef uint64_t tag
+    if more > 0:
+        channel.sources = set()
+        for tag in range(channel.unacked_head, channel.unacked_tail):
+            queue = <Queue>channel.slot(tag).queue if channel.slot(tag).queue != NULL else None
+            if queue is not None and queue is not last:
+                last = queue
+                channel.sources.add(queue if queue.parent is None else queue.parent)
+    for queue in channel.sources:
+        queue.returning += more
+        if not queue.returning:
+            channel.connection.engine.mark_queue(queue)
+    return 0
+
+
+cdef int forget_returns(Engine engine) except -1:
+    """The role changes, and with it every message is ready."""
+    cdef Channel channel
+    while engine.returns:
+        channel = engine.returns.popleft()
+        while channel.unacked_head < channel.unacked_tail:
+            forget_slot(channel.slot(channel.unacked_head))
+            channel.unacked_head += 1
+        sources(channel, -1)
     return 0

@@ -14,6 +14,7 @@ from qpidd_py.core.expiry cimport expire_some
 from qpidd_py.core.letters cimport LETTERS, send_letters
 from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
+from qpidd_py.core.settlements cimport go_on_releasing
 
 cdef enum:
     RESUMED = 2                 # slices of input in one turn
@@ -33,6 +34,8 @@ cdef int end_turn(Engine engine) except -1:
     engine.pump_left = PUMPED if engine.schedule is not None else ALL
     resume_some(engine)
     try:
+        if engine.returns:
+            go_on_releasing(engine)
         while rounds < 8 and (engine.turn_wanted or rounds == 0):
             engine.turn_wanted = False
             turn(engine)
@@ -42,7 +45,7 @@ cdef int end_turn(Engine engine) except -1:
         engine.turn_wanted = False
     finally:
         engine.in_turn = False
-    if not engine.short and (engine.letters or engine.refused or engine.expiring or engine.unfinished
+    if not engine.short and (engine.letters or engine.refused or engine.expiring or engine.unfinished or engine.returns
                              or engine.dirty_queues):
         engine.turn_wanted = True
     if engine.short or engine.lacked:

@@ -53,8 +53,9 @@ class Changes:
             yield
 
     def _purge(self, arguments: Json) -> tuple[Json, int]:
-        purged, position = self._broker.vhost.purge_queue(None, text(arguments, "queue"))
-        return {"purged": purged}, position
+        vhost = self._broker.vhost
+        queue = vhost.purgeable_queue(None, text(arguments, "queue"))
+        return {"purged": self._broker.engine.purge(queue.core)}, vhost.purged(queue)
 
     def _delete(self, arguments: Json) -> tuple[Json, int]:
         name = text(arguments, "queue")

@@ -7,7 +7,15 @@ import pamqp.commands as commands
 import pytest
 
 from qpidd_py.core import Engine, Queue, Route
-from tests.support.memory import MemoryClient, RecordingOwner, confirms, method_octets, publish_octets
+from tests.support.memory import (
+    MemoryClient,
+    RecordingOwner,
+    confirms,
+    decode,
+    deliveries,
+    method_octets,
+    publish_octets,
+)
 
 SLICE = 250  # routes that are asked for
 
@@ -282,4 +290,89 @@ def test_a_channel_that_closes_in_the_middle_of_a_settlement_gives_all_back() ->
     client.connection.close()
     lab.turns()
     assert lab.queue.ready == left and lab.queue.unacked == 0
+    lab.queue.check()
+
+
+@pytest.mark.parametrize("count", [1000, 4000, 16000])
+def test_what_an_ended_channel_held_comes_back_in_slices_and_nobody_overtakes_it(count: int) -> None:
+    lab = TimedLab()
+    client = delivered(lab, count)
+    lab.hog.connection.feed(publish_octets(b"late", "k"))
+    lab.turns()
+    client.connection.close()
+    other = lab.client()
+    other.channel.consume(lab.queue, "c", False, 0)
+    lab.wanted, got, parts = 1, [], []
+    while lab.wanted:
+        lab.wanted, before = 0, lab.queue.unacked
+        lab.engine.end_turn()
+        parts.append(before - lab.queue.unacked)
+        got += deliveries(decode(other.connection.take_output()))
+    assert max(parts) <= LOOKS * LOOK
+    assert [(body, redelivered) for _, body, redelivered in got] == [(b"x", True)] * count + [(b"late", True)]
+    lab.queue.check()
+
+
+def test_two_ended_channels_take_turns_and_a_queue_waits_for_both() -> None:
+    lab = TimedLab()
+    lab.hog.connection.feed(publish_octets(b"x", "k") * 3000)
+    clients = [lab.client(), lab.client()]
+    for client in clients:
+        client.channel.consume(lab.queue, "c", False, 1500)
+    lab.turns()
+    assert lab.queue.unacked == 3000
+    for client in clients:
+        client.connection.close()
+    other = lab.client()
+    other.channel.consume(lab.queue, "c", False, 0)
+    turns, got = 0, 0
+    while not got:
+        lab.engine.end_turn()
+        turns, got = turns + 1, len(deliveries(decode(other.connection.take_output())))
+    assert turns >= 3000 // (LOOKS * LOOK) and lab.queue.unacked == got
+    lab.turns()
+    assert lab.queue.unacked == 3000
+    lab.queue.check()
+
+
+@pytest.mark.parametrize("change", ["demote", "promote", "delete"])
+def test_a_queue_that_changes_while_messages_come_back_to_it_has_each_once(change: str) -> None:
+    lab = TimedLab()
+    client = delivered(lab, 3000)
+    client.connection.close()
+    assert 0 < lab.queue.unacked < 3000
+    if change == "demote":
+        lab.engine.demote()
+    elif change == "promote":
+        lab.engine.begin_epoch(1)
+    else:
+        lab.engine.delete_queue(lab.queue)
+    lab.turns()
+    assert (lab.queue.ready, lab.queue.unacked) == (0 if change == "delete" else 3000, 0)
+    lab.queue.check()
+
+
+@pytest.mark.parametrize("count", [1000, 4000, 16000])
+@pytest.mark.parametrize("levels", [0, 2])
+def test_a_purge_takes_slices_and_leaves_what_came_after_it_began(count: int, levels: int) -> None:
+    lab = TimedLab()
+    backup = Engine()
+    copy = backup.create_queue(1, "a", True)
+    if levels:
+        lab.queue.add_levels(levels)
+        copy.add_levels(levels)
+    lab.engine.on_batch = lambda batch: backup.apply(bytes(batch))
+    lab.hog.connection.feed(b"".join(publish_octets(b"x", "k", priority=number % 3) for number in range(count)))
+    lab.turns()
+    last, dropped, done = lab.engine.sequence, 0, False
+    while not done:
+        lab.engine.begin_slice()
+        some, done = lab.engine.purge_some(lab.queue, last)
+        assert some <= LOOKS * LOOK
+        dropped += some
+        lab.hog.connection.feed(publish_octets(b"later", "k"))
+        lab.engine.end_turn()
+        # A fail-over here has exactly what the primary has.
+        assert (copy.ready, copy.held()) == (lab.queue.ready, lab.queue.held())
+    assert dropped == count and {body for *_, body in lab.queue.peek(count)} == {b"later"}
     lab.queue.check()
