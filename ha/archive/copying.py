@@ -26,10 +26,10 @@ from typing import Any, Final, TypeVar
 from ha.model.environment import Json, Reply
 from ha.model.protocol import need
 from qpidd_py.broker.broker import Broker
-from qpidd_py.core import Queue
+from qpidd_py.core import Queue, soon
 from qpidd_py.errors import LinkError
 from qpidd_py.store.archive import Message
-from qpidd_py.store.content import Objects, kept_queues, messages
+from qpidd_py.store.content import Objects, kept_queues, next_messages
 
 SLICE: Final = 256 << 10
 """Octets of headers and bodies in one answer, approximately; a larger message is answered alone."""
@@ -37,6 +37,8 @@ MOST: Final = 512
 """Messages in one answer."""
 REST: Final = 2.0
 """A slice is answered so many times later than it took."""
+PAUSE: Final = 0.05
+"""Seconds until a slice that lacks messages is answered."""
 IDLE: Final = 60.0
 COPIES: Final = 2
 """At the same time."""
@@ -62,8 +64,10 @@ class Copying:
         self._cut = 0
         self._with_messages = with_messages
         self._left = 0
-        self._pass: Iterator[Numbered] = iter(())
+        self._pass: Iterator[Numbered | None] = iter(())
         self._closing: Iterator[Json] | None = None
+        self.waits = False
+        """For messages that are being read from the page file."""
         if with_messages:
             self._begin_pass()
 
@@ -72,7 +76,7 @@ class Copying:
         if self._closing is None:
             found, octets = _take(self._pass)
             self._left = max(0, self._left - octets)
-            if found:
+            if found or self.waits:
                 return {"messages": [_shown(*item) for item in found], "left": self._left}
             self._end_pass()
         if self._closing is None:
@@ -84,8 +88,27 @@ class Copying:
     def _queues(self) -> list[Queue]:
         return kept_queues(self._broker.vhost.configuration) if self._with_messages else []
 
-    def _waiting(self, low: int, high: int = LAST) -> Iterator[Numbered]:
-        return ((queue.number, message) for queue in self._queues() for message in messages(queue, low, high))
+    def _waiting(self, low: int, high: int = LAST) -> Iterator[Numbered | None]:
+        """None while the next one is not in memory."""
+        for queue in self._queues():
+            after = low
+            while True:
+                if not self._in_memory(queue, after):
+                    yield None
+                    continue
+                some = next_messages(queue, after, high)
+                if not some:
+                    break
+                yield from ((queue.number, message) for message in some)
+                after = some[-1].id
+
+    def _in_memory(self, queue: Queue, after: int) -> bool:
+        if not self.waits:
+            self.waits = not queue.deleted and not soon(queue, after, self._come)
+        return not self.waits
+
+    def _come(self) -> None:
+        self.waits = False
 
     def _begin_pass(self) -> None:
         low, self._cut = self._cut, self._broker.engine.sequence
@@ -96,7 +119,7 @@ class Copying:
         """The end of the copy in this turn, if the rest fits into a slice; else another pass."""
         rest = self._waiting(self._cut)
         found, _ = _take(rest)
-        if next(rest, None) is None:
+        if not self.waits and next(rest, None) is None and not self.waits:
             held = [(queue.name, queue.number, queue.handed_out, queue.held()) for queue in self._queues()]
             end = Objects(self._broker.vhost.configuration)
             self._closing = _closing(self._broker.engine.sequence, found, end, held)
@@ -104,11 +127,13 @@ class Copying:
             self._begin_pass()
 
 
-def _take(messages: Iterator[Numbered]) -> tuple[list[Numbered], int]:
-    """A slice, and the octets in it."""
+def _take(messages: Iterator[Numbered | None]) -> tuple[list[Numbered], int]:
+    """A slice, and the octets in it; less if it has to wait."""
     found: list[Numbered] = []
     octets = 0
     for item in messages:
+        if item is None:
+            break
         found.append(item)
         octets += len(item[1].header) + len(item[1].body)
         if octets >= SLICE or len(found) == MOST:
@@ -212,4 +237,5 @@ class CopyDoor:
         copy.used = self._clock()
         if copy.ended:
             del self._copies[id]
-        self._after(REST * (copy.used - began), lambda: reply({"ok": True, "result": answer}))
+        rest = PAUSE if copy.waits else REST * (copy.used - began)
+        self._after(rest, lambda: reply({"ok": True, "result": answer}))

@@ -24,7 +24,7 @@ from ha.model.position import epoch_of
 from ha.model.protocol import Kind, encode_held
 from ha.model.salvaged import Grade, Header, Record
 from ha.salvage.selection import Promises, Suspect
-from qpidd_py.core import Queue, decode_ids, encode_ids
+from qpidd_py.core import Queue, decode_ids, encode_ids, soon
 from qpidd_py.errors import LinkError
 
 SLICE: Final = 1 << 20
@@ -65,6 +65,7 @@ class Salvager:
         self._gone: dict[tuple[int, int], Ranges] = {}
         """The suspects that the primary lacks."""
         self._file: SalvageFile | None = None
+        self._waits = False
 
     def start(self, suspects: list[Suspect], send: Send) -> None:
         """Find the suspects that we hold and ask the primary about them; sends nothing if there are none."""
@@ -133,15 +134,27 @@ class Salvager:
         slice = self._slice()
         if slice:
             file.add(slice)
+        if self._waits:
+            return
+        if slice:
             self._env.after(0.0, lambda: self._next(file))
         else:
             file.finish()
             self._written(file.name)
 
+    def _go_on(self) -> None:
+        """What was not in memory has been read."""
+        if self._waits and self._file is not None:
+            self._waits = False
+            self._next(self._file)
+
     def _slice(self) -> list[Record]:
         found: list[Record] = []
         octets = 0
         for record in self._records:
+            self._waits = record is None
+            if record is None:
+                break
             found.append(record)
             octets += len(record.header) + len(record.body)
             self._grades[record.grade] += 1
@@ -150,14 +163,19 @@ class Salvager:
         self._octets += octets
         return found
 
-    def _read(self) -> Iterator[Record]:
-        """The messages to put aside, queue by queue."""
+    def _read(self) -> Iterator[Record | None]:
+        """The messages to put aside, queue by queue; None while the next one is not in memory."""
         for key, ids in self._gone.items():
             for low, high in ids:
                 yield from self._messages(self._queues[key], low, high)
 
-    def _messages(self, queue: Queue, low: int, high: int) -> Iterator[Record]:
-        while found := queue.read(low, high, READ):
+    def _messages(self, queue: Queue, low: int, high: int) -> Iterator[Record | None]:
+        while True:
+            if not soon(queue, low - 1, self._go_on):
+                yield None
+                continue
+            if not (found := queue.read(low, high, READ)):
+                return
             for id, redelivered, arrival, exchange, routing_key, header, body in found:
                 grade = self._promises.grade(id)
                 leader = self._local.lineage[epoch_of(id)].leader

@@ -222,7 +222,8 @@ class Arrivals:
         assert link is not None
         cut = self._primary.go_live(link)
         peer.received = cut
-        peer.plan = Plan(configuration, peer.held, cut, self._local.settings.slice_size)
+        again = partial(self.pump, peer)
+        peer.plan = Plan(configuration, peer.held, cut, self._local.settings.slice_size, again)
         peer.phase = Phase.COPYING
         self.control(peer, "cut", cut=cut, in_sync=self._local.persisted.in_sync.to_json())
         link.send_frame(Kind.SNAPSHOT, cut, encode_snapshot(configuration.snapshot()))

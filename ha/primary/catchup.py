@@ -10,6 +10,7 @@ Formulas: sent + unsent = (messages of the primary up to the cut) - held;  under
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from ha.model.difference import count
@@ -28,10 +29,18 @@ TURN: Final = 64
 class Plan:
     """What one backup lacks; `step` sends as much of it as may be sent now."""
 
-    def __init__(self, configuration: Configuration, held: dict[tuple[int, int], bytes], cut: int, limit: int) -> None:
-        """`limit`: approximate octets of a slice."""
+    def __init__(
+        self,
+        configuration: Configuration,
+        held: dict[tuple[int, int], bytes],
+        cut: int,
+        limit: int,
+        again: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`limit`: approximate octets of a slice; `again` is called when messages that `step` lacked have been read."""
         self._held = held
         self._limit = limit
+        self._again = again
         self._queues: deque[tuple[Queue, int]] = deque(configuration.replicated())
         self._work: Catchup | None = None
         self._merge = False
@@ -76,10 +85,14 @@ class Plan:
         while not self.done and self.under_way < WINDOW:
             if frames >= TURN:
                 return True
-            frames += self._advance(link)
+            sent = self._advance(link)
+            if sent is None:
+                break
+            frames += sent
         return False
 
-    def _advance(self, link: Link) -> int:
+    def _advance(self, link: Link) -> int | None:
+        """Frames sent; None when the next messages have to be read first."""
         work = self._work
         if work is None:
             return self._next_queue(link)
@@ -95,15 +108,17 @@ class Plan:
             return 0
         self._merge = False
         held = self._held.pop((queue.number, uid), b"")
-        self._work, self._work_held = Catchup(queue, held, self.cut), _count_of(held)
+        self._work, self._work_held = Catchup(queue, held, self.cut, self._again), _count_of(held)
         drops = self._work.drops()
         if not drops:
             return 0
         link.send_frame(Kind.DROP, self.cut, encode_drop(queue.number, drops))
         return 1
 
-    def _slice(self, work: Catchup, link: Link) -> int:
+    def _slice(self, work: Catchup, link: Link) -> int | None:
         records = work.slice(self._limit)
+        if records is None:
+            return None
         if records:
             self.under_way += 1
             self.slices += 1

@@ -184,8 +184,23 @@ class ClientChannel:
         queue = self.find_queue(command.queue)
         check_free(queue)
         self.vhost.used(queue)
-        if not self.core.get(queue.core, bool(command.no_ack)):
+        self._get(queue, bool(command.no_ack))
+
+    def _get(self, queue: DeclaredQueue, no_ack: bool) -> bool:
+        """False when the message has to be read first; the frames behind this one wait until it has come."""
+
+        def again() -> None:
+            alive = self.connection.opened and self.connection.channels.get(self.number) is self
+            if alive and self._get(queue, no_ack):
+                self.core.resume()
+
+        got = None if queue.core.deleted else self.core.get(queue.core, no_ack, again)
+        if got is None and not queue.core.deleted:
+            self.core.pause()
+            return False
+        if not got:
             self.reply(Basic.GetEmpty())
+        return True
 
     def recover(self, command: commands.Basic.Recover) -> None:
         self.reply(Basic.RecoverOk())

@@ -170,7 +170,8 @@ class Pager:
         self.read()
 
     def shown(self) -> dict[str, object]:
-        """Octets, but for `waits`: how often consumers had to wait; for management."""
+        """Octets, but for `waits`: how often something had to wait for a segment, and `at_once`: how often everybody
+        had; for management."""
         pool = self._pool
         return {
             "octets": pool.paged,
@@ -178,6 +179,7 @@ class Pager:
             "written": pool.written,
             "read": pool.loaded,
             "waits": self._paging.waits,
+            "at_once": pool.at_once,
             "reason": self.reason,
         }
 

@@ -39,11 +39,13 @@ cdef class Pool:
     cdef void* youngest                     # the segments in memory, linked; those that were read back for a
     cdef void* oldest                       # consumer are the oldest
     cdef public object read                 # read(place, buffer): what the page file has there
+    cdef object paging                      # a weak reference to the Paging, if there is one
     cdef list vacant                        # places of the page file that are not needed any more
     cdef readonly size_t paged              # octets of records that are in the page file only
     cdef readonly size_t leaving            # octets of segments that are being written
     cdef readonly uint64_t written          # octets ever written to the page file, and read back
     cdef readonly uint64_t loaded
+    cdef readonly uint64_t at_once          # segments ever read back while everybody waited
     cdef void link(self, Segment segment, bint oldest) noexcept
     cdef void unlink(self, Segment segment) noexcept
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0
@@ -66,7 +68,7 @@ cdef class Segment:
     cdef uint32_t crc                       # of what is there
     cdef void* older
     cdef void* younger
-    cdef int load(self, bint oldest=*) except -1
+    cdef int load(self) except -1
     cdef int adopt(self, Page page, bint oldest) except -1
     cdef void evict(self) noexcept
 
@@ -76,7 +78,7 @@ cdef class Page:
     cdef readonly size_t octets
     cdef public object place
     cdef uint32_t crc
-    cdef list queues                        # those that wait for it
+    cdef list waiters                       # who waits for it, see `Paging.want`
     cdef int begin_read(self) except -1
 
 cdef class Batch:

@@ -16,6 +16,7 @@ class Pool:
     loaded: int
     sparse: int
     swept: int
+    at_once: int
     def held(self) -> int: ...
     def trim(self) -> None: ...
 

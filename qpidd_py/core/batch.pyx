@@ -219,8 +219,9 @@ cdef class Segment:
         self.data = NULL
         self.pool.paged += self.used
 
-    cdef int load(self, bint oldest=False) except -1:
+    cdef int load(self) except -1:
         """Reads it back, now.  Raises PageError."""
+        self.pool.at_once += 1
         cdef Page page = Page.__new__(Page)
         page.segment = self
         page.begin_read()
@@ -228,7 +229,7 @@ cdef class Segment:
             self.pool.read(page.place, page)
         except OSError as error:
             raise PageError(f"the page file cannot be read: {error}") from error
-        return self.adopt(page, oldest)
+        return self.adopt(page, False)
 
     cdef int adopt(self, Page page, bint oldest) except -1:
         """Takes what was read.  Raises PageError."""

@@ -13,5 +13,8 @@ cdef class Catchup:
     cdef size_t at                          # first range that may still matter
     cdef readonly uint64_t messages         # sent so far
     cdef readonly uint64_t octets
+    cdef object again                       # called when what a slice waits for has been read
+    cdef bint waits                         # for it
     cdef bytes slice_level(self, size_t limit)
+    cdef int fetch(self, uint64_t i) except -1
     cdef bint holds(self, uint64_t id) noexcept

@@ -5,22 +5,25 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from qpidd_py.core.batch cimport RECORD_HEADER, Segment
+from qpidd_py.core.paging cimport paging_of
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ranges cimport ranges_add, ranges_decode, ranges_encode
 from qpidd_py.core.ring cimport GONE, Entry, record_of, ring_after, ring_at
 from qpidd_py.core.wire cimport le16, le32, putle16, putle32
 
-cdef size_t LOADED = 4          # segments that a slice may read back into memory
+cdef size_t AHEAD = 4           # segments that are read at a time
+cdef size_t STEPS = 10000       # entries that are looked at for them
 
 
 cdef class Catchup:
     """A cursor over one queue of the primary, against the ids that a backup holds.
 
     Looks at the queue anew for each slice, so what is dequeued meanwhile is simply not sent.  Messages newer than `cut`
-    are left out: they travel with the live stream."""
+    are left out: they travel with the live stream.  `again` is called when what a slice has waited for is in memory."""
 
-    def __cinit__(self, Queue queue, bytes held, uint64_t cut):
+    def __cinit__(self, Queue queue, bytes held, uint64_t cut, again=None):
         self.queue = queue
+        self.again = again
         self.levels = list(queue.levels or (queue,))
         self.level = self.levels.pop()
         self.cut = cut
@@ -55,26 +58,32 @@ cdef class Catchup:
             free(gone.items)
 
     def slice(self, size_t limit):
-        """Records of the next missing messages, oldest first, about `limit` octets; empty when none are left."""
+        """Records of the next missing messages, oldest first, about `limit` octets; empty when none are left; None when
+        the next one has to be read first: then `again` is called."""
         records = self.slice_level(limit)
-        while not records and self.levels:
+        while not records and not self.waits and self.levels:
             self.level = self.levels.pop()
             self.sent = self.at = 0
             records = self.slice_level(limit)
-        return records
+        return None if self.waits and not records else records
 
     cdef bytes slice_level(self, size_t limit):
         cdef uint64_t first = ring_after(&self.level.main, self.sent), i = first, sent = self.sent
-        cdef size_t total = 0, loaded = 0, at = self.at
+        cdef size_t total = 0, at = self.at
         cdef Entry* e
         cdef bytes records
         cdef uint8_t* to
-        while i < self.level.main.tail and total < limit and loaded < LOADED:
+        self.waits = False
+        while i < self.level.main.tail and total < limit:
             e = ring_at(&self.level.main, i)
             if e.id > self.cut:
                 break
             if e.state != GONE and not self.holds(e.id):
-                loaded += (<Segment>e.segment).data == NULL
+                if (<Segment>e.segment).data == NULL:
+                    self.fetch(i)
+                    self.waits = (<Segment>e.segment).data == NULL
+                    if self.waits:
+                        break
                 total += size_for(e)
                 self.messages += 1
             sent = e.id
@@ -90,6 +99,28 @@ cdef class Catchup:
                 to += write_record_for(to, e, self.queue.number)
             first += 1
         return records
+
+    cdef int fetch(self, uint64_t i) except -1:
+        """Asks for the segments of the next missing messages."""
+        cdef size_t left = AHEAD, at = self.at
+        cdef uint64_t end = min(self.level.main.tail, i + STEPS)
+        cdef Segment segment, last = None
+        cdef Entry* e
+        waiter = self.again
+        while i < end and left:
+            e = ring_at(&self.level.main, i)
+            i += 1
+            if e.id > self.cut:
+                break
+            segment = <Segment>e.segment if e.state != GONE else last
+            if segment is not last and not self.holds(e.id):
+                last = segment
+                if segment.data == NULL:
+                    paging_of(segment).want(segment, waiter)
+                    waiter = None
+                    left -= 1
+        self.at = at
+        return 0
 
     cdef bint holds(self, uint64_t id) noexcept:
         while self.at < self.held.count and self.held.items[self.at].high < id:

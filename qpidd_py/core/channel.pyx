@@ -145,16 +145,17 @@ cdef class Channel:
         for c in self.consumers.values():
             self.connection.engine.mark_queue(c.queue)
 
-    def get(self, Queue queue, bint no_ack):
-        """basic.get: writes get-ok and the message; False when nothing is ready."""
-        cdef int64_t index = next_message(self.connection.engine, queue, True)
+    def get(self, Queue queue, bint no_ack, again=None):
+        """basic.get: writes get-ok and the message; False when nothing is ready, None when the message is not in memory:
+        `again` is called when it is."""
+        cdef int64_t index = next_message(self.connection.engine, queue, again)
         cdef Queue level = queue.head()
         cdef Entry* e
         cdef const uint8_t* record
         cdef uint8_t* p
         cdef uint32_t route, size
         if index < 0:
-            return False
+            return None if level.ready and level.peek_ready() >= 0 else False
         e = ring_at(&level.main, index)
         record = record_of(e)
         route = le16(lengths_of(record))

@@ -29,6 +29,7 @@ cdef class Engine:
     cdef bint expired                       # this turn has looked
     cdef size_t letters_left                # that this turn may send
     cdef object letters                     # messages that leave unconsumed, not yet sent on (see letters.pyx)
+    cdef bint letters_wait                  # until the message of the first one has been read
     cdef object refused                     # (queue, content) of publishes that a full queue has refused
     cdef uint64_t inherited                 # expiry of a message that moves to another queue; 0 = by its properties
     cdef public uint64_t max_message_size

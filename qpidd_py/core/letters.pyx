@@ -10,7 +10,7 @@ after a fail-over the message is in its queue or where it was sent to, never in 
 both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
 refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
 is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.  A letter for
-which there is no memory waits for a later turn.
+which there is no memory waits for a later turn, and all wait for one whose message must be read from the page file.
 """
 from collections import deque
 
@@ -20,6 +20,7 @@ from libc.stdint cimport int64_t
 from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
 from qpidd_py.core.departures cimport log_delivered_of, log_queue_dequeues
 from qpidd_py.core.expiry cimport expire_queue
+from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, content_of, record_of, ring_at
@@ -36,12 +37,23 @@ cdef size_t send_letters(Engine engine, size_t most) except? 0:
     """Sends up to `most` letters that wait; how many.  What these cause in turn waits for the next time."""
     cdef size_t n, sent = send_refused(engine, most)
     for n in range(min(most - sent, <size_t>len(engine.letters))):
+        if not readable(engine, engine.letters[0]):
+            break
         send_letter(engine, engine.letters[0])
         engine.letters.popleft()
         sent += 1
         if most != <size_t>-1 and engine.slice.spent(COST):
             return most         # of this turn
     return sent
+
+
+cdef bint readable(Engine engine, tuple note) except -1:
+    """False when the letter's message is not in memory: all letters wait until it has been read."""
+    cdef Queue queue = note[0], level = note[1]
+    cdef int64_t index = -1 if queue.deleted else level.locate(note[2], note[3])
+    if index >= 0 and engine.pool.paged and not at_hand(level, index, engine):
+        engine.letters_wait = True
+    return not engine.letters_wait
 
 
 cdef size_t send_refused(Engine engine, size_t most) except? 0:

@@ -5,6 +5,7 @@ from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.queue cimport Queue
 
 cdef class Paging:
+    cdef object __weakref__
     cdef Engine engine
     cdef Pool pool
     cdef dict loading                       # address of a segment that is wanted -> its Page, which refers to it
@@ -12,9 +13,10 @@ cdef class Paging:
     cdef public object on_wanted            # called when there are any
     cdef public size_t ahead                # segments that are read ahead of a queue's consumers
     cdef readonly uint64_t waits            # times that a queue had to wait for its next message
-    cdef int want(self, Segment segment, Queue queue) except -1
+    cdef int want(self, Segment segment, waiter) except -1
     cdef Page page_of(self, Segment segment)
     cdef int end(self, Page page) except -1
     cdef int read_ahead(self, Queue level, uint64_t index) except -1
 
-cdef bint at_hand(Engine engine, Queue queue, Queue level, uint64_t index, bint now) except -1
+cdef Paging paging_of(Segment segment)
+cdef bint at_hand(Queue level, uint64_t index, waiter) except -1

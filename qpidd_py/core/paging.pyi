@@ -4,6 +4,9 @@ from typing_extensions import Buffer
 
 from qpidd_py.core.batch import Page
 from qpidd_py.core.engine import Engine
+from qpidd_py.core.queue import Queue
+
+def soon(queue: Queue, after: int, call: Callable[[], None], limit: int = 1) -> bool: ...
 
 class Paging:
     on_wanted: Callable[[], None] | None

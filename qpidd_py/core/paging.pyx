@@ -7,10 +7,10 @@
                                               └──load (something needs a record now)──▶ in memory, and in the file
 
 Theory.  Queue entries stay in memory, with all that takes, settles, counts and removes a message; only who reads a
-record needs its segment.  `record_of` is the one way to a record: it reads the segment back at once if it is not in
-memory, so paging changes what is fast and nothing else.  Consumers do not let the loop wait: the pump asks `at_hand`,
-which asks another thread for what is missing and for the segments behind it, and the pump returns to the queue when
-its segment has arrived.
+record needs its segment.  No turn waits for a disk: who needs a record asks `at_hand` first (or `soon`, from Python), which asks
+another thread for what is missing and for the segments behind it, and does without it until it has arrived (`want`).
+`record_of` is the one way to a record.  What nobody has asked for it reads back at once (the messages of a queue that is
+deleted and has an alternate exchange, the start of a broker), so a place that was forgotten here would be slow, not wrong; `at_once` counts them.
 
 Who leaves.  A segment that a writer has left, that no batch refers to which a link or the journal may still read, and
 that is not about to be swept.  The youngest go first, because queues need the oldest next; some very young ones stay,
@@ -25,11 +25,13 @@ process, since this copy of the messages is lost.
 No I/O here: `leave` and `next_read` answer pages, buffers for the thread of the owner, which reports `left`, `stay`
 or `arrived`.
 """
+import weakref
 from collections import deque
 
 from libc.stdint cimport uint64_t
 
-from qpidd_py.core.ring cimport GONE, Entry, ring_at
+from qpidd_py.core.expiry cimport look_at
+from qpidd_py.core.ring cimport GONE, Entry, ring_after, ring_at
 
 cdef size_t STEPS = 1024        # of one walk: over segments that may leave, over entries ahead of a consumer
 cdef size_t STRIDES = 4         # entries that are looked at in each segment that is read ahead
@@ -42,6 +44,7 @@ cdef class Paging:
         self.engine = engine
         self.pool = engine.pool
         self.pool.read = read
+        self.pool.paging = weakref.ref(self)
         self.loading = {}
         self.wanted = deque()
         self.ahead = 4
@@ -99,19 +102,20 @@ cdef class Paging:
 
     # ---------------------------------------------------------------- back
 
-    cdef int want(self, Segment segment, Queue queue) except -1:
-        """Asks for it; `queue` is pumped when it is there."""
+    cdef int want(self, Segment segment, waiter) except -1:
+        """Asks for it.  When it is there a Queue is pumped, and looked at if its messages expire; the Engine goes on
+        with its letters; anything else is called; None: nobody waits."""
         cdef Page page = self.loading.get(<size_t><void*>segment)
         if page is None:
             page = Page.__new__(Page)
             page.segment = segment
-            page.queues = []
+            page.waiters = []
             self.loading[<size_t><void*>segment] = page
             self.wanted.append(page)
             if self.on_wanted is not None:
                 self.on_wanted()
-        if queue is not None:
-            page.queues.append(queue)
+        if waiter is not None:
+            page.waiters.append(waiter)
         return 0
 
     def next_read(self):
@@ -132,10 +136,17 @@ cdef class Paging:
         self.end(page)
 
     cdef int end(self, Page page) except -1:
-        cdef Queue queue
         del self.loading[<size_t><void*>page.segment]
-        for queue in page.queues:
-            self.engine.mark_queue(queue)
+        for waiter in page.waiters:
+            if waiter is self.engine:
+                self.engine.letters_wait = False
+                self.engine.want_turn()
+            elif isinstance(waiter, Queue):
+                self.engine.mark_queue(<Queue>waiter)
+                if (<Queue>waiter).timed:
+                    look_at(self.engine, <Queue>waiter, self.engine.now)
+            else:
+                waiter()
         return 0
 
     cdef int read_ahead(self, Queue level, uint64_t index) except -1:
@@ -167,17 +178,39 @@ cdef inline Segment below(void* segment):
     return None if segment == NULL else <Segment>segment
 
 
-cdef bint at_hand(Engine engine, Queue queue, Queue level, uint64_t index, bint now) except -1:
-    """False when the message cannot be handed out before its segment has arrived; the queue is pumped then.  True if it
-    is wanted `now`."""
-    cdef Paging paging = <Paging>engine.paging
+cdef Paging paging_of(Segment segment):
+    return None if segment.pool.paging is None else segment.pool.paging()
+
+
+cdef bint at_hand(Queue level, uint64_t index, waiter) except -1:
+    """False when the record is not in memory: `waiter` goes on when it has arrived (see `Paging.want`)."""
     cdef Segment segment = <Segment>ring_at(&level.main, index).segment
-    if segment.data == NULL and now:
-        segment.load(True)
-    elif segment.data == NULL:
+    cdef Paging paging
+    if not segment.pool.paged or (segment.data != NULL and level.reads_in == <void*>segment):
+        return True
+    paging = paging_of(segment)
+    if segment.data == NULL:
         paging.waits += 1
-        paging.want(segment, queue)
+        paging.want(segment, waiter)
     if level.reads_in != <void*>segment:
         level.reads_in = <void*>segment
         paging.read_ahead(level, index)
     return segment.data != NULL
+
+
+def soon(Queue queue, uint64_t after, call, size_t limit=1):
+    """False when one of the next `limit` messages behind the id `after` is not in memory: it is read, and `call` is
+    called then.  With levels those of each."""
+    cdef Queue level
+    cdef uint64_t index
+    cdef size_t left
+    for level in queue.levels if queue.levels is not None else (queue,):
+        left = limit
+        index = ring_after(&level.main, after)
+        while index < level.main.tail and left:
+            if ring_at(&level.main, index).state != GONE:
+                if not at_hand(level, index, call):
+                    return False
+                left -= 1
+            index += 1
+    return True

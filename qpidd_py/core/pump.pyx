@@ -12,8 +12,8 @@ from qpidd_py.core.paging cimport at_hand
 
 
 cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
-    """Hands out what is ready, in runs: one consumer takes its share, then the next.  Messages that are not in memory
-    are handed out later, or (`now`) read back at once."""
+    """Hands out what is ready, in runs: one consumer takes its share, then the next; `now`: without an end of the turn's
+    share.  Messages that are not in memory are handed out later."""
     cdef size_t n = len(queue.consumers), idle = 0, asked = 0
     cdef uint64_t share = 1, k
     cdef int64_t index
@@ -35,7 +35,7 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
         idle += 1
         k = share
         while k and (now or engine.pump_left > 0) and c.ready():
-            index = next_message(engine, queue, now)
+            index = next_message(engine, queue, queue)
             if index < 0:
                 return 0
             if not c.channel.deliver(c, queue.head(), index, True):
@@ -54,7 +54,7 @@ cdef int pump_single(Engine engine, Queue queue, bint now) except -1:
     while c is not None and c.ready():
         if engine.pump_left <= 0 and not now:
             return put_off(engine, queue)
-        index = next_message(engine, queue, now)
+        index = next_message(engine, queue, queue)
         if index < 0 or not c.channel.deliver(c, queue.head(), index, True):
             break
     return 0
@@ -80,7 +80,7 @@ cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
             continue
         if engine.pump_left <= 0 and not now:
             return put_off(engine, queue)
-        index = next_message(engine, queue, now)
+        index = next_message(engine, queue, queue)
         if index < 0:
             return 0
         if not c.channel.deliver(c, queue.head(), index, True):
@@ -93,15 +93,15 @@ cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
     return 0
 
 
-cdef int64_t next_message(Engine engine, Queue queue, bint now) except -2:
+cdef int64_t next_message(Engine engine, Queue queue, waiter) except -2:
     """The index (in `queue.head()`) of what to hand out next; drops what has expired on the way.  -1 for none, and for
-    one that is not in memory unless it is wanted `now`."""
+    one that is not in memory: `waiter` goes on then (`Paging.want`)."""
     cdef Queue level
     cdef int64_t index
     while True:
         level = queue.head()
         index = level.peek_ready()
-        if index >= 0 and engine.pool.paged and not at_hand(engine, queue, level, index, now):
+        if index >= 0 and engine.pool.paged and not at_hand(level, index, waiter):
             return -1
         if index < 0 or not level.timed or not level.expired(index, engine.now):
             return index

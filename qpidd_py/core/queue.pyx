@@ -604,13 +604,15 @@ cdef class Queue:
     def read(self, uint64_t low, uint64_t high, size_t limit, size_t octets=NO_LIMIT):
         """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
         arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted.  Ends when
-        headers and bodies come to `octets`."""
+        headers and bodies come to `octets`, and before one that is not in memory, if it is not the first (`paging.soon`)."""
         cdef uint64_t i
         cdef size_t taken = 0
         cdef Entry* e
         cdef Queue level
         found = []
         if self.levels is not None:
+            for level in self.levels:
+                high = min(high, level.away_from(low, limit) - 1)
             for level in self.levels:
                 part = level.read(low, high, limit, octets)
                 found += part
@@ -624,10 +626,27 @@ cdef class Queue:
             if e.id > high or len(found) == limit or taken >= octets:
                 break
             if e.state != GONE:
+                if found and (<Segment>e.segment).data == NULL:
+                    break
                 content = content_of(e)
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), arrival_of(e), *content))
                 taken += len(content[2]) + len(content[3])
         return found
+
+    cdef uint64_t away_from(self, uint64_t low, size_t limit) noexcept:
+        """The first message from `low` on that is not in memory, among the next `limit` but the first."""
+        cdef uint64_t i
+        cdef size_t looked = 0
+        cdef Entry* e
+        for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
+            e = ring_at(&self.main, i)
+            if e.state != GONE:
+                if looked and (<Segment>e.segment).data == NULL:
+                    return e.id
+                looked += 1
+                if looked > limit:
+                    break
+        return UNLIMITED
 
     def named(self, size_t most):
         """All messages, handed out or not, as at most so many runs of their ids."""
@@ -637,7 +656,7 @@ cdef class Queue:
         for level in self.levels if self.levels is not None else (self,):
             for i in range(level.main.head, level.main.tail):
                 if ring_at(&level.main, i).state != GONE:
-                    name_entry(found, ring_at(&level.main, i), False)
+                    name_entry(found, ring_at(&level.main, i))
         return found
 
     def check(self):

@@ -45,8 +45,8 @@ cdef int end_turn(Engine engine) except -1:
         engine.turn_wanted = False
     finally:
         engine.in_turn = False
-    if not engine.short and (engine.letters or engine.refused or engine.expiring or engine.unfinished or engine.returns
-                             or engine.dirty_queues):
+    if not engine.short and (engine.refused or engine.unfinished or engine.returns or engine.dirty_queues
+                             or ((engine.letters or engine.expiring) and not engine.letters_wait)):
         engine.turn_wanted = True
     if engine.short or engine.lacked:
         engine.lacked = False
@@ -88,7 +88,7 @@ cdef int turn(Engine engine) except -1:
         if engine.expiring and not engine.expired:
             engine.expired = True
             expire(engine)
-        if engine.letters or engine.refused:
+        if engine.refused or (engine.letters and not engine.letters_wait):
             engine.letters_left -= send_letters(engine, engine.letters_left)
     except MemoryError:
         engine.short = True

@@ -10,7 +10,6 @@ which answers at once or later, do not wait.
 
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from qpidd_py.amqp.codec import decode_properties
@@ -19,7 +18,7 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.errors import InvariantError, one_line
 from qpidd_py.management.model import Management
 from qpidd_py.management.request import Json, Reply
-from qpidd_py.management.turns import Defer, Turns
+from qpidd_py.management.turns import Defer, Slices, Turns
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +60,7 @@ class AmqpDoor:
             self._turns.add(connection.channels[channel], slices)
 
     @staticmethod
-    def _guarded(method: str, slices: Iterator[None], reply: Reply) -> Iterator[None]:
+    def _guarded(method: str, slices: Slices, reply: Reply) -> Slices:
         """A defect in a handler must fail one request, not the broker; the log has the details."""
         try:
             yield from slices

@@ -14,6 +14,7 @@ from typing import Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import AmqpError
+from qpidd_py.management.patience import in_memory
 from qpidd_py.management.request import Json, RequestError, flag, text
 
 SLICE: Final = 2048
@@ -30,7 +31,7 @@ class Changes:
             "queue.delete": self._delete,
         }
 
-    def move(self, arguments: Json) -> Generator[None, None, tuple[Json, int]]:
+    def move(self, arguments: Json) -> Generator[bool, None, tuple[Json, int]]:
         """A slice with each step.  Raises RequestError, AmqpError."""
         target, exchange = text(arguments, "target", ""), text(arguments, "exchange", "")
         if bool(target) == bool(exchange):
@@ -41,6 +42,8 @@ class Changes:
         vhost, source, moved = self._broker.vhost, text(arguments, "source"), 0
         left = min(limit, max(1, vhost.queues[source].core.ready if source in vhost.queues else 1))
         while True:
+            if source in vhost.queues:
+                yield from in_memory(vhost.queues[source].core, 0, SLICE)
             try:
                 some = vhost.move_messages(None, source, min(left, SLICE), target, exchange)
             except AmqpError as error:
@@ -50,7 +53,7 @@ class Changes:
             moved, left = moved + some, left - some
             if some < SLICE or not left:
                 return {"moved": moved}, vhost.sealed()
-            yield
+            yield False
 
     def _purge(self, arguments: Json) -> tuple[Json, int]:
         vhost = self._broker.vhost

@@ -28,7 +28,7 @@ without `more`.
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from qpidd_py.broker.broker import Broker
@@ -36,6 +36,7 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
+from qpidd_py.management.patience import in_memory
 from qpidd_py.management.request import Json, Reply, RequestError, text
 from qpidd_py.management.shown import (
     PEEK_BODY,
@@ -47,6 +48,7 @@ from qpidd_py.management.shown import (
     show_queue,
     show_whole,
 )
+from qpidd_py.management.turns import Slices
 from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
@@ -85,7 +87,7 @@ class Management:
         changes = Changes(broker)
         self._changes, self._move = changes.methods, changes.move
 
-    def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Iterator[None]:
+    def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Slices:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
         Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier all."""
         try:
@@ -94,7 +96,7 @@ class Management:
             elif method in self._lists:
                 yield from _in_parts(self._lists[method](), reply)
             elif method == "queue.peek":
-                reply({"ok": True, "result": self._queue_peek(arguments, asker)})
+                reply({"ok": True, "result": (yield from self._queue_peek(arguments, asker))})
             elif method == "session.close":
                 reply({"ok": True, "result": self._session_close(arguments, asker)})
             elif method in self._methods:
@@ -161,7 +163,7 @@ class Management:
         queues = self.broker.vhost.queues
         return (show_queue(queue) for queue in _sorted(queues.values(), lambda each: each.name))
 
-    def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> list[Json]:
+    def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[bool, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
         if not isinstance(name, str) or name not in self.broker.vhost.queues:
             raise RequestError(f"no queue {name!r}")
@@ -173,7 +175,8 @@ class Management:
         core, limit = queue.core, min(limit, PEEK_LIMIT)
         if "after" in arguments:
             after = _position(arguments["after"])
-            return _browse(core, after if after <= self.broker.engine.sequence else 0, limit)
+            return (yield from _browse(core, after if after <= self.broker.engine.sequence else 0, limit))
+        yield from in_memory(core, 0, limit)
         return [show_message(*message) for message in core.glance(limit, PEEK_BODY, BROWSE_OCTETS)]
 
     def _session_close(self, arguments: Json, asker: ClientConnection | None) -> Json:
@@ -241,11 +244,12 @@ def _position(after: Any) -> int:
     return after
 
 
-def _browse(core: Queue, after: int, limit: int) -> list[Json]:
+def _browse(core: Queue, after: int, limit: int) -> Generator[bool, None, list[Json]]:
     """In slices, so that a long queue of large messages is not copied and then cut off."""
     shown: list[Json] = []
     room = BROWSE_OCTETS
     while len(shown) < limit:
+        yield from in_memory(core, after)
         found = core.read(after + 1, POSITION_MAX, min(limit - len(shown), BROWSE_SLICE), max(room, 1))
         for position, redelivered, _, exchange, routing_key, header, body in found:
             room -= len(header) + len(body)

@@ -1,6 +1,7 @@
 """Management requests are answered in slices, one in each turn of the event loop, so that none stops the broker.
 
-* A request is a generator; each step is a slice.  Until the last step the frames of its channel are kept aside, which
+* A request is a generator; each step is a slice.  A step that answers True waits for the page file: it is looked at
+  again later, and others take its place meanwhile.  Until the last step the frames of its channel are kept aside, which
   bounds what a channel may ask for at a time (`MAX_STASH` of the core).
 * Connections take turns.  One whose output is not read is left out (BACKLOG), as the consumers of a full connection
   are; after PATIENCE it is closed, since its request may hold on to a list of all objects.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from qpidd_py.broker.client_channel import ClientChannel
     from qpidd_py.broker.client_connection import ClientConnection
 
+Slices = Iterator[bool | None]
 Defer = Callable[[float, Callable[[], None]], None]
 """(seconds, work)"""
 
@@ -37,7 +39,7 @@ class Job(NamedTuple):
     """One request."""
 
     channel: ClientChannel
-    slices: Iterator[None]
+    slices: Slices
 
     @property
     def alive(self) -> bool:
@@ -58,7 +60,7 @@ class Turns:
         """Connections of `_waiting` that do not read: when they have to, in seconds."""
         self._scheduled = False
 
-    def add(self, channel: ClientChannel, slices: Iterator[None]) -> None:
+    def add(self, channel: ClientChannel, slices: Slices) -> None:
         if self._defer is None:
             for _ in slices:
                 pass
@@ -88,24 +90,26 @@ class Turns:
                 self._unread.setdefault(connection, self._now() + PATIENCE)
                 self._waiting[connection] = self._served.pop(connection)
             else:
-                self._step(jobs)
-                if not jobs:
+                waits = self._step(jobs)
+                if waits or not jobs:
                     del self._served[connection]
+                if waits:
+                    self._waiting[connection] = jobs
         self._schedule()
 
     @staticmethod
-    def _step(jobs: deque[Job]) -> None:
-        """One slice of the first request."""
+    def _step(jobs: deque[Job]) -> bool:
+        """One slice of the first request; True if it waits."""
         job = jobs[0]
         try:
             if job.alive:
-                next(job.slices)
-                return
+                return bool(next(job.slices))
         except StopIteration:
             pass
         jobs.popleft()
         if job.alive:
             job.channel.core.resume()  # which may add the next request
+        return False
 
     def _admit(self) -> None:
         for connection in list(self._waiting):

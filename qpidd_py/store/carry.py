@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -20,26 +21,38 @@ _OP_DELIVERED: Final = next(code for code, name in OPERATIONS.items() if name ==
 class Carry:
     """A cursor over everything that waits in the queues and is older than a segment."""
 
-    def __init__(self, engine: Engine, id: int, generation: int, cut: int, octets: int = SLICE) -> None:
-        """`cut`: position of the log at which the segment `generation` begins; `octets` of a slice."""
+    def __init__(
+        self, engine: Engine, id: int, generation: int, cut: int, again: Callable[[Carry], None], octets: int = SLICE
+    ) -> None:
+        """`cut`: position of the log at which the segment `generation` begins; `again` is called when what a slice has
+        waited for is in memory; `octets` of a slice."""
         self._octets = octets
         self.id = id
         self.generation = generation
+        self.waits = False
+        """For messages that are being read."""
+        self._again = again
         self.number = 0
         """Of the last frame of this carry."""
         self._cut = cut
         self._queues = [queue for queue in engine.queues.values() if queue.replicated]
         self._cursor: Catchup | None = None
 
-    def slice(self) -> bytes:
-        """The next records; empty at the end."""
+    def slice(self) -> bytes | None:
+        """The next records; empty at the end; None when they have to be read first."""
         while True:
             cursor = self._cursor
-            if cursor is not None and not cursor.queue.deleted and (records := cursor.slice(self._octets)):
+            if cursor is not None and not cursor.queue.deleted and (records := cursor.slice(self._octets)) != b"":
+                self.waits = records is None
                 return records
             if not self._queues:
                 return b""
-            self._cursor = Catchup(self._queues.pop(), b"", self._cut)
+            self._cursor = Catchup(self._queues.pop(), b"", self._cut, self._go_on)
+
+    def _go_on(self) -> None:
+        if self.waits:
+            self.waits = False
+            self._again(self)
 
 
 def handed_out(engine: Engine) -> bytes:

@@ -42,9 +42,14 @@ def kept_queues(configuration: Configuration) -> list[Queue]:
     return [queue.core for queue in configuration.queues.values() if queue.core.replicated and not queue.exclusive]
 
 
-def messages(queue: Queue, after: int = 0, last: int = _LAST) -> Iterator[Message]:
+def next_messages(queue: Queue, after: int, last: int = _LAST) -> list[Message]:
+    """Some, in the order of their ids; empty when there is none up to `last`."""
+    return [] if queue.deleted else [Message(queue.name, *found) for found in queue.read(after + 1, last, READ)]
+
+
+def messages(queue: Queue) -> Iterator[Message]:
     """In the order of their ids."""
-    while not queue.deleted and (read := queue.read(after + 1, last, READ)):
-        for id, redelivered, arrival, exchange, routing_key, header, body in read:
-            yield Message(queue.name, id, redelivered, arrival, exchange, routing_key, header, body)
-            after = id
+    after = 0
+    while some := next_messages(queue, after):
+        yield from some
+        after = some[-1].id

@@ -184,7 +184,7 @@ class Journal:
         self._away, self._base_at, self._handed = False, None, self._engine.position
         self._carries += 1
         self._roll(base=self._carries)
-        self._carry = Carry(self._engine, self._carries, self._generation, self._begun_at, BASE_SLICE)
+        self._carry = Carry(self._engine, self._carries, self._generation, self._begun_at, self._read, BASE_SLICE)
         self._carry_on(self._carry)
 
     def note(self, note: bytes) -> None:
@@ -205,7 +205,7 @@ class Journal:
         if position:
             self.position = position
             self.on_durable(position)
-        if self._carry is not None and self._carry.number <= number:
+        if self._carry is not None and self._carry.number <= number and not self._carry.waits:
             self._carry_on(self._carry)
 
     def _look_behind(self) -> None:
@@ -287,12 +287,14 @@ class Journal:
 
     def _begin_carry(self) -> None:
         self._carries += 1
-        self._carry = Carry(self._engine, self._carries, self._generation, self._begun_at)
+        self._carry = Carry(self._engine, self._carries, self._generation, self._begun_at, self._read)
         self._carry_on(self._carry)
 
     def _carry_on(self, carry: Carry) -> None:
         self._engine.flush()  # what was dequeued is in the log before the copies that leave it out
         records = carry.slice()
+        if records is None:
+            return
         if records:
             self._add_carried(carry, Kind.CARRIED, CARRY.pack(carry.id) + records)
             return
@@ -305,6 +307,11 @@ class Journal:
             self._base_at = self._number
         for generation in [found for found in self._segments if found < carry.generation]:
             self._drop(generation)
+
+    def _read(self, carry: Carry) -> None:
+        """What it waited for is in memory."""
+        if carry is self._carry:
+            self._carry_on(carry)
 
     def _add_carried(self, carry: Carry, kind: Kind, body: bytes, position: int = 0) -> None:
         self.carried += self._add_frame(kind, body, position)

@@ -4,7 +4,7 @@
    hang        a sync does not end          sync-eio    it fails
    slow        a sync takes 0.2 s           full        nothing is written, no space is given
    read-only   nothing is written or opened for writing (as after errors=remount-ro)
-   read-eio    nothing can be read */
+   read-eio    nothing can be read                          hang-read   a read from the page file does not end */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -84,6 +84,24 @@ int posix_fallocate64(int fd, off64_t at, off64_t size)
 int posix_fallocate(int fd, off_t at, off_t size)
 {
     return posix_fallocate64(fd, at, size);
+}
+
+/* What os.preadv of Python calls.  The page file has no name. */
+ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t at, int flags)
+{
+    char fault[4096];
+    const char *folder = getenv("FAULTS");
+    if (folder != NULL) {
+        snprintf(fault, sizeof fault, "%s/hang-read", folder);
+        while (access(fault, F_OK) == 0)
+            usleep(10000);
+    }
+    return REAL(preadv64v2)(fd, parts, count, at, flags);
+}
+
+ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t at, int flags)
+{
+    return preadv64v2(fd, parts, count, at, flags);
 }
 
 ssize_t read(int fd, void *to, size_t size)

@@ -37,7 +37,7 @@ class Joiner:
         piece = self.work[0].slice(1)
         if piece:
             self.engine.apply_slice(piece)
-        else:
+        elif piece is not None:  # its messages are in memory
             self.engine.merge(self.work.pop(0).queue.number)
         return True
 
@@ -165,7 +165,7 @@ class EngineMachine(RuleBasedStateMachine):
         if stale:
             source = [Catchup(q, b"", self.backup.position) for q in self.backup.queues.values()]
             for catchup in source:
-                late.apply_slice(catchup.slice(1 << 30))
+                late.apply_slice(catchup.slice(1 << 30) or b"")
                 late.merge(catchup.queue.number)
         self.turn()
         self.joiner = Joiner(self.engine, self.queues, late)

@@ -1,5 +1,8 @@
 """Messages that leave memory at random moments change nothing: the same history with and without a page file.
 
+What is wanted is read at once in them: what waits for a disk comes later than what happens meanwhile, such as a dead
+letter, or a message that a limit drops.  `PagedMachine` lets it wait.
+
 Each history runs in two worlds, with tiny segments: queues with priorities, times to live, limits and dead letters;
 transactions; requeues; backups that join, apply and take over.  After each step both have delivered and confirmed the
 same in the same order, and count the same."""
@@ -55,7 +58,7 @@ class World:
         for queue in (plain, limited):
             queue.dead_letter = lambda reason, exchange, key, header, body: (to, exchange, key, header)
         if self.whims is not None:
-            self.pages.append(MemoryPages(engine))
+            self.pages.append(MemoryPages(engine, instant=True))
         return engine
 
     def lead(self) -> None:
@@ -248,7 +251,7 @@ class PagedMachine(EngineMachine):
     def start(self, buries: bool) -> None:
         super().start(buries)
         self.pages = MemoryPages(self.engine)
-        self.backup_pages = MemoryPages(self.backup)
+        self.backup_pages = MemoryPages(self.backup, instant=True)
 
     @rule(number=st.sampled_from([1, ALL]))
     def arrive(self, number: int) -> None:

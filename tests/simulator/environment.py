@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ha.dial import Dial
@@ -19,6 +19,7 @@ from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.amqp_door import AmqpDoor
 from qpidd_py.management.model import Management
+from qpidd_py.management.turns import Slices
 from tests.simulator.clients import Client
 from tests.simulator.loop import SimLoop
 from tests.simulator.network import End
@@ -437,7 +438,7 @@ class AdminDoor(Management):
 
     def work(
         self, method: str, arguments: Json, reply: Callable[[Json], None], asker: ClientConnection | None
-    ) -> Iterator[None]:
+    ) -> Slices:
         process = self._process
 
         def answer(value: Json) -> None:

@@ -184,7 +184,7 @@ def dequeue_before_enqueue() -> Iterator[None]:
             link = self._link
             now[-1].after(0.02, lambda: None if link._over else link.send_frame(kind, position, body))
 
-    def advance(self: Plan, link: Any) -> int:
+    def advance(self: Plan, link: Any) -> int | None:
         return old(self, Overtaken(link))  # type: ignore[arg-type]
 
     def pump(self: Arrivals, peer: Peer) -> None:

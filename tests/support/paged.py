@@ -15,7 +15,8 @@ ALL = 1 << 40
 
 
 class MemoryPages:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, instant: bool = False) -> None:
+        """`instant`: what is wanted is there."""
         self.engine = engine
         self.paging = Paging(engine, self.fill)
         self.octets: dict[tuple[int, ...], bytearray] = {}
@@ -23,6 +24,8 @@ class MemoryPages:
         self._writing: list[Page] = []
         self._reading: list[Page] = []
         self.left = self.read = 0
+        if instant:
+            self.paging.on_wanted = self._all_at_once
 
     def fill(self, place: tuple[int, ...], buffer: Buffer) -> None:
         memoryview(buffer)[:] = self.octets[place]
@@ -70,6 +73,9 @@ class MemoryPages:
         for page in arrived:
             self.paging.arrived(page)
         return bool(arrived)
+
+    def _all_at_once(self) -> None:
+        self.arrive()
 
     def at_random(self, rng: Random) -> None:
         """Something happens, or nothing."""

@@ -76,7 +76,7 @@ def test_messages_next_to_the_live_stream_are_read_too() -> None:
     primary, source = make(0)
     filled(primary, source, [0] * 6)
     backup, queue = make(0)
-    backup.apply_slice(Catchup(source, b"", primary.position).slice(1 << 20))
+    backup.apply_slice(Catchup(source, b"", primary.position).slice(1 << 20) or b"")
     assert [item[6] for item in queue.read(0, LAST, 10)] == [b"m%d" % number for number in range(6)]
     queue.check()
 

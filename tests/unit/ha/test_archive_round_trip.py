@@ -57,7 +57,7 @@ class Site:
     def content(self) -> dict[str, list[tuple[Any, ...]]]:
         """What is in each queue, without ids."""
         queues = self.broker.vhost.queues.values()
-        return {queue.name: [_shown(each) for each in messages(queue.core, 0, copying.LAST)] for queue in queues}
+        return {queue.name: [_shown(each) for each in messages(queue.core)] for queue in queues}
 
 
 def _answer(door: Any, arguments: Json) -> Any:
@@ -143,7 +143,7 @@ def test_what_comes_and_goes_meanwhile_is_as_of_the_last_turn() -> None:
 def test_what_had_been_handed_out_says_so_and_nothing_else_does() -> None:
     site = filled(9)
     main = site.broker.vhost.queues["main"].core
-    third = [message.id for message in messages(main, 0, copying.LAST)][2]
+    third = [message.id for message in messages(main)][2]
     hand_out(site.broker.engine, main, third)
     found = restored(copied(site)).content()
     assert [again for again, *_ in found["main"]] == [True, True, True, False, False, False]

@@ -89,8 +89,8 @@ def no_configuration_in_a_segment(patch: Patch) -> None:
 def carried_up_to_the_wrong_place(patch: Patch) -> None:
     """What is behind the beginning of the segment is in it already."""
 
-    def init(self: Any, engine: Any, id: int, generation: int, cut: int) -> None:
-        original(self, engine, id, generation, engine.position)
+    def init(self: Any, engine: Any, id: int, generation: int, cut: int, *more: Any) -> None:
+        original(self, engine, id, generation, engine.position, *more)
 
     original = Carry.__init__
     patch.setattr(Carry, "__init__", init)
