@@ -9,8 +9,8 @@
 Theory.  Queue entries stay in memory, with all that takes, settles, counts and removes a message; only who reads a
 record needs its segment.  No turn waits for a disk: who needs a record asks `at_hand` first (or `soon`, from Python), which asks
 another thread for what is missing and for the segments behind it, and does without it until it has arrived (`want`).
-`record_of` is the one way to a record.  What nobody has asked for it reads back at once (the messages of a queue that is
-deleted and has an alternate exchange, the start of a broker), so a place that was forgotten here would be slow, not wrong; `at_once` counts them.
+`record_of` is the one way to a record.  What nobody has asked for it reads back at once (names of removals for the event log, the messages of a
+queue that is deleted and has an alternate exchange, the start of a broker), so a place that was forgotten here would be slow, not wrong; `at_once` counts them.
 
 Who leaves.  A segment that a writer has left, that no batch refers to which a link or the journal may still read, and
 that is not about to be swept.  The youngest go first, because queues need the oldest next; some very young ones stay,

@@ -656,7 +656,7 @@ cdef class Queue:
         for level in self.levels if self.levels is not None else (self,):
             for i in range(level.main.head, level.main.tail):
                 if ring_at(&level.main, i).state != GONE:
-                    name_entry(found, ring_at(&level.main, i))
+                    name_entry(found, ring_at(&level.main, i), False)
         return found
 
     def check(self):

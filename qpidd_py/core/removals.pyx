@@ -2,8 +2,7 @@
 """Removals of messages that were not consumed, for the event log.
 
 With `Engine.on_removed` set (a primary that keeps an event log), every message that is dropped, expires, dies, is
-purged or goes with its queue is noted here under its id: a comparison of octets for each, no object.  What has left
-memory is counted, without its id.  While something
+purged or goes with its queue is noted here under its id: a comparison of octets for each, no object.  While something
 is noted `on_removed()` is called in each turn, before the removals leave in a batch, so that an event log written
 then has every removal before any other process can learn of it.  The callback takes them with `Engine.removed`, or
 leaves them to be joined with later ones.
@@ -14,6 +13,7 @@ from qpidd_py.core.ring cimport READY, UNACKED, name_entry, ring_at
 
 cdef enum:
     RUNS_MAX = 1000             # of one queue and reason, until they are taken
+    READS_MAX = 16              # segments read back for names; what lies in others has none here
 
 
 cdef class Removals:
@@ -29,7 +29,7 @@ cdef class Removals:
         if other:
             self.last = self.runs_of((queue.name, reason, dead))
             self.queue, self.reason, self.dead = queue, reason, dead
-        name_entry(self.last, e)
+        self.reads += name_entry(self.last, e, self.reads < READS_MAX)
         return other
 
     cdef bint note_all(self, Queue queue, str reason, bint unacked) except -1:
@@ -53,4 +53,5 @@ cdef class Removals:
         """(queue, reason, goes on as a dead letter, IdRuns) of each kind."""
         found, self.found = self.found, {}
         self.last = self.queue = None
+        self.reads = 0
         return [(queue, reason, dead, runs) for (queue, reason, dead), runs in found.items()]

@@ -42,7 +42,7 @@ cdef int ring_double(Ring* r) except -1
 cdef void ring_shrink(Ring* r) noexcept
 cdef tuple content_of(const Entry* e, size_t cut=*)
 cdef uint64_t arrival_of(const Entry* e) except? 0
-cdef int name_entry(IdRuns runs, const Entry* e) except -1
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 

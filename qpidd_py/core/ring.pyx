@@ -83,10 +83,12 @@ cdef tuple content_of(const Entry* e, size_t cut=<size_t>-1):
             PyBytes_FromStringAndSize(<const char*>content + header, min(cut, body_of(p))))
 
 
-cdef int name_entry(IdRuns runs, const Entry* e) except -1:
-    """A message that has left memory has no name here."""
+cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:
+    """`read`: also a message that has left memory gets its name.  The number of segments that were read back."""
+    cdef bint away = (<Segment>e.segment).data == NULL
     cdef const uint8_t* p
-    if (<Segment>e.segment).data == NULL:
+    if away and not read:
         return runs.add(NULL, 0, e.id)
     p = record_of(e)
-    return runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+    runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
+    return away
