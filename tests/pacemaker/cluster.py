@@ -312,8 +312,9 @@ def _signal(pid: int, number: signal.Signals) -> None:
         pass  # it has ended meanwhile
 
 
-def running(setup: Setup, directory: Path) -> Iterator[Cluster]:
-    """For a fixture: a cluster that is up, or a skip by name."""
+def running(setup: Setup, directory: Path, prepare: Callable[[Node], None] = lambda node: None) -> Iterator[Cluster]:
+    """For a fixture: a cluster that is up, or a skip by name.  `prepare` is called for each node before its broker
+    starts."""
     reason = problem()
     if reason:
         pytest.skip(f"no Pacemaker lab here: {reason}")
@@ -321,6 +322,8 @@ def running(setup: Setup, directory: Path) -> Iterator[Cluster]:
     with lab:
         cluster = Cluster(lab, setup)
         try:
+            for node in lab.nodes:
+                prepare(node)
             cluster.start(cib)
         except BaseException:
             print(f"logs of the nodes: {lab.save_logs()}")

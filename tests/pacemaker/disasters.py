@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.pacemaker.cluster import CLONE, PORT, Cluster
+from tests.pacemaker.cluster import CLONE, DATA_DIR, PORT, Cluster
 from tests.pacemaker.lab.names import PROVISION
 from tests.pacemaker.trial import Trial
 
@@ -62,6 +62,19 @@ def fail_during_catchup(cluster: Cluster, trial: Trial) -> None:
     assert actives(trial) not in ([victim], [primary])
     cluster.calm()
     cluster.ask(cluster.primary(), "queue.delete", 5.0, queue="ballast")
+
+
+def hang_disk(cluster: Cluster, trial: Trial) -> None:
+    """A sync of the primary's journal does not end; needs a cluster with `disk_faults` on its nodes."""
+    primary = cluster.primary()
+    node, folder = cluster.node(primary), f"{DATA_DIR}/faults"
+    node.run("mkdir", "-p", folder, check=True)
+    hang = ("touch", f"{folder}/hang")
+    trial.happen("the disk of the primary's journal hangs", primary, lambda: node.run(*hang, check=True))
+    cluster.wait_for(lambda: {*actives(trial)} - {primary}, 60, "another primary")
+    trial.served()
+    node.run("rm", f"{folder}/hang", check=True)
+    cluster.calm(120)
 
 
 # ---- nodes ----------------------------------------------------------------------------------------------------------
@@ -308,6 +321,7 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "sigstop": stop_broker,
     "two-in-a-row": kill_two_in_a_row,
     "catchup": fail_during_catchup,
+    "hung-disk": hang_disk,
     "node": kill_node,
     "freeze": freeze_node,
     "power-cycle": cycle_all,

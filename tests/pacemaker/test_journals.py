@@ -1,18 +1,24 @@
 """Brokers with journals: the power of all nodes is cut under load, and nothing confirmed and persistent is lost."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance.test_disk_faults import SOURCE
 from tests.pacemaker.campaign import selection, survive
 from tests.pacemaker.cluster import Cluster, Setup, running
+from tests.pacemaker.lab.host import Node
 
 JOURNAL = {"journal": "yes", "journal-segment-size": "4M"}
 SETUPS = {
     "three": Setup(fencing=True, options=JOURNAL),
     "two": Setup(nodes=2, fencing=True, safety="manager", registry="pacemaker", options=JOURNAL),
 }
+PATIENT = Setup(fencing=True, options={**JOURNAL, "ha-slow-backup-timeout": "4"})
+"""A primary whose disk hangs would end by itself after twice that time."""
+LIBRARY = "/usr/local/lib/disk-faults.so"
 
 
 @pytest.fixture(scope="module", params=SETUPS)
@@ -23,3 +29,24 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("name", selection((), ("power-cycle", "node", "kill9")))
 def test_nothing_confirmed_is_lost(cluster: Cluster, name: str, tmp_path: Path) -> None:
     survive(cluster, name, tmp_path)
+
+
+@pytest.fixture
+def on_faulty_disks(tmp_path: Path) -> Iterator[Cluster]:
+    """What runs on a node fails where `disk_faults.c` says so."""
+
+    def load_faults(node: Node) -> None:
+        library = node.path("/tmp") / "disk-faults.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"], check=True)
+        node.run("install", "-D", "-m", "755", "/tmp/disk-faults.so", LIBRARY, check=True)
+        node.run("sh", "-c", f"echo {LIBRARY} >/etc/ld.so.preload", check=True)
+
+    yield from running(PATIENT, tmp_path, load_faults)
+
+
+@pytest.mark.parametrize("name", selection((), ("hung-disk",)))
+def test_the_role_moves_from_a_primary_whose_disk_hangs(on_faulty_disks: Cluster, name: str, tmp_path: Path) -> None:
+    report = survive(on_faulty_disks, name, tmp_path / "trial")
+    victim = report.effects[0].happening.node
+    log = on_faulty_disks.broker_log(victim)
+    assert any("the disk of its journal has written nothing" in line for line in log)
