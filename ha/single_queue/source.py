@@ -178,7 +178,7 @@ class ReplicaSource:
         feed.phase, feed.began = FeedPhase.PASS, self._port.now()
         feed.seen = queue.enqueued, queue.dequeued
         feed.goal = queue.held()
-        feed.work = Catchup(queue, feed.held, self._engine.sequence)
+        feed.work = Catchup(queue, feed.held, self._engine.sequence, lambda: self._read(feed))
         drops = feed.work.drops()
         feed.sent = False
         if drops:
@@ -189,6 +189,8 @@ class ReplicaSource:
         work = feed.work
         while work is not None and feed.under_way < WINDOW:
             records = b"" if work.queue.deleted else work.slice(self._slice_size)
+            if records is None:
+                return
             feed.under_way += 1
             if records:
                 feed.sent = True
@@ -201,6 +203,11 @@ class ReplicaSource:
                 feed.under_way -= 1
         if work is None and feed.under_way == 0 and feed.phase is FeedPhase.PASS:
             self._finish(feed)
+
+    def _read(self, feed: Feed) -> None:
+        """What a slice lacked is in memory."""
+        if feed in self._feeds.values():
+            self._pump(feed)
 
     def _finish(self, feed: Feed) -> None:
         now = self._port.now()

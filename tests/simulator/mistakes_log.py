@@ -164,8 +164,8 @@ def cut_after_snapshot() -> AbstractContextManager[None]:
     """What is compared is older than the cut: a message between the two comes neither way."""
 
     class Stale(Plan):
-        def __init__(self, configuration: Any, held: Any, cut: int, limit: int) -> None:
-            super().__init__(configuration, held, max(0, cut - 2), limit)
+        def __init__(self, configuration: Any, held: Any, cut: int, limit: int, *more: Any) -> None:
+            super().__init__(configuration, held, max(0, cut - 2), limit, *more)
 
     return patched(arrivals, Plan=Stale)
 
