@@ -40,6 +40,7 @@ from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
 from qpidd_py.core.expiry cimport after, look_at
 from qpidd_py.core.letters cimport move_messages, put, send_letters_of
+from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.queue cimport UNLIMITED
@@ -592,6 +593,7 @@ cdef class Engine:
             channel.closing = True
         self.held.clear()
         forget_returns(self)
+        forget_waiters(self)
         awaited, self.awaited = self.awaited, []
         for _, call in awaited:
             call(False)

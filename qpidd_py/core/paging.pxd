@@ -18,5 +18,6 @@ cdef class Paging:
     cdef int end(self, Page page) except -1
     cdef int read_ahead(self, Queue level, uint64_t index) except -1
 
+cdef int forget_waiters(Engine engine) except -1
 cdef Paging paging_of(Segment segment)
 cdef bint at_hand(Queue level, uint64_t index, waiter) except -1

@@ -178,6 +178,17 @@ cdef inline Segment below(void* segment):
     return None if segment == NULL else <Segment>segment
 
 
+cdef int forget_waiters(Engine engine) except -1:
+    """This broker is no longer primary: a page that comes makes it decide nothing.  Only what is called goes on."""
+    cdef Paging paging = engine.paging
+    cdef Page page
+    engine.letters_wait = False
+    if paging is not None:
+        for page in paging.loading.values():
+            page.waiters = [each for each in page.waiters if each is not engine and not isinstance(each, Queue)]
+    return 0
+
+
 cdef Paging paging_of(Segment segment):
     return None if segment.pool.paging is None else segment.pool.paging()
 

@@ -393,6 +393,31 @@ def test_expired_messages_are_read_back_in_bounded_steps() -> None:
     assert len(reads) >= 3 and reads[0] <= 40 and broker.engine.pool.at_once == 0
 
 
+@pytest.mark.parametrize("letters", [False, True])
+def test_a_page_that_comes_after_a_demotion_makes_a_backup_decide_nothing(letters: bool) -> None:
+    """A message that expires, or a dead letter, waited for it.  A backup removes nothing by itself."""
+    broker = Broker(0)
+    broker.engine.now = 1000
+    if letters:
+        dead = broker.engine.create_queue(2, "dead", True)
+        broker.queue.dead_letter = lambda reason, exchange, key, header, body: (Route([dead]), exchange, key, header)
+    for _ in range(3 * EACH):
+        broker.client.publish(b"x" * BODY, "a", expiration="500")
+    broker.client.turn()
+    broker.pages.everything()
+    broker.engine.now = 1501
+    broker.engine.tick()
+    broker.client.connection.close()
+    broker.engine.flush()
+    broker.engine.demote()
+    batches: list[Batch] = []
+    broker.engine.on_batch = batches.append
+    before = broker.queue.ready
+    while broker.pages.arrive():
+        broker.engine.tick()
+    assert before and broker.queue.ready == before and not batches
+
+
 def test_resident_memory_falls() -> None:
     process = psutil.Process()
     before = process.memory_info().rss
