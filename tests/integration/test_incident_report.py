@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from client_lib import Connection, Empty, Message
+from client_lib.connecting.incoming import Incoming
 from client_lib.connecting.transport import ThreadTransport
 from demo import morning_after
 from demo.cluster import Cluster
@@ -27,19 +28,19 @@ class Wire:
 
     def __init__(self, patch):
         self.written, self.acked = [], []
-        write, read = ThreadTransport.write, ThreadTransport._proto_data_received
+        write, read = ThreadTransport.write, Incoming.feed
 
         def noting_write(transport, data):
             write(transport, data)
             self.written.append((micro(), data))
 
-        def noting_read(transport, data):
+        def noting_read(incoming, data):
             if ACK in data:
                 self.acked.append(micro())
-            read(transport, data)
+            read(incoming, data)
 
         patch.setattr(ThreadTransport, "write", noting_write)
-        patch.setattr(ThreadTransport, "_proto_data_received", noting_read)
+        patch.setattr(Incoming, "feed", noting_read)
 
     def left(self, id):
         """When the message had been handed to a socket for the first time."""
