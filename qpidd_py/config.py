@@ -91,6 +91,9 @@ class BrokerSettings:
     )
     max_queues: int = option(integer, 0, "most queues; 0 = no limit", live=True)
     max_queues_per_user: int = option(integer, 0, "most queues that one user has declared; 0 = no limit", live=True)
+    consumer_timeout: float = option(
+        duration, 0.0, "most time for which a client may keep a delivery without settling it; 0 = no limit", live=True
+    )
     heartbeat: int = option(integer, 60, "heartbeat offered to clients, whole seconds; 0 = none", live=True)
 
     def __post_init__(self) -> None:

@@ -324,6 +324,7 @@ class Service:
         limits, network = self._settings[BrokerSettings], self._settings[NetworkSettings]
         self._broker.retune(_limits(self._settings), limits.heartbeat)
         self._broker.engine.max_message_size = limits.max_message_size
+        self._broker.time_consumers(limits.consumer_timeout)
         self._broker.known_hosts = network.known_hosts_url
         self._listener.retune(network, limits)
 
@@ -382,7 +383,7 @@ def _make_broker(settings: Settings, address: str, version: str) -> Broker:
     limits = settings[BrokerSettings]
     engine = Engine()
     engine.max_message_size = limits.max_message_size
-    return Broker(
+    broker = Broker(
         name=limits.broker_name or address,
         heartbeat=limits.heartbeat,
         version=version,
@@ -390,6 +391,8 @@ def _make_broker(settings: Settings, address: str, version: str) -> Broker:
         clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000),
         limits=_limits(settings),
     )
+    broker.time_consumers(limits.consumer_timeout)
+    return broker
 
 
 def _limits(settings: Settings) -> Limits:

@@ -40,7 +40,7 @@ from ha.model.position import LAST_EPOCH
 from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import LinkError
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 ADMIN: Final = "qpid.ha-admin"
 BACKUP: Final = "qpid.ha-backup"

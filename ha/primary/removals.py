@@ -35,6 +35,7 @@ KINDS: Final = {
     "expired": ("expire", "expired"),
     "maxlen": ("drop", "maxlen"),
     "rejected": ("drop", "rejected"),
+    "delivery_limit": ("drop", "delivery_limit"),
     "unroutable": ("drop", "unroutable"),
     "purged": ("purge", "purged"),
     "deleted": ("purge", "deleted"),

@@ -50,6 +50,7 @@ _PRIMARY = re.compile(r"the primary is ([^\s;,]+:\d+)")
 _RECORD = struct.Struct("<IBBHQI")
 """Size, operation, flags, number of queues, position, queue: the head of an enqueue to one queue (`batch.pyx`)."""
 _ENQUEUE = 1
+_RETURNED = 7
 
 
 class FollowStep(Enum):
@@ -341,15 +342,15 @@ class Replica:
 
 
 def renumbered(records: bytes, number: int) -> tuple[bytes, int]:
-    """The records of a slice as enqueues to our queue, and the highest id among them.  Raises LinkError."""
+    """The records of a slice for our queue, and the highest id among them.  Raises LinkError."""
     data, at, highest = bytearray(records), 0, 0
     while at < len(data):
         if len(data) - at < _RECORD.size:
             raise LinkError(f"slice ends with {len(data) - at} octets of a record")
         size, operation, flags, queues, id, _ = _RECORD.unpack_from(data, at)
-        if operation != _ENQUEUE or queues != 1 or size < _RECORD.size:
+        if operation not in (_ENQUEUE, _RETURNED) or queues != 1 or size < _RECORD.size:
             raise LinkError(f"record of operation {operation} for {queues} queues in a slice")
         _RECORD.pack_into(data, at, size, operation, flags, queues, id, number)
-        highest = max(highest, id)
+        highest = max(highest, id if operation == _ENQUEUE else 0)
         at += size
     return bytes(data), highest

@@ -25,6 +25,9 @@ DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 SINGLE_CONSUMER: Final = "x-single-active-consumer"
 QUEUE_TYPE: Final = "x-queue-type"
+CONSUMER_TIMEOUT: Final = "x-consumer-timeout"  # milliseconds for which a client may keep a delivery
+DELIVERY_LIMIT: Final = "x-delivery-limit"  # times that a message comes back; -1: no limit
+QUEUE_MODE: Final = "x-queue-mode"
 MATCH: Final = "x-match"  # of bindings
 HASH_HEADER: Final = "hash-header"  # of exchanges
 HASH_PROPERTY: Final = "hash-property"
@@ -38,6 +41,10 @@ def _natural(value: Any) -> str:
 
 def _positive(value: Any) -> str:
     return _natural(value) or ("" if value else "must be above 0")
+
+
+def _returns(value: Any) -> str:
+    return "" if value == -1 and not isinstance(value, bool) else _natural(value)
 
 
 def _priority(value: Any) -> str:
@@ -76,7 +83,9 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     SINGLE_CONSUMER: _flag,
     QUEUE_TYPE: _one_of("classic", "quorum", "stream"),
-    "x-queue-mode": _one_of("default", "lazy"),
+    DELIVERY_LIMIT: _returns,
+    CONSUMER_TIMEOUT: _positive,
+    QUEUE_MODE: _one_of("default", "lazy"),
     REPLICATE: _one_of(*LEVELS),
 }
 _CHECKS: Final = {
@@ -88,7 +97,6 @@ _CHECKS: Final = {
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     QUEUE_TYPE: lambda value: bool(value == "stream"),
-    "x-delivery-limit": lambda value: value != -1,  # -1: RabbitMQ's "no limit"
     "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),
     **dict.fromkeys(
         (
@@ -125,11 +133,23 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
-def check_quorum(arguments: Mapping[str, Any], level: str, what: str) -> None:
-    """Raises 406 for a quorum queue that would be on this broker only."""
-    if arguments.get(QUEUE_TYPE) == "quorum" and level != "all":
+_ONLY_CLASSIC: Final = (MAX_PRIORITY, QUEUE_MODE)
+_ONLY_QUORUM: Final = (DELIVERY_LIMIT,)
+
+
+def check_type(arguments: Mapping[str, Any], level: str, what: str, **flags: bool) -> None:
+    """Raises 406 for a quorum queue that would be on this broker only, or for a while only (one of the `flags`), and
+    for an argument of the other type."""
+    quorum = arguments.get(QUEUE_TYPE) == "quorum"
+    if quorum and level != "all":
         text = f"invalid arg '{QUEUE_TYPE}' for {what}: 'quorum' needs '{REPLICATE}' all, found {level}"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    for name in (name for name, value in flags.items() if quorum and value):
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid property '{name}' for {what} of type quorum")
+    for name in _ONLY_CLASSIC if quorum else _ONLY_QUORUM:
+        if name in arguments:
+            text = f"invalid arg '{name}' for {what} of type {'quorum' if quorum else 'classic'}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:

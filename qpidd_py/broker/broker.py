@@ -10,6 +10,7 @@ from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.fields import Encoded, encode_value
 from qpidd_py.amqp.sasl import Authenticate, accept_all
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
@@ -62,6 +63,7 @@ class Broker:
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine, limits)
         self.connection_count = ConnectionCount(limits, self.alarm)
+        self.timeouts = ConsumerTimeouts(self.engine)
         self.engine.on_config = self.vhost.configuration.apply
         self.connections: set[ClientConnection] = set()
         self.visits: Deadlines[ClientConnection] = Deadlines()  # when to look at its heartbeat or time limit
@@ -88,6 +90,13 @@ class Broker:
         """For clients and queues to come."""
         self.heartbeat = heartbeat
         self.vhost.limits = self.connection_count.limits = limits
+
+    def time_consumers(self, seconds: float) -> None:
+        """How long a client may keep a delivery, of queues that do not say it; 0 = no limit."""
+        self.timeouts.set_default(seconds)
+        for connection in self.connections:
+            for channel in connection.channels.values():
+                self.timeouts.watch(channel)
 
     @property
     def passive(self) -> bool:
@@ -160,6 +169,7 @@ class Broker:
     def tick(self, now: float) -> None:
         """Runs periodic work; call several times a second.  `now` in seconds of a monotonic clock."""
         self._visit(now)
+        self.timeouts.tick(now)
         self.coming_and_going.tick(now)
         self.vhost.tick(now)
         if self.hooks is not None:

@@ -144,6 +144,8 @@ class ClientChannel:
         self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch, priority)
         queue.consumed_exclusively = bool(command.exclusive)
         self.vhost.consumer_added(queue)
+        if not command.no_ack:
+            self.connection.broker.timeouts.watch(self)
 
     def _consume_management(self, tag: str, command: commands.Basic.Consume) -> None:
         if not command.no_ack:
@@ -200,6 +202,8 @@ class ClientChannel:
             return False
         if not got:
             self.reply(Basic.GetEmpty())
+        elif not no_ack:
+            self.connection.broker.timeouts.watch(self)
         return True
 
     def recover(self, command: commands.Basic.Recover) -> None:

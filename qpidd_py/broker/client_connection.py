@@ -384,6 +384,7 @@ class ClientConnection:
 
     def _release_channel(self, number: int) -> None:
         """Messages it held go back now; its number stays in use until the peer's close-ok."""
+        self.broker.timeouts.forget(self.channels[number])
         queues = self.core.close_channel(number)
         core = self.core.open_channel(number)
         core.closing = True
@@ -398,7 +399,7 @@ class ClientConnection:
             self._drop_channel(number)
 
     def _drop_channel(self, number: int) -> None:
-        del self.channels[number]
+        self.broker.timeouts.forget(self.channels.pop(number))
         self.broker.vhost.consumers_gone(self.core.close_channel(number))
 
     @contextmanager
@@ -502,6 +503,8 @@ class ClientConnection:
             log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None
         self.state, self.end_reason = State.FINISHED, reason
+        for channel in self.channels.values():
+            self.broker.timeouts.forget(channel)
         self.channels.clear()
         self.broker.connections.discard(self)
         self.broker.visits.drop(self)

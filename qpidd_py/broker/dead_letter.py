@@ -26,7 +26,8 @@ Deaths = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a message left a queue: `reason` is rejected, expired or maxlen; exchange and key are those it came with."""
+    """How a message left a queue: `reason` is rejected, expired, maxlen or delivery_limit; exchange and key are those
+    it came with."""
 
     queue: str
     reason: str

@@ -6,25 +6,33 @@ from typing import TYPE_CHECKING, Any, Final
 from qpidd_py.broker.arguments import (
     ALTERNATE,
     AUTO_DELETE_TIMEOUT,
+    CONSUMER_TIMEOUT,
     DEAD_LETTER_EXCHANGE,
     DEAD_LETTER_KEY,
+    DELIVERY_LIMIT,
     EXPIRES,
     MAX_BYTES,
     MAX_LENGTH,
     MAX_PRIORITY,
     MESSAGE_TTL,
     OVERFLOW,
+    QUEUE_TYPE,
     REPLICATE,
     SINGLE_CONSUMER,
     compared,
 )
-from qpidd_py.core.queue import Queue
+from qpidd_py.broker.consumer_timeout import quarters
+from qpidd_py.core.queue import NO_LIMIT, Queue
 
 if TYPE_CHECKING:
     from qpidd_py.broker.exchange import Binding, BindingKey
 
 LOCAL_NUMBERS: Final = 1 << 31
 """Numbers from here on belong to queues that are not replicated, so they never collide with a primary's numbers."""
+
+
+DELIVERIES: Final = 20
+"""The delivery limit of a quorum queue that names none."""
 
 
 def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
@@ -37,6 +45,11 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
         core.ttl = arguments[MESSAGE_TTL]
     if arguments.get(MAX_PRIORITY):
         core.add_levels(arguments[MAX_PRIORITY])
+    if arguments.get(QUEUE_TYPE) == "quorum":
+        most = arguments.get(DELIVERY_LIMIT, DELIVERIES)
+        core.count_returns(NO_LIMIT if most < 0 else most)
+    if CONSUMER_TIMEOUT in arguments:
+        core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)
     core.single = bool(arguments.get(SINGLE_CONSUMER))
     core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx")
     core.refused_die = arguments.get(OVERFLOW) == "reject-publish-dlx"

@@ -20,7 +20,7 @@ from qpidd_py.broker.arguments import (
     check_exchange_arguments,
     check_level,
     check_queue_arguments,
-    check_quorum,
+    check_type,
     compared,
     first_difference,
     queue_level,
@@ -122,7 +122,8 @@ class VHost:
             check_queue_arguments(arguments, f"queue '{name}' in vhost '/'")
         level = queue_level(arguments, exclusive, self.default_replicate)
         if arguments:
-            check_quorum(arguments, level, f"queue '{name}' in vhost '/'")
+            flags = {"exclusive": exclusive, "transient": not durable, "auto-delete": auto_delete}
+            check_type(arguments, level, f"queue '{name}' in vhost '/'", **flags)
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)

@@ -160,6 +160,8 @@ def _record(record: tuple[str, int, int, list[int], Any], carried: bool = False)
         found |= {"route": route.decode("latin-1"), "header_octets": len(header), "body_octets": len(body)}
     elif operation == "dequeue":
         found["ids"] = payload
+    elif operation == "returned":
+        found["counts"] = [{"ids": run[:2], "count": run[2], "waits": run[3]} for run in payload]
     elif operation == "config":
         found["change"] = decode_operation(payload)
     return {**found, **({"carried": True} if carried else {})}

@@ -5,8 +5,9 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport (
-    OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, RECORD_HEADER, Batch, Segment, check_record)
+    OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, OP_RETURNED, RECORD_HEADER, Batch, Segment, check_record)
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
+from qpidd_py.core.returns cimport apply_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
 from qpidd_py.core.wire cimport le16, le32, le64
 
@@ -46,7 +47,7 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
             p = segment.data + base + at
             if p[4] == OP_ENQUEUE:
                 apply_enqueue(engine, segment, p, side)
-            elif side and p[4] != OP_DELIVERED:
+            elif side and p[4] != OP_DELIVERED and p[4] != OP_RETURNED:
                 raise LinkError(f"operation {p[4]} in a slice")
             elif p[4] == OP_DEQUEUE:
                 for i in range(le32(p + RECORD_HEADER + 4)):
@@ -54,6 +55,8 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
                         le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
             elif p[4] == OP_DELIVERED:
                 find_queue(engine, le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
+            elif p[4] == OP_RETURNED:
+                apply_counts(find_queue(engine, le32(p + RECORD_HEADER)), p)
             elif p[4] == OP_MARK:
                 pass
             elif p[4] == OP_CONFIG:

@@ -19,6 +19,7 @@ flags u8, 2 spare.  Record: size u32, operation u8, flags u8, queues u16, positi
   dequeue     queue u32, ranges u32, (low u64, high u64) × ranges
   delivered   queue u32, 4 spare, position u64
   config, membership   payload
+  returned    queue u32, runs u32, (low u64, high u64, count u32, waits u32) × runs
   mark        nothing: it changes nothing, and its position can be waited for
 """
 cimport cython
@@ -56,7 +57,8 @@ cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
 
 HEADER_SIZE = LINK_HEADER
 OPERATIONS = {OP_ENQUEUE: "enqueue", OP_DEQUEUE: "dequeue", OP_CONFIG: "config",
-              OP_MEMBERSHIP: "membership", OP_DELIVERED: "delivered", OP_MARK: "mark"}
+              OP_MEMBERSHIP: "membership", OP_DELIVERED: "delivered", OP_MARK: "mark",
+              OP_RETURNED: "returned"}
 
 
 def crc32c(bytes data, uint32_t crc=0):
@@ -427,6 +429,8 @@ cdef int check_record(const uint8_t* p, size_t left) noexcept:
                 and check_route(p + fixed, route))
     if p[4] == OP_DEQUEUE:
         return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 16 * <size_t>le32(p + RECORD_HEADER + 4)
+    if p[4] == OP_RETURNED:
+        return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 24 * <size_t>le32(p + RECORD_HEADER + 4)
     if p[4] == OP_DELIVERED:
         return size == RECORD_HEADER + 16
     if p[4] == OP_MARK:
@@ -478,6 +482,11 @@ cdef tuple _record(const uint8_t* p):
     elif p[4] == OP_DEQUEUE:
         payload = [(le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
                    for i in range(le32(p + RECORD_HEADER + 4))]
+    elif p[4] == OP_RETURNED:
+        p += RECORD_HEADER
+        payload = [(le64(p + 8 + 24 * i), le64(p + 16 + 24 * i), le32(p + 24 + 24 * i), bool(le32(p + 28 + 24 * i)))
+                   for i in range(le32(p + 4))]
+        p -= RECORD_HEADER
     elif p[4] == OP_DELIVERED:
         payload = le64(p + RECORD_HEADER + 8)
     else:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The messages of one queue that a joining backup lacks."""
+"""The messages of one queue that a joining backup lacks, and how often its messages came back."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcpy
@@ -8,7 +8,8 @@ from qpidd_py.core.batch cimport RECORD_HEADER, Segment
 from qpidd_py.core.paging cimport paging_of
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ranges cimport ranges_add, ranges_decode, ranges_encode
-from qpidd_py.core.ring cimport GONE, Entry, record_of, ring_after, ring_at
+from qpidd_py.core.returns cimport counts_size, write_counts
+from qpidd_py.core.ring cimport ENTRY_RETURNED, GONE, Entry, record_of, ring_after, ring_at
 from qpidd_py.core.wire cimport le16, le32, putle16, putle32
 
 cdef size_t AHEAD = 4           # segments that are read at a time
@@ -58,8 +59,8 @@ cdef class Catchup:
             free(gone.items)
 
     def slice(self, size_t limit):
-        """Records of the next missing messages, oldest first, about `limit` octets; empty when none are left; None when
-        the next one has to be read first: then `again` is called."""
+        """Records of the next missing messages, oldest first, and of counts, also for what the backup holds; about `limit`
+        octets; empty when none are left; None when the next one has to be read first: then `again` is called."""
         records = self.slice_level(limit)
         while not records and not self.waits and self.levels:
             self.level = self.levels.pop()
@@ -69,12 +70,12 @@ cdef class Catchup:
 
     cdef bytes slice_level(self, size_t limit):
         cdef uint64_t first = ring_after(&self.level.main, self.sent), i = first, sent = self.sent
-        cdef size_t total = 0, at = self.at
+        cdef size_t total = 0, states = 0, counts, at = self.at
         cdef Entry* e
         cdef bytes records
         cdef uint8_t* to
         self.waits = False
-        while i < self.level.main.tail and total < limit:
+        while i < self.level.main.tail and total + states < limit:
             e = ring_at(&self.level.main, i)
             if e.id > self.cut:
                 break
@@ -86,12 +87,16 @@ cdef class Catchup:
                         break
                 total += size_for(e)
                 self.messages += 1
+            states += 24 if e.flags & ENTRY_RETURNED else 0
             sent = e.id
             i += 1
         self.sent = sent
-        self.octets += total
-        records = PyBytes_FromStringAndSize(NULL, total)
+        counts = counts_size(self.level, first, i)
+        self.octets += total + counts
+        records = PyBytes_FromStringAndSize(NULL, total + counts)
         to = <uint8_t*>PyBytes_AS_STRING(records)
+        if counts:
+            write_counts(self.level, first, i, self.cut, to + total)
         self.at = at                        # the same walk once more, now writing
         while first < i:
             e = ring_at(&self.level.main, first)

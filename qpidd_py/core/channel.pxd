@@ -21,6 +21,7 @@ cdef struct Unacked:
     uint64_t id
     uint64_t index
     uint64_t end                # AUTO: what the connection has sent when the delivery has left the socket, in octets
+    uint32_t since              # `Engine.clock` when it was handed out
     uint32_t pending            # one of the following; 0 = the client has yet to settle it
 
 cdef enum:
@@ -72,7 +73,7 @@ cdef class Channel(Sender):
     cdef list publishes
     cdef list acks
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
-                     size_t body_size) except -1
+                     size_t body_size, bint asks) except -1
     cdef void mark_consumers(self)
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
     cdef Route route_by_header(self, Publication p, bytes header)
@@ -84,9 +85,9 @@ cdef class Channel(Sender):
     cdef inline Unacked* slot(self, uint64_t tag) noexcept:
         return &self.unacked[tag & self.unacked_mask]
     cdef bint slot_room(self) noexcept
-    cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record) noexcept
+    cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record, size_t more) noexcept
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index, bint ready) except -1
-    cdef void write_content(self, uint8_t* p, const uint8_t* record) noexcept
+    cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count) noexcept
     cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
     cdef int write_confirm(self) except -1
     cdef int write_ack(self, uint64_t tag, bint multiple) except -1

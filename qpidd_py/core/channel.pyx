@@ -15,7 +15,8 @@ from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_resized
 from qpidd_py.core.properties cimport addressed, bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport DELIVERY, next_message
-from qpidd_py.core.ring cimport ENTRY_REDELIVERED, Entry, record_of, ring_at
+from qpidd_py.core.returns cimport COUNT_ROOM, handed_out, write_counted
+from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_RETURNED, Entry, record_of, ring_at
 from qpidd_py.core.settlements cimport recover
 from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.wire cimport (
@@ -160,7 +161,7 @@ cdef class Channel:
         record = record_of(e)
         route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
-        p = self.room_to_deliver(size, record)
+        p = self.room_to_deliver(size, record, COUNT_ROOM if queue.counts else 0)
         if p == NULL:
             return True                 # the connection will be closed
         level.take(index)
@@ -171,19 +172,19 @@ cdef class Channel:
         memcpy(p + 20, route_of(record), route)
         put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
         p[size + 7] = FRAME_END
-        self.write_content(p + size + FRAME_OVERHEAD, record)
+        self.write_content(p + size + FRAME_OVERHEAD, record, e.deliveries if queue.counts else -1)
         self.hand_out(None, level, index, no_ack)
         return True
 
-    cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record) noexcept:
-        """Where the method and the content of a delivery can be written, with a slot for it; NULL when there is no
-        memory."""
+    cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record, size_t more) noexcept:
+        """Where the method and the content of a delivery can be written, with `more` octets and a slot for it; NULL when
+        there is no memory."""
         cdef size_t header = le32(lengths_of(record) + 4)
         cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
         if not self.slot_room():
             self.connection.starve()
             return NULL
-        return self.connection.room(method_size + FRAME_OVERHEAD + frames_size(
+        return self.connection.room(method_size + FRAME_OVERHEAD + more + frames_size(
             self.connection, header, le32(record) - (content - record) - header))
 
     cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1:
@@ -202,6 +203,9 @@ cdef class Channel:
         u.queue = <void*>queue
         u.id = ring_at(&queue.main, index).id
         u.index = index
+        u.since = connection.engine.clock
+        if ring_at(&queue.main, index).flags & ENTRY_RETURNED:
+            handed_out(connection.engine, queue, ring_at(&queue.main, index), index)
         if no_ack:
             u.pending = AUTO
             u.end = connection.sent + (connection.output_end - connection.output_start)
@@ -214,6 +218,25 @@ cdef class Channel:
             consumer.unacked += 1
             self.outstanding += 1
         return 0
+
+    def late(self, uint32_t patience):
+        """(How long a client may keep a delivery of this channel that it has kept longer, when the next may be late); in
+        quarters of a second, 0 = none.  `patience` of the queues that have none of their own, 0 = no limit."""
+        cdef uint64_t tag
+        cdef uint32_t age, most, left = 0
+        cdef Queue queue
+        for tag in range(self.unacked_head, self.unacked_tail):
+            if not outstanding_slot(self.slot(tag)):
+                continue
+            queue = <Queue>self.slot(tag).queue
+            most = queue.patience if queue.parent is None else queue.parent.patience
+            most = most if most else patience
+            age = self.connection.engine.clock - self.slot(tag).since
+            if most and age > most:
+                return most, 0
+            if most and (not left or most - age < left):
+                left = most - age + 1
+        return 0, left
 
     cdef bint slot_room(self) noexcept:
         """Room for one more slot; False when there is no memory.  Many slots are not copied: the system moves their pages."""
@@ -237,7 +260,7 @@ cdef class Channel:
         cdef const uint8_t* record = record_of(e)
         cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
-        cdef uint8_t* p = self.room_to_deliver(size, record)
+        cdef uint8_t* p = self.room_to_deliver(size, record, COUNT_ROOM if e.deliveries else 0)
         if p == NULL:
             return False
         if ready:
@@ -250,20 +273,28 @@ cdef class Channel:
         p[8] = e.flags & ENTRY_REDELIVERED
         memcpy(p + 9, route_of(record), route)
         p[9 + route] = FRAME_END
-        self.write_content(p + 10 + route, record)
+        self.write_content(p + 10 + route, record, e.deliveries if e.deliveries else -1)
         self.hand_out(consumer, queue, index, consumer.no_ack)
         return True
 
-    cdef void write_content(self, uint8_t* p, const uint8_t* record) noexcept:
-        """At `p`, where there is room (`room_to_deliver`)."""
+    cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count) noexcept:
+        """At `p`, where there is room (`room_to_deliver`).  With x-delivery-count, unless `count` is negative or the header
+        would not fit a frame."""
         cdef size_t header = le32(lengths_of(record) + 4)
+        cdef size_t size = header
         cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
-        write_frames(self, p, content, header, content + header, le32(record) - (content - record) - header)
+        if count < 0 or header + COUNT_ROOM + FRAME_OVERHEAD > self.connection.frame_max:
+            memcpy(p + 7, content, header)
+        else:
+            size = write_counted(p + 7, content, header, <uint16_t>count)
+        end_header(self, p, size)
+        write_body(self, p + FRAME_OVERHEAD + size, content + header, le32(record) - (content - record) - header)
 
     # ---------------------------------------------------------------- publishing
 
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
-                     size_t body_size) except -1:
+                     size_t body_size, bint asks) except -1:
+        """`asks`: the header says more about where the message goes (`addressed`)."""
         cdef uint64_t tag = 0, position
         cdef Route route = p.route
         cdef bytes kept
@@ -276,7 +307,7 @@ cdef class Channel:
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - user-id is not the user of the login",
                                         60, 40)
         kept = None
-        if be16(header + 12) & 0x2200 and addressed(header, header_size) and route.handler is None:
+        if asks and route.handler is None:
             kept = PyBytes_FromStringAndSize(<const char*>header, header_size)
             found = self.addressed(p, kept)
             if found is None:
@@ -360,7 +391,10 @@ cdef class Channel:
             memcpy(to + 13, b"\x08NO_ROUTE", 9)
             memcpy(to + 22, exrk, p.length)
             to[size + 7] = FRAME_END
-            write_frames(self, to + size + FRAME_OVERHEAD, header, header_size, body, body_size)
+            to += size + FRAME_OVERHEAD
+            memcpy(to + 7, header, header_size)
+            end_header(self, to, header_size)
+            write_body(self, to + FRAME_OVERHEAD + header_size, body, body_size)
         return 0
 
     cdef Route route_by_header(self, Publication p, bytes header):
@@ -393,13 +427,14 @@ cdef class Channel:
     cdef int header_frame(self, const uint8_t* p, size_t n) except -1:
         """A content header of a message that did not arrive in one piece."""
         cdef Connection c = self.connection
+        cdef bint asks = False
         if self.assembling is None:
             return c.fail(0, 505, "UNEXPECTED_FRAME - content header without basic.publish", 0, 0)
         if self.assembling_header is not None:
             return c.fail(0, 505, "UNEXPECTED_FRAME - content header inside a body", 60, 40)
         if n >= 4 and be32(p) != 60 << 16:
             return c.fail(0, 505, f"UNEXPECTED_FRAME - content header for class {be16(p)}, weight {be16(p + 2)}", 60, 40)
-        if bad_header(p, n):
+        if bad_header(p, n, &asks):
             return c.fail(0, 501, "FRAME_ERROR - malformed content header", 60, 40)
         self.body_size = be64(p + 4)
         if self.body_size > c.engine.max_message_size:
@@ -442,7 +477,8 @@ cdef class Channel:
             if publication is None:
                 return 0
             self.publish(publication, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
-                         body, self.body_got)
+                         body, self.body_got,
+                         addressed(<const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header)))
         finally:
             free(body)
         return 0
@@ -546,15 +582,16 @@ cdef inline size_t frames_size(Connection c, size_t header_size, size_t body_siz
     return header_size + FRAME_OVERHEAD + body_size + ((body_size + most - 1) // most) * FRAME_OVERHEAD
 
 
-cdef void write_frames(Channel channel, uint8_t* p, const uint8_t* header, size_t header_size, const uint8_t* body,
-                       size_t body_size) noexcept:
-    """Content header and body at `p`, where there is room; they end the output."""
+cdef inline void end_header(Channel channel, uint8_t* p, size_t size) noexcept:
+    """The frame at `p` around a content header that stands there."""
+    begin_frame(p, FRAME_HEADER, channel.number, <uint32_t>size)
+    p[7 + size] = FRAME_END
+
+
+cdef inline void write_body(Channel channel, uint8_t* p, const uint8_t* body, size_t body_size) noexcept:
+    """At `p`, where there is room; it ends the output."""
     cdef Connection c = channel.connection
     cdef size_t most = c.frame_max - FRAME_OVERHEAD, piece
-    begin_frame(p, FRAME_HEADER, channel.number, <uint32_t>header_size)
-    memcpy(p + 7, header, header_size)
-    p[7 + header_size] = FRAME_END
-    p += FRAME_OVERHEAD + header_size
     while body_size:
         piece = body_size if body_size < most else most
         begin_frame(p, FRAME_BODY, channel.number, <uint32_t>piece)

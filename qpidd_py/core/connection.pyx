@@ -531,6 +531,7 @@ cdef class Connection:
         cdef const uint8_t* body
         cdef uint32_t header_size
         cdef uint64_t body_size
+        cdef bint asks = False
         cdef Publication publication = channel.last
         if channel.closing:
             return size + FRAME_OVERHEAD
@@ -553,8 +554,8 @@ cdef class Connection:
                     and <uint64_t>(end - header) >= FRAME_OVERHEAD + header_size + FRAME_OVERHEAD + body_size
                     and (body - 1)[0] == FRAME_END and body[0] == FRAME_BODY and be16(body + 1) == channel.number
                     and be32(body + 3) == body_size and body[7 + body_size] == FRAME_END
-                    and not bad_header(header + 7, header_size)):
-                channel.publish(publication, header + 7, header_size, body + 7, body_size)
+                    and not bad_header(header + 7, header_size, &asks)):
+                channel.publish(publication, header + 7, header_size, body + 7, body_size, asks)
                 return (body - p) + FRAME_OVERHEAD + body_size
         channel.assembling = publication
         return size + FRAME_OVERHEAD

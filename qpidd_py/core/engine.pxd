@@ -22,6 +22,7 @@ cdef class Engine:
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered
     cdef public uint64_t now                # milliseconds since 1970, set by the shell once a turn
+    cdef public uint32_t clock              # quarters of a second, set by the owner; never goes back
     cdef readonly Deadlines expiries        # when to look at the heads of queues, see expiry.pyx
     cdef public object on_deadline          # called with the time, in ms since 1970, at which `expire_due` is wanted
     cdef uint64_t armed                     # what it was called with last; UNLIMITED = nothing is to come
@@ -45,6 +46,7 @@ cdef class Engine:
     cdef readonly Publications publications
     cdef Queue last_queue
     cdef list dirty_queues, touched_queues, delivered_queues
+    cdef list recounted_queues              # see returns.pyx
     cdef list relieved                      # channels, see Channel.relieved
     cdef int64_t pump_left                  # octets that this turn may still hand out
     cdef list dirty_connections, dirty_links

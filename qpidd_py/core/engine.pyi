@@ -19,6 +19,7 @@ class Engine:
     delivered: int
     max_message_size: int
     now: int
+    clock: int
     expiries: Deadlines[Queue]
     on_batch: Callable[[Batch], None] | None
     on_applied: Callable[[Batch], None] | None

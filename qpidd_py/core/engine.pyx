@@ -44,6 +44,7 @@ from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.queue cimport UNLIMITED
+from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
@@ -69,6 +70,7 @@ cdef class Engine:
         self.dirty_queues = []
         self.touched_queues = []
         self.delivered_queues = []
+        self.recounted_queues = []
         self.relieved = []
         self.dirty_connections = []
         self.dirty_links = []
@@ -482,6 +484,7 @@ cdef class Engine:
         """Seals what is pending; the position of the log's end."""
         log_dequeues(self)
         log_delivered(self)  # a client may have got a message by basic.get in this turn
+        log_counts(self)
         self.replicate()
         return self.position
 
@@ -599,6 +602,7 @@ cdef class Engine:
             call(False)
         self.touched_queues = []
         self.delivered_queues = []
+        self.recounted_queues = []
         self.dirty_queues = []
         self.expiries = Deadlines()
         self.letters.clear()

@@ -49,8 +49,9 @@ cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
                 at += 1
 
 
-cdef bint bad_properties(const uint8_t* p, size_t n) noexcept:
-    """Of a content header: flags that are not of this class, or properties whose lengths are not what is there."""
+cdef bint bad_properties(const uint8_t* p, size_t n, bint* asks) noexcept:
+    """Of a content header: flags that are not of this class, or properties whose lengths are not what is there.  `asks`
+    becomes true if they say more about where the message goes (see `addressed`)."""
     cdef uint16_t flags = be16(p + 12)
     cdef size_t at = 14, size
     cdef int bit
@@ -66,7 +67,7 @@ cdef bint bad_properties(const uint8_t* p, size_t n) noexcept:
                 return True
             size = be32(p + at)
             at += 4
-            if size > n - at or bad_table(p + at, size, 0):
+            if size > n - at or bad_headers(p + at, size, asks):
                 return True
         elif bit == 12 or bit == 11:
             size = 1
@@ -74,8 +75,26 @@ cdef bint bad_properties(const uint8_t* p, size_t n) noexcept:
             size = 8
         else:
             size = 1 + <size_t>p[at]
+            if bit == 9 and size == 22 and n - at >= 22 and memcmp(p + at + 1, b"amq.rabbitmq.reply-to", 21) == 0:
+                asks[0] = True
         at += size
     return at != n
+
+
+cdef bint bad_headers(const uint8_t* p, size_t n, bint* asks) noexcept:
+    """As `bad_table`, of the message's headers: are CC or BCC among them?"""
+    cdef size_t at = 0, size
+    while at < n:
+        size = p[at]
+        if size == 2 and at + 2 < n and memcmp(p + at + 1, b"CC", 2) == 0 or (
+                size == 3 and at + 3 < n and memcmp(p + at + 1, b"BCC", 3) == 0):
+            asks[0] = True
+        at += 1 + size
+        size = field_size(p + at, n - at, 0) if at < n else 0
+        if size == 0:
+            return True
+        at += size
+    return False
 
 
 cdef bint bad_table(const uint8_t* p, size_t n, int depth) noexcept:
@@ -159,38 +178,8 @@ cdef bint other_user(const uint8_t* p, size_t n, bytes user) noexcept:
 
 cdef bint addressed(const uint8_t* p, size_t n) noexcept:
     """True if there is a header CC or BCC, or `reply-to` asks for a direct reply.  Of a content header of n octets, which
-    `bad_header` has not refused, with one of the two properties."""
-    cdef uint16_t flags = be16(p + 12)
-    cdef size_t at = 14, size
-    if flags & 0x8000:
-        at += 1 + <size_t>p[at]
-    if flags & 0x4000:
-        at += 1 + <size_t>p[at]
-    if flags & 0x2000:
-        size = be32(p + at)
-        at += 4
-        if copied(p + at, size):
-            return True
-        at += size
-    if not flags & 0x0200:
-        return False
-    at += (flags >> 12 & 1) + (flags >> 11 & 1)
-    if flags & 0x0400:
-        at += 1 + <size_t>p[at]
-    return p[at] == 21 and memcmp(p + at + 1, b"amq.rabbitmq.reply-to", 21) == 0
-
-
-cdef bint copied(const uint8_t* p, size_t n) noexcept:
-    """Does the inside of a table, which is right, have a field CC or BCC?"""
-    cdef size_t at = 0
-    cdef uint8_t kind
-    while at < n:
-        if p[at] == 2 and memcmp(p + at + 1, b"CC", 2) == 0 or p[at] == 3 and memcmp(p + at + 1, b"BCC", 3) == 0:
-            return True
-        at += 1 + <size_t>p[at]
-        kind = p[at]
-        if kind == b"S" or kind == b"x" or kind == b"F" or kind == b"A":
-            at += 5 + <size_t>be32(p + at + 1)
-        else:
-            at += field_size(p + at, n - at, 0)
-    return False
+    `bad_header` has not refused."""
+    cdef bint asks = False
+    if be16(p + 12) & 0x2200:
+        bad_properties(p, n, &asks)
+    return asks

@@ -9,6 +9,7 @@ from libc.stdint cimport uint64_t
 from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.paging cimport at_hand
+from qpidd_py.core.returns cimport spent
 
 
 cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
@@ -103,9 +104,14 @@ cdef int64_t next_message(Engine engine, Queue queue, waiter) except -2:
         index = level.peek_ready()
         if index >= 0 and engine.pool.paged and not at_hand(level, index, waiter):
             return -1
-        if index < 0 or not level.timed or not level.expired(index, engine.now):
+        if index < 0:
             return index
-        take_and_drop(engine, queue, level, index, "expired")
+        if level.timed and level.expired(index, engine.now):
+            take_and_drop(engine, queue, level, index, "expired")
+        elif level.counts and spent(level, index):
+            take_and_drop(engine, queue, level, index, "delivery_limit")
+        else:
+            return index
 
 
 cdef int take_and_drop(Engine engine, Queue queue, Queue level, uint64_t index, str reason) except -1:

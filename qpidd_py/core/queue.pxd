@@ -23,6 +23,7 @@ cdef class Queue:
     cdef public uint64_t max_count          # limits on what is ready; UNLIMITED = none
     cdef public uint64_t max_bytes
     cdef public uint64_t ttl                # milliseconds; UNLIMITED = none
+    cdef public uint32_t patience           # quarters of a second that a client may keep a delivery; 0 = the broker's
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint refused_die            # what it refuses goes to the dead letters
     cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
@@ -36,6 +37,11 @@ cdef class Queue:
     cdef void* reads_in                     # segment that the pump has read ahead of; may be gone
     cdef bint joining
     cdef uint64_t next                      # first index never handed out
+    cdef readonly bint counts               # how often messages come back (see returns.pyx)
+    cdef readonly uint64_t most_returns     # UNLIMITED = no limit
+    cdef Ranges recounted                   # ids whose count, or place, changed in this turn
+    cdef uint64_t recount_index
+    cdef bint recount_noted
     cdef Heap returned                      # indexes of requeued entries below next
     cdef Ranges gone                        # ids dequeued in this turn, not yet in the log
     cdef uint64_t gone_index

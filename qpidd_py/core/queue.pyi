@@ -20,12 +20,16 @@ class Queue:
     max_count: int
     max_bytes: int
     ttl: int
+    patience: int
     rejects: bool
     refused_die: bool
     single: bool
+    counts: bool
+    most_returns: int
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None
     levels: list[Queue] | None
     def add_levels(self, highest: int) -> None: ...
+    def count_returns(self, most: int = ...) -> None: ...
     @property
     def handed_out(self) -> int: ...
     @property

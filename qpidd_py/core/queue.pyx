@@ -26,8 +26,8 @@ from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.memory cimport mem_zeroed
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_TIMED, ENTRY_WHOLE, GONE, READY, RING, UNACKED, arrival_of, body_of, content_of,
-    name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_trim)
+    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, RING, UNACKED, arrival_of,
+    body_of, content_of, name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -69,7 +69,7 @@ cdef class Queue:
         self.name = name
         self.replicated = replicated
         self.consumers = []
-        self.max_count = self.max_bytes = self.ttl = self.barrier = self.look_at = UNLIMITED
+        self.max_count = self.max_bytes = self.ttl = self.barrier = self.look_at = self.most_returns = UNLIMITED
         self.barriers = []
 
     def __dealloc__(self):
@@ -77,6 +77,7 @@ cdef class Queue:
         ring_free(&self.side)
         free(self.returned.items)
         free(self.gone.items)
+        free(self.recounted.items)
 
     def add_levels(self, int highest):
         """Makes it a queue with priorities 0 to `highest`; before the first message."""
@@ -90,6 +91,13 @@ cdef class Queue:
             level = Queue(self.number, self.name, self.replicated)
             level.parent = self
             self.levels.append(level)
+
+    def count_returns(self, uint64_t most=UNLIMITED):
+        """Counts how often messages come back; one that did so more than `most` times leaves."""
+        self.counts = True
+        self.most_returns = most
+        for level in self.levels or ():
+            level.count_returns(most)
 
     cdef Queue level_for(self, const uint8_t* record):
         cdef uint8_t priority
@@ -290,8 +298,6 @@ cdef class Queue:
             return 0
         e.state = READY
         e.flags |= ENTRY_REDELIVERED
-        if e.deliveries < 0xFFFF:
-            e.deliveries += 1
         self.count(1, -1, 0, e.body)
         if index + 1 == self.next and self.returned.count == 0:
             self.next = index
@@ -422,7 +428,8 @@ cdef class Queue:
         if self.joining:
             self.merge()
         heap_clear(&self.returned)
-        self.gone.count = 0
+        self.gone.count = self.recounted.count = 0
+        self.recount_noted = False
         self.barriers = []
         self.barrier = UNLIMITED
         self.touched = self.dirty = False
@@ -430,6 +437,9 @@ cdef class Queue:
         if self.unacked or self.delivered:
             for i in range(self.main.head, self.main.tail):
                 e = ring_at(&self.main, i)
+                if self.counts and (e.state == UNACKED or e.id <= self.delivered) and not e.flags & ENTRY_WAITS:
+                    e.deliveries += e.deliveries < 0xFFFF
+                    e.flags |= ENTRY_RETURNED | ENTRY_WAITS
                 if e.state == UNACKED:
                     e.state = READY
                     self.count(1, -1, 0, e.body)

@@ -17,6 +17,8 @@ cdef enum:                      # flags of an entry
     ENTRY_SHARED = 2            # its record is in several queues
     ENTRY_TIMED = 4             # FLAG_TIMED and FLAG_WHOLE of its record
     ENTRY_WHOLE = 8
+    ENTRY_RETURNED = 16         # see returns.pyx
+    ENTRY_WAITS = 32
 
 cdef struct Entry:              # a waiting message: where its record lies
     void* segment               # a counted reference to a Segment; NULL when gone
@@ -26,7 +28,7 @@ cdef struct Entry:              # a waiting message: where its record lies
     uint32_t body               # octets of the body
     uint8_t state
     uint8_t flags
-    uint16_t deliveries
+    uint16_t deliveries         # that came back, where the queue counts them
 
 cdef enum:
     RING = 16                   # entries of the smallest ring

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 from qpidd_py.core.channel cimport forget_slot, outstanding_slot
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.expiry cimport look_at
+from qpidd_py.core.returns cimport comes_back
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, ring_at
 from qpidd_py.core.slices cimport Slice
 
@@ -48,17 +49,22 @@ cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
     cdef Consumer consumer
     cdef Engine engine = channel.connection.engine
     cdef int64_t index
+    cdef bint spent = False
     if not queue.deleted:
         index = queue.locate(u.id, u.index)
         if index < 0:
             raise InvariantError(f"unacknowledged message {u.id} is not in queue {queue.name}")
+        if action == REQUEUE and queue.counts and not queue.loose and not comes_back(
+                engine, queue, index, u.pending != AUTO):
+            action, spent = DISCARD, True
         if action == REQUEUE:
             if queue.timed:
                 look_at(engine, queue, engine.now)
             queue.requeue(index)
             engine.mark_queue(queue)
         elif action == DISCARD:
-            engine.drop_message(queue if queue.parent is None else queue.parent, queue, index, "rejected")
+            engine.drop_message(queue if queue.parent is None else queue.parent, queue, index,
+                                "delivery_limit" if spent else "rejected")
         else:
             # Inside a transaction the acknowledgement is not final yet.
             confirms = (u.id > engine.safe and not channel.committing

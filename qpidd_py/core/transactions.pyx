@@ -19,7 +19,6 @@ from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.routes cimport Publication, Route
 from qpidd_py.core.settlements cimport settle_one, trim
-from qpidd_py.core.wire cimport be16
 
 from qpidd_py.errors import InvariantError
 
@@ -61,7 +60,8 @@ cdef int apply(Channel channel, list publishes, list acks) except -1:
     cdef bytes header, body
     for p, header, body in publishes:
         channel.publish(p, <const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header),
-                        <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+                        <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+                        addressed(<const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header)))
     for tag, action in acks:
         settle_one(channel, tag, action)
     log_dequeues(engine)
@@ -116,7 +116,7 @@ cdef dict admitted(Channel channel, list publishes):
     counts = {}
     for p, header, body in publishes:
         route = p.route
-        if be16(<const uint8_t*>PyBytes_AS_STRING(header) + 12) & 0x2200 and route.handler is None and addressed(
+        if route.handler is None and addressed(
                 <const uint8_t*>PyBytes_AS_STRING(header), len(header)):
             found = channel.addressed(p, header)
             if found is None:

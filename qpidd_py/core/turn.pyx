@@ -14,6 +14,7 @@ from qpidd_py.core.expiry cimport expire_some
 from qpidd_py.core.letters cimport LETTERS, send_letters
 from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
+from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.settlements cimport go_on_releasing
 
 cdef enum:
@@ -97,6 +98,7 @@ cdef int turn(Engine engine) except -1:
         pump_all(engine)
         log_dequeues(engine)
         log_delivered(engine)
+        log_counts(engine)
     except MemoryError:
         engine.short = True
     engine.replicate()

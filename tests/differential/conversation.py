@@ -1,9 +1,10 @@
 """One conversation with one broker, and what came back.
 
 What a broker does of its own accord comes when it likes.  So after each step the client asks its channel, which has
-handled the step when it answers; each queue on another channel (how many messages and consumers?), twice, since one
-queue may send to another; and its channel again, which has then delivered what the queues handed out.  What came
-between two steps is one entry of the transcript: methods in their order, then content in the order of consumer tags.
+handled the step when it answers; after one that may move messages each queue on another channel (how many messages and
+consumers?), twice if one queue may send to another; and its channel again, which has then delivered what the queues
+handed out.  What came between two steps is one entry of the transcript: methods in their order, then content in the
+order of consumer tags.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ FIRST_STATE: Final = 10
 CLEANING: Final = 100
 """The channel on which the first queue is deleted."""
 DELETED: Final = (Queue.DeleteOk, Exchange.DeleteOk, Channel.Close)
+STILL: Final = {"exchange", "bind", "unbind", "exchange-bind", "exchange-unbind", "confirm", "declare-replies"}
+"""Steps that move no message, if they are not refused."""
 UNKNOWN: Final = 1000
 """A delivery tag that no conversation reaches."""
 
@@ -53,14 +56,35 @@ class Ended(Exception):
     """The broker has closed the connection; what came is in the transcript."""
 
 
-class Conversation:
-    """One connection."""
+class Line:
+    """The connection to one broker, which one conversation after the other uses: to open one costs a broker as much as
+    some steps."""
 
-    def __init__(self, port: int, prefix: str) -> None:
-        """`prefix` is put before each name that is not predeclared; the same for all brokers."""
+    def __init__(self, port: int) -> None:
         self._port = port
-        self._client = self._connected()
-        self._client.declare(SYNC)
+        self.client = self._connected()
+        self.client.declare(SYNC)
+
+    def renew(self) -> None:
+        self.client.close()
+        self.client = self._connected()
+
+    def _connected(self) -> Client:
+        client = Client(self._port)
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.open(**OPTIONS)
+        for first, count in ((FIRST_STATE, len(QUEUES)), (CLEANING, len(QUEUES) + len(EXCHANGES))):
+            for channel in range(first, first + count):
+                client.open_channel(channel)
+        return client
+
+
+class Conversation:
+    """Uses channel 1 of a line, and leaves it as new."""
+
+    def __init__(self, line: Line, prefix: str) -> None:
+        """`prefix` is put before each name that is not predeclared; the same for all brokers."""
+        self._line = line
         self._prefix = prefix
         self._seen: Seen = []
         self._content: list[list[Any]] = []
@@ -71,46 +95,49 @@ class Conversation:
         self._without_ack: set[str] = set()
         self._answers: dict[int, Any] = {}
         self._refused: dict[int, Any] = {}
-        self._confirming = self._passed = False
+        self._confirming = self._passed = self._reopened = False
         self._alone = (
             False  # nothing may follow before the answer: RabbitMQ refuses what comes behind tx.commit with 504
         )
         self._open = True
-        for place in range(len(QUEUES)):
-            self._client.open_channel(FIRST_STATE + place)
+
+    @property
+    def _client(self) -> Client:
+        return self._line.client
 
     def hold(self, steps: list[Step]) -> list[Seen]:
         """The transcript: an entry for each step, the first for none."""
         found: list[Seen] = []
+        sends_on = any("x-dead-letter-exchange" in values.get("arguments", {}) for _, values in steps)
         try:
             for step in steps:
                 self._send(*step)
-                self._collect()
+                self._collect(step[0] not in STILL, sends_on)
                 found.append(self._entry())
         except Ended:
             found.append(self._entry())
-            self._client.close()
-            self._client = self._connected()
+            self._line.renew()
         self._clean()
-        self._client.close()
         return found
 
-    def _connected(self) -> Client:
-        client = Client(self._port)
-        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.open(**OPTIONS)
-        return client
-
     def _clean(self) -> None:
-        """The next conversation meets no queue that is bound to a predeclared exchange."""
-        client, channel = self._client, CLEANING
-        for name in (*QUEUES, *EXCHANGES):
-            client.send(encode_method(channel, Channel.Open()))
+        """The next conversation meets no consumer, and no queue that is bound to a predeclared exchange."""
+        self._close_channel()
+        self._until(1, Channel.CloseOk)
+        self._client.send(encode_method(1, Channel.Open()))
+        self._until(1, Channel.OpenOk)
+        for channel, name in enumerate((*QUEUES, *EXCHANGES), CLEANING):
             kind = Queue.Delete(queue=self._prefix + name) if name in QUEUES else None
-            client.send(encode_method(channel, kind or Exchange.Delete(exchange=self._prefix + name)))
-            while not isinstance((got := client.read())[1], DELETED) or got[0] != channel:
-                pass
-            channel += 1
+            self._client.send(encode_method(channel, kind or Exchange.Delete(exchange=self._prefix + name)))
+            if isinstance(self._until(channel, DELETED), Channel.Close):
+                self._client.send(encode_method(channel, Channel.CloseOk()), encode_method(channel, Channel.Open()))
+                self._until(channel, Channel.OpenOk)
+
+    def _until(self, channel: int, kind: Any) -> Any:
+        """The next method of that kind on that channel."""
+        while not isinstance((got := self._client.read())[1], kind) or got[0] != channel:
+            pass
+        return got[1]
 
     # ------------------------------------------------------------ what is sent
 
@@ -233,15 +260,19 @@ class Conversation:
 
     # ------------------------------------------------------------ what comes
 
-    def _collect(self) -> None:
+    def _collect(self, moves: bool, sends_on: bool) -> None:
+        """`moves`: the step may take messages from one place to another (a channel that it closes does), `sends_on`: a
+        queue may send them to the next."""
+        self._reopened = False
         self._barrier()
-        states = self._states()
-        if (again := self._states()) != states:
-            again = self._states()
-        self._barrier()
+        if moves or self._reopened:
+            states = self._states()
+            if sends_on and (again := self._states()) != states:
+                again = self._states()
+            self._barrier()
+            self._seen.append(("queues", *(again if sends_on else states)))
         while self._confirming and self._confirmed < self._published and self._open:
             self._read()  # what goes to a disk is confirmed later
-        self._seen.append(("queues", *again))
 
     def _barrier(self) -> None:
         """Until the channel has handled all that came before."""
@@ -256,6 +287,7 @@ class Conversation:
             self._read()
 
     def _reopen(self) -> None:
+        self._reopened = True
         self._held.clear()
         self._published = self._confirmed = 0
         self._confirming = self._alone = False

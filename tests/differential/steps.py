@@ -39,6 +39,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "x-overflow": ("drop-tail",),
     "x-dead-letter-exchange": (1,),
     "x-mine": (1,),
+    "x-delivery-limit": (3, -1),  # of quorum queues only
 }
 _MATCHES: Final[tuple[dict[str, Any], ...]] = (
     {},

@@ -136,6 +136,28 @@ def test_space_is_used_again(broker: BrokerProcess) -> None:
     assert taken(broker) == [0, 21]
 
 
+def test_counts_of_returns_come_back(broker: BrokerProcess, capsys: Capture) -> None:
+    """What was out at the kill has come back once more, what waited has not."""
+    with orders(broker) as channel:
+        channel.queue_declare("tries", durable=True, arguments={"x-queue-type": "quorum"})
+        for _ in range(2):
+            channel.basic_publish("", "tries", b"m", PERSISTENT)
+        for _ in range(3):
+            channel.basic_nack(channel.basic_get("tries")[0].delivery_tag)
+        channel.basic_get("tries")
+        channel.basic_nack(channel.basic_get("tries")[0].delivery_tag)
+        publish(channel, 0, 1)  # when this is confirmed, what came before is on the disk
+        kill(broker)
+    assert qpidd_journal(["dump", str(broker.data_dir / "journal")]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    counted = [run["count"] for item in found if item["operation"] == "returned" for run in item["counts"]]
+    assert counted[:1] == [1] and max(counted) == 3
+    broker.start()
+    with orders(broker) as channel:
+        counts = [channel.basic_get("tries")[1].headers["x-delivery-count"] for _ in range(2)]
+    assert counts == [4, 1]
+
+
 def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys: Capture) -> None:
     with orders(broker) as channel:
         publish(channel, 0, 30)

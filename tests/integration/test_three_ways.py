@@ -479,6 +479,84 @@ def test_a_hash_chooses_the_same_queue_after_a_fail_over(site: Site, client: Cli
     assert spread() == before
 
 
+# ---------------------------------------------------------------- how often a message comes back
+
+QUORUM = {"x-queue-type": "quorum", "qpid.replicate": "all"}
+
+
+def taken(client: Client, queue: str, *, back: bool) -> tuple[bool, int] | None:
+    """(redelivered, x-delivery-count) of the first message, which goes back to the queue or is kept; None for none."""
+    found = client.get(queue, no_ack=False)
+    if found is None:
+        return None
+    answer, headers, _ = found
+    if back:
+        client.send(method(1, Basic.Nack(answer.delivery_tag, requeue=True)))
+    return bool(answer.redelivered), int(headers["x-delivery-count"])
+
+
+def test_a_message_comes_back_as_often_as_its_queue_allows(site: Site, client: Client, queue: str) -> None:
+    dead = f"{queue}.dead"
+    client.declare(dead)
+    client.declare(queue, arguments={**QUORUM, "x-delivery-limit": 4, **dying(dead)})
+    client.publish(b"x", queue)
+    assert [taken(client, queue, back=True) for _ in range(2)] == [(False, 0), (True, 1)]
+    assert taken(client, queue, back=False) == (True, 2)
+    client = site.middle()  # it was out: that counts
+    assert [taken(client, queue, back=True) for _ in range(2)] == [(True, 3), (True, 4)]
+    assert taken(client, queue, back=True) is None
+    assert reasons(client, dead) == ["delivery_limit"]
+    assert (client.count(queue), client.count(dead)) == (0, 0)
+
+
+def test_what_waits_in_its_queue_at_a_fail_over_has_not_come_back(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=QUORUM)
+    client.publish(b"x", queue)
+    assert [taken(client, queue, back=True) for _ in range(3)] == [(False, 0), (True, 1), (True, 2)]
+    client = site.middle()
+    assert taken(client, queue, back=True) == (True, 3)
+
+
+def test_a_quorum_queue_that_names_no_limit_has_one(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=QUORUM)
+    client.publish(b"x", queue)
+    assert [taken(client, queue, back=True) for _ in range(11)][-1] == (True, 10)
+    client = site.middle()
+    assert [taken(client, queue, back=True) for _ in range(10)][-1] == (True, 20)
+    assert taken(client, queue, back=True) is None
+
+
+def test_delivery_limits_that_are_refused(site: Site, client: Client, queue: str) -> None:
+    for arguments in (
+        {"x-delivery-limit": 3},
+        {"x-queue-type": "classic", "x-delivery-limit": 3},
+        {**QUORUM, "x-delivery-limit": -2},
+        {**QUORUM, "x-delivery-limit": "3"},
+        {**QUORUM, "x-max-priority": 3},
+        {**QUORUM, "x-queue-mode": "lazy"},
+    ):
+        assert client.refusal(declaration(queue, arguments=arguments)) == 406
+    for flags in ({"durable": False}, {"exclusive": True}, {"auto_delete": True}):
+        assert client.refusal(declaration(queue, arguments=QUORUM, **flags)) == 406
+    client.declare(queue, arguments={**QUORUM, "x-delivery-limit": -1})
+    assert client.refusal(declaration(queue, arguments=QUORUM)) == 406  # another limit
+    client.publish(b"x", queue)
+    assert [taken(client, queue, back=True) for _ in range(25)][-1] == (True, 24)
+
+
+# ---------------------------------------------------------------- clients that keep deliveries
+
+
+def test_a_client_that_keeps_a_delivery_loses_its_channel(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments={"x-consumer-timeout": 500})
+    client.publish(b"x", queue)
+    for again in (False, True):
+        client = site.middle() if again else client
+        assert client.get(queue, no_ack=False) is not None
+        assert "delivery acknowledgement on channel 1 timed out" in client.expect_channel_close(406, 0, 0)
+        assert site.client().count(queue) == 1
+
+
 # ---------------------------------------------------------------- declarations
 
 

@@ -11,7 +11,7 @@ from tests.unit.broker.peer import Peer
 Queue = commands.Queue
 REFUSED: dict[str, Any] = {
     "x-queue-type": "stream",
-    "x-delivery-limit": 3,
+    "x-delivery-limit": 3,  # of a queue that is not of type quorum
     "x-dead-letter-strategy": "at-least-once",
     "qpid.max_count": 10,
     "qpid.max_size": 10,
@@ -49,7 +49,6 @@ def test_a_quorum_queue_is_one_that_is_replicated() -> None:
         {"x-single-active-consumer": False},
         {"x-queue-type": "classic", "x-queue-mode": "lazy"},
         {"x-dead-letter-strategy": "at-most-once"},
-        {"x-delivery-limit": -1},
         {"x-queue-leader-locator": "balanced", "x-of-another-product": 1},
     ],
 )

@@ -47,6 +47,8 @@ class Deliver(NamedTuple):
     redelivered: bool
     exchange: str
     routing_key: str
+    returns: int = 0
+    """How often the message came back (`x-delivery-count`)."""
 
 
 def marshal(command: Any) -> bytes:
@@ -151,6 +153,15 @@ def discard(tag: int) -> bytes:
 
 def flow_ok(active: bool) -> bytes:
     return frame(1, 1, struct.pack(">IB", 0x00140015, active))
+
+
+_COUNT = b"\x10x-delivery-countl"
+
+
+def delivery_count(header: bytes) -> int:
+    """Of a content header; 0 without the field."""
+    _, found, rest = header.partition(_COUNT)
+    return int.from_bytes(rest[:8], "big") if found else 0
 
 
 def read_deliver(payload: bytes) -> Deliver:

@@ -212,6 +212,8 @@ class Client:
     def _content(self, event: ContentReceived) -> None:
         if event.is_header:
             self._missing = int.from_bytes(event.payload[4:12], "big")
+            if self._deliver is not None:
+                self._deliver = self._deliver._replace(returns=amqp.delivery_count(event.payload))
         else:
             self._body += event.payload
             self._missing -= len(event.payload)

@@ -39,6 +39,8 @@ class Consumer(Client):
         """Copies by delivery tag."""
         self._calm = False
         self._rejects: bool = fields.get("rejects", False)
+        self._returns: float = fields.get("returns", 0.1)
+        """Share of the messages that go back to the queue."""
 
     def calm(self) -> None:
         self._calm = True
@@ -68,13 +70,15 @@ class Consumer(Client):
 
     def _keep(self, deliver: amqp.Deliver, body: bytes) -> None:
         stream = f"{self.name}:{self._life}"
-        self._unacked[deliver.tag] = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
+        name = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
+        self.history.counted(self._queue, name, deliver.returns, self.ballot)
+        self._unacked[deliver.tag] = name
 
     def _settle(self, tag: int) -> None:
         if tag not in self._unacked:
             return
         chance = self.rng.random()
-        if chance < 0.1 and not self._calm:
+        if chance < self._returns and not self._calm:
             del self._unacked[tag]
             self.send(amqp.requeue(tag))
         elif chance < 0.3:

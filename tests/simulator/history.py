@@ -31,6 +31,8 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          has all that the earlier one had appended by the time the client had it
     I18  what left a queue with a dead letter exchange is where that sends it, and is not in both; unless it was
          acknowledged
+    I24  a message that is handed out has come back as often as its log says, those that were out at the end of an
+         earlier primary included, and no oftener than its queue allows
     I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
          primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
          unless the rest would be too few; for one that is kept out because it is late no publisher waits
@@ -69,6 +71,7 @@ from tests.simulator.judge import Judge
 from tests.simulator.ledger import Ledger, Log
 from tests.simulator.records import Ballot, Copy, Declared, Handed, Job, Promotion, Scrap, Stream
 from tests.simulator.scheduler import Violation
+from tests.simulator.topology import LIMITS
 
 if TYPE_CHECKING:
     from tests.simulator.process import BrokerProcess
@@ -192,6 +195,13 @@ class History:
             if (job := self.jobs.get(name[:-1])) and not job.excused:
                 self.judge.check_seen(name[:-1], job, ballot)
         before.append(handed)
+
+    def counted(self, queue: str, name: str, count: int, ballot: Ballot) -> None:
+        """A message that was delivered has come back so often."""
+        if queue in LIMITS:
+            self.counts["counted"] += count > 0
+            if not self.gambles:
+                self.judge.check_count(queue, name, count, ballot)
 
     def settled(self, queue: str, names: Iterable[str]) -> None:
         """A client sends basic.ack for these."""

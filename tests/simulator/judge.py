@@ -13,7 +13,7 @@ from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
 from tests.simulator.scheduler import TICK, Violation
 from tests.simulator.shadow import Shadow
-from tests.simulator.topology import KEPT, LETTERS
+from tests.simulator.topology import KEPT, LETTERS, LIMITS
 
 if TYPE_CHECKING:
     from tests.simulator.environment import SimTransport
@@ -212,6 +212,16 @@ class Judge:
             if again or (each.ballot < now.ballot and ledger.has(log, each.ballot, each.end)):
                 who = f"epoch {each.ballot[0]}, and now by that of epoch {now.ballot[0]}"
                 raise Violation(f"I17: {name} of {queue} was handed out by the primary of {who}, unmarked")
+
+    def check_count(self, queue: str, name: str, count: int, ballot: Ballot) -> None:
+        """I24."""
+        if count > LIMITS[queue]:
+            raise Violation(f"I24: {name} of {queue} came back {count} times, and is handed out")
+        log = self.history.ledger.log_of(ballot)
+        came = ledger.arrivals(log, queue, name)
+        least = ledger.returns(log[1:], *came[0]) if len(came) == 1 else 0
+        if count < least:
+            raise Violation(f"I24: {name} of {queue} is handed out with count {count}, but this log has {least}")
 
     def check_seen(self, name: str, job: Job, ballot: Ballot) -> None:
         """I6: a client got one of the outputs."""

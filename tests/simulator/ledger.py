@@ -48,6 +48,8 @@ class Chapter:
     """(id, number of the queue, copy), as they came."""
     removals: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     """Number of a queue -> (position, lowest id, highest id)."""
+    returns: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
+    """Number of a queue -> (position, lowest id, highest id, how often these came back if they return now)."""
     deleted: dict[int, int] = field(default_factory=dict)
     """Number of a queue -> position of its deletion."""
     names: dict[int, str] = field(default_factory=dict)
@@ -93,6 +95,9 @@ class Ledger:
             elif operation == "dequeue":
                 removals = chapter.removals.setdefault(numbers[0], [])
                 removals += ((position, low, high) for low, high in payload)
+            elif operation == "returned":
+                returns = chapter.returns.setdefault(numbers[0], [])
+                returns += ((position, low, high, count + (not waits)) for low, high, count, waits in payload)
             elif operation == "config":
                 _configure(chapter, position, now, decode_table(payload)[0])
 
@@ -148,6 +153,16 @@ def removed(log: Log, number: int, id: int) -> bool:
             if low <= id <= high and position <= end:
                 return True
     return False
+
+
+def returns(log: Log, number: int, id: int) -> int:
+    """How often the message has come back at the end of this log, when all that is handed out returns; as far as the
+    log counts it."""
+    for chapter, end in log:
+        for position, low, high, count in reversed(chapter.returns.get(number, ())):
+            if low <= id <= high and position <= end:
+                return count
+    return 0
 
 
 def history_of(log: Log, what: str) -> list[Change]:

@@ -11,7 +11,7 @@ from ha.model.protocol import Kind
 from ha.primary.primary import Primary
 from ha.shell.core_link import CoreLink, IncomingLink
 from qpidd_py.core import Batch
-from qpidd_py.core.batch import HEADER_SIZE, records
+from qpidd_py.core.batch import HEADER_SIZE, OPERATIONS, records
 from tests.simulator import amqp
 from tests.simulator.clients import Client
 from tests.simulator.environment import SimTransport
@@ -103,3 +103,37 @@ def _middle(data: bytes) -> int:
             return at + size if at + size < len(data) else 0
         at += size
     return 0
+
+
+def uncounted_by_backups() -> AbstractContextManager[None]:
+    """A backup does not apply how often messages came back."""
+    old = CoreLink.send_batch
+
+    def send_batch(self: CoreLink, batch: Batch) -> None:
+        data = bytes(batch)[HEADER_SIZE:]
+        kept = _without_counts(data)
+        if kept == data or not isinstance(self, IncomingLink):
+            old(self, batch)
+        else:
+            self.send_frame(Kind.BATCH, batch.last, kept)
+
+    return patched(CoreLink, send_batch=send_batch)
+
+
+def uncounted_by_who_joins() -> AbstractContextManager[None]:
+    """The difference has messages, and not how often they came back."""
+    old = CoreLink.send_frame
+
+    def send_frame(self: CoreLink, kind: int, position: int, body: bytes) -> None:
+        old(self, kind, position, _without_counts(body) if kind == Kind.SLICE else body)
+
+    return patched(CoreLink, send_frame=send_frame)
+
+
+def _without_counts(data: bytes) -> bytes:
+    found, at = b"", 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little")
+        found += b"" if OPERATIONS[data[at + 4]] == "returned" else data[at : at + size]
+        at += size
+    return found

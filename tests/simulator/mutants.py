@@ -97,6 +97,8 @@ MUTANTS: Mapping[str, Mutant] = {
         messages.inherited_at_once, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=2
     ),
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
+    "uncounted-by-backups": Mutant(messages.uncounted_by_backups, "quorum", ("crash", "returns"), seed=3),
+    "uncounted-by-who-joins": Mutant(messages.uncounted_by_who_joins, "quorum", ("crash", "returns"), seed=3),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=83),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=46, run=4),
     "read-publishers-on": Mutant(slow.read_publishers_on, "", ("narrow",)),

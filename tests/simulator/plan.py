@@ -64,6 +64,8 @@ ONCE = 0.5
 """Share of the scenarios whose clients declare nothing when they connect again."""
 PAGED = 0.3
 """Share of the scenarios in which messages leave the brokers' memory."""
+RETURNED = 0.15
+"""Share of the scenarios with all kinds of faults in which messages come back."""
 SLICED = 0.4
 """Share of the scenarios whose connections are served by the reactor."""
 SECONDS = (0.02, 0.2, 0.6, 1.5, 2.5)
@@ -88,7 +90,7 @@ REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 RESTARTS = 0.35
 """Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters", "torn")
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters", "torn", "returns")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -146,6 +148,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     actions += _clones(seed, mode, names, options, faults)
     actions += _listener(seed, mode, names, faults)
     actions += _letters(seed, mode, options, clients, faults)
+    actions += _returns(seed, mode, options, clients, faults)
     if Random(f"once {seed} {mode}").random() < ONCE:
         options["once"] = True
     followed = Random(f"follower {seed} {mode}")
@@ -450,6 +453,17 @@ def _torn(rng: Random, at: float) -> Action:
     """The primary dies when the first of its letters have left, or a moment later."""
     crash: Fields = {"do": "crash", "who": "it", "power": False, "for": 0.3}
     return Action(at, "trap", {"on": "letter", "then": crash, "delay": round(rng.expovariate(1 / 0.005), 4)})
+
+
+def _returns(seed: int, mode: str, options: Fields, clients: list[Fields], only: Sequence[str]) -> list[Action]:
+    """In some scenarios there is a queue that counts how often messages come back, and most do.  Drawn apart, too."""
+    rng = Random(f"returns {seed} {mode}")
+    if "returns" not in only and (only or rng.random() > RETURNED):
+        return []
+    options["queues"] = list(dict.fromkeys([*options.get("queues", ()), "poison", "dead"]))
+    for name in ("b1", "b2")[: rng.choice((1, 2))]:
+        clients.append({**_consumer(rng, name, "poison"), "rejects": False, "returns": rng.choice((0.4, 0.8))})
+    return [_publish(rng, "p1", _time(rng), "poison") for _ in range(rng.choice((5, 20, 60)))]
 
 
 def _role_ends(rng: Random, at: float) -> Action:

@@ -13,7 +13,7 @@ from tests.simulator.scenario import FORGIVING, MODES, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
-from tests.support.slow import mostly_slow
+from tests.support.slow import few, mostly_slow
 
 SEEDS = 500
 CHUNK = 25
@@ -65,6 +65,12 @@ def test_dead_letters_may_wait_when_a_role_ends() -> None:
     """Seed 21 shows what happens if they are not forgotten then (tests/mutants/core.yaml)."""
     total = check_seeds(range(19, 23), "quorum", ("letters",))
     assert total["confirmed"] > 200, total
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_returns_are_counted_over_fail_overs(mode: str) -> None:
+    total = check_seeds(range(few(15)), mode, ("crash", "returns"))
+    assert total["counted"] > 50, total
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -34,6 +34,7 @@ QUEUES: Final[Mapping[str, QueueKind]] = {
     "mortal": QueueKind({"x-message-ttl": 300, **_DEAD}),
     "crowded": QueueKind({"x-max-length": 3, **_DEAD}),
     "picky": QueueKind(_DEAD),
+    "poison": QueueKind({"x-queue-type": "quorum", "x-delivery-limit": 3, **_DEAD}),
     "dead": QueueKind(),
     "fleeting": QueueKind({"x-expires": 300}),
     "turned": QueueKind(),
@@ -44,6 +45,12 @@ LETTERS: Final[Mapping[str, str]] = {
     if "x-dead-letter-routing-key" in kind.arguments
 }
 """Where the dead letters of a queue go."""
+LIMITS: Final[Mapping[str, int]] = {
+    name: int(kind.arguments["x-delivery-limit"])
+    for name, kind in QUEUES.items()
+    if "x-delivery-limit" in kind.arguments
+}
+"""How often a message may come back."""
 _KEEP: Final = {"x-max-priority", "x-overflow", "x-max-length"}
 KEPT: Final = frozenset(
     name
