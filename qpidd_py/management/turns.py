@@ -1,8 +1,8 @@
 """Management requests are answered in slices, one in each turn of the event loop, so that none stops the broker.
 
 * A request is a generator; each step is a slice.  A step that answers True waits for the page file: it is looked at
-  again later, and others take its place meanwhile.  Until the last step the frames of its channel are kept aside, which
-  bounds what a channel may ask for at a time (`MAX_STASH` of the core).
+  again after AGAIN, and others take its place meanwhile.  Until the last step the frames of its channel are kept
+  aside, which bounds what a channel may ask for at a time (`MAX_STASH` of the core).
 * Connections take turns.  One whose output is not read is left out (BACKLOG), as the consumers of a full connection
   are; after PATIENCE it is closed, since its request may hold on to a list of all objects.
 * AT_ONCE connections are served at a time: the others have no such list yet.
@@ -29,7 +29,7 @@ Defer = Callable[[float, Callable[[], None]], None]
 BACKLOG: Final = 1 << 20
 """Octets of output that a connection may leave unread before it gets no further answer."""
 AGAIN: Final = 0.05
-"""Seconds between two looks at connections that do not read."""
+"""Seconds between two looks at connections that do not read, or wait for the page file."""
 PATIENCE: Final = 30.0
 """Seconds."""
 AT_ONCE: Final = 8
@@ -58,6 +58,8 @@ class Turns:
         self._waiting: OrderedDict[ClientConnection, deque[Job]] = OrderedDict()
         self._unread: dict[ClientConnection, float] = {}
         """Connections of `_waiting` that do not read: when they have to, in seconds."""
+        self._asleep: dict[ClientConnection, float] = {}
+        """Connections of `_waiting` that wait for the page file: when they are looked at again, in seconds."""
         self._scheduled = False
 
     def add(self, channel: ClientChannel, slices: Slices) -> None:
@@ -95,6 +97,7 @@ class Turns:
                     del self._served[connection]
                 if waits:
                     self._waiting[connection] = jobs
+                    self._asleep[connection] = self._now() + AGAIN
         self._schedule()
 
     @staticmethod
@@ -115,11 +118,13 @@ class Turns:
         for connection in list(self._waiting):
             if len(self._served) >= AT_ONCE:
                 return
-            if connection not in self._unread:
+            if connection not in self._unread and connection not in self._asleep:
                 self._served[connection] = self._waiting.pop(connection)
 
     def _look_again(self) -> None:
-        """At connections that did not read; the requests of one that has ended go."""
+        """At connections that did not read; the requests of one that has ended go.  And at those that slept."""
+        for connection in [each for each, until in self._asleep.items() if self._now() >= until]:
+            del self._asleep[connection]
         for connection, until in list(self._unread.items()):
             if not connection.opened:
                 del self._unread[connection], self._waiting[connection]
