@@ -9,20 +9,30 @@ from qpidd_py.core.wire cimport putle32, putle64
 from libc.stdint cimport uint8_t, uint32_t
 
 
-cdef int log_dequeues(Engine engine) except -1:
+cdef int log_noted(Engine engine, list queues, LogQueue log) except -1:
+    """Each of the queues that are noted goes into the log, and is noted no longer."""
     cdef Queue queue
     cdef size_t done = 0
-    if not engine.touched_queues:
+    if not queues:
         return 0
     try:
-        for queue in engine.touched_queues:
-            if queue.gone.count and not queue.deleted:
-                log_queue_dequeues(engine, queue)
-            queue.gone.count = 0
-            queue.touched = False
+        for queue in queues:
+            log(engine, queue)
             done += 1
     finally:
-        del engine.touched_queues[:done]
+        del queues[:done]
+    return 0
+
+
+cdef int log_dequeues(Engine engine) except -1:
+    return log_noted(engine, engine.touched_queues, dequeues_of)
+
+
+cdef int dequeues_of(Engine engine, Queue queue) except -1:
+    if queue.gone.count and not queue.deleted:
+        log_queue_dequeues(engine, queue)
+    queue.gone.count = 0
+    queue.touched = False
     return 0
 
 
@@ -41,18 +51,13 @@ cdef int log_queue_dequeues(Engine engine, Queue queue) except -1:
 
 cdef int log_delivered(Engine engine) except -1:
     """How far each queue has been handed out, for `redelivered` after a fail-over."""
-    cdef Queue queue
-    cdef size_t done = 0
-    if not engine.delivered_queues:
-        return 0
-    try:
-        for queue in engine.delivered_queues:
-            if not queue.deleted and queue.delivered > queue.delivered_logged and queue.unacked:
-                log_delivered_of(engine, queue)
-            queue.delivery_noted = False
-            done += 1
-    finally:
-        del engine.delivered_queues[:done]
+    return log_noted(engine, engine.delivered_queues, delivered_of)
+
+
+cdef int delivered_of(Engine engine, Queue queue) except -1:
+    if not queue.deleted and queue.delivered > queue.delivered_logged and queue.unacked:
+        log_delivered_of(engine, queue)
+    queue.delivery_noted = False
     return 0
 
 

@@ -105,7 +105,6 @@ cdef class Queue:
     cdef int reset(self) except -1
     cdef int push_side(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int merge(self) except -1
-    cdef int merge_rings(self) except -1
     cdef Ranges ids_of_levels(self, uint64_t first, uint64_t last) except *
     cdef bint follows(self, uint64_t index, uint64_t id) noexcept
     cdef uint64_t sweep(self, LogWriter writer, uint64_t start, uint64_t most) except? 0

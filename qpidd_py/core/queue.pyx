@@ -23,11 +23,11 @@ from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
 from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
-from qpidd_py.core.memory cimport mem_zeroed
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, RING, UNACKED, arrival_of,
-    body_of, content_of, name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_trim)
+    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, UNACKED, arrival_of,
+    body_of, content_of, name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_merge,
+    ring_trim)
 from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
 
@@ -474,36 +474,7 @@ cdef class Queue:
             for level in self.levels:
                 level.merge()
             return 0
-        return self.merge_rings()
-
-    cdef int merge_rings(self) except -1:
-        cdef uint64_t capacity = RING, a, b
-        cdef Ring merged
-        cdef Entry* x
-        cdef Entry* y
-        while capacity < self.ready + self.unacked:
-            capacity *= 2
-        merged.entries = <Entry*>mem_zeroed(capacity, sizeof(Entry))
-        if merged.entries == NULL:
-            raise MemoryError
-        merged.mask = capacity - 1
-        merged.head = merged.tail = 0
-        a = self.main.head
-        b = self.side.head
-        while a < self.main.tail or b < self.side.tail:
-            x = ring_at(&self.main, a) if a < self.main.tail else NULL
-            y = ring_at(&self.side, b) if b < self.side.tail else NULL
-            if y == NULL or (x != NULL and x.id < y.id):
-                a += 1
-            else:
-                x = y
-                b += 1
-            if x.state != GONE:
-                merged.entries[merged.tail & merged.mask] = x[0]
-                merged.tail += 1
-        free(self.main.entries)
-        self.main = merged
-        self.side.head = self.side.tail = 0
+        ring_merge(&self.main, &self.side, self.ready + self.unacked)
         self.next = 0
         self.joining = False
         return 0

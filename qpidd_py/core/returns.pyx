@@ -21,6 +21,7 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memcmp, memcpy
 
 from qpidd_py.core.batch cimport OP_RETURNED, RECORD_HEADER
+from qpidd_py.core.departures cimport log_noted
 from qpidd_py.core.properties cimport field_size
 from qpidd_py.core.ranges cimport ranges_add
 from qpidd_py.core.ring cimport ENTRY_RETURNED, ENTRY_WAITS, GONE, Ring, ring_after, ring_at
@@ -84,20 +85,14 @@ cdef int note(Engine engine, Queue queue, uint64_t index) except -1:
 
 
 cdef int log_counts(Engine engine) except -1:
-    """What was noted goes into the log; after a MemoryError the rest follows in a later turn."""
-    cdef Queue queue
-    cdef size_t done = 0
-    if not engine.recounted_queues:
-        return 0
-    try:
-        for queue in engine.recounted_queues:
-            if not queue.deleted:
-                log_counts_of(engine, queue)
-            queue.recounted.count = 0
-            queue.recount_noted = False
-            done += 1
-    finally:
-        del engine.recounted_queues[:done]
+    return log_noted(engine, engine.recounted_queues, counts_of)
+
+
+cdef int counts_of(Engine engine, Queue queue) except -1:
+    if not queue.deleted:
+        log_counts_of(engine, queue)
+    queue.recounted.count = 0
+    queue.recount_noted = False
     return 0
 
 

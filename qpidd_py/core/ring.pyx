@@ -46,6 +46,37 @@ cdef void ring_shrink(Ring* r) noexcept:
         r.mask = RING - 1
 
 
+cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1:
+    """The entries of `other` come into `r`, in order of their ids, without those that are gone; `live` of both are not.
+    A MemoryError changes nothing."""
+    cdef uint64_t capacity = RING, a = r.head, b = other.head
+    cdef Ring merged
+    cdef Entry* x
+    cdef Entry* y
+    while capacity < live:
+        capacity *= 2
+    merged.entries = <Entry*>mem_zeroed(capacity, sizeof(Entry))
+    if merged.entries == NULL:
+        raise MemoryError
+    merged.mask = capacity - 1
+    merged.head = merged.tail = 0
+    while a < r.tail or b < other.tail:
+        x = ring_at(r, a) if a < r.tail else NULL
+        y = ring_at(other, b) if b < other.tail else NULL
+        if y == NULL or (x != NULL and x.id < y.id):
+            a += 1
+        else:
+            x = y
+            b += 1
+        if x.state != GONE:
+            merged.entries[merged.tail & merged.mask] = x[0]
+            merged.tail += 1
+    free(r.entries)
+    r[0] = merged
+    other.head = other.tail = 0
+    return 0
+
+
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil:
     """The first index whose id is greater than `id`; tail if there is none."""
     cdef uint64_t low = r.head, high = r.tail, middle
