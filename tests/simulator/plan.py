@@ -143,12 +143,7 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["pages"] = paged.choice((0.0, 0.0003, 0.05))
     if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
         options["reactor"] = found
-    actions += _narrow(seed, mode, names, options, faults)
-    actions += late(seed, mode, names, faults)
-    actions += _clones(seed, mode, names, options, faults)
-    actions += _listener(seed, mode, names, faults)
-    actions += _letters(seed, mode, options, clients, faults)
-    actions += _returns(seed, mode, options, clients, faults)
+    actions += _apart(seed, mode, names, options, clients, faults)
     if Random(f"once {seed} {mode}").random() < ONCE:
         options["once"] = True
     followed = Random(f"follower {seed} {mode}")
@@ -369,6 +364,20 @@ def _faults(
     chosen = [known[name] for name in only or rng.sample(list(maker.kinds), rng.randint(2, len(maker.kinds)))]
     count = rng.randint(1, 9) if rng.random() < 0.8 else rng.randint(10, 30)
     return [rng.choice(chosen)(_time(rng)) for _ in range(count)]
+
+
+def _apart(
+    seed: int, mode: str, names: str, options: Fields, clients: list[Fields], only: Sequence[str]
+) -> list[Action]:
+    """What is drawn apart, each kind by itself."""
+    return [
+        *_narrow(seed, mode, names, options, only),
+        *late(seed, mode, names, only),
+        *_clones(seed, mode, names, options, only),
+        *_listener(seed, mode, names, only),
+        *_letters(seed, mode, options, clients, only),
+        *_returns(seed, mode, options, clients, only),
+    ]
 
 
 def _narrow(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
