@@ -5,7 +5,8 @@ Theory.  `Engine.expiries` has the time at which to look at a queue: never later
 publish says a time only if it is before that (`Queue.look_at`).  A look drops what has expired and notes the expiry of
 the next head.  What must be read first is looked at when it has come.  Anything that may put another message in front
 (a requeue, the end of a transaction that held messages back, a change of role) asks for a look at once.  A head that
-does not expire may hide messages that do: such a queue is looked at again after `AGAIN`.  Work comes in slices: what is left of one is due, and the next turn goes on with it.
+does not expire may hide messages that do: such a queue is looked at again after `AGAIN`.  Work comes in slices: what is
+left of one is due, and the next turn goes on with it.
 """
 from libc.stdint cimport int64_t
 
