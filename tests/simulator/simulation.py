@@ -124,8 +124,13 @@ class Simulation:
         of its own."""
         newest = self.history.newest
         # A gambler may promote over the primary that has added a member, and take that one over without its list.
-        addresses = {*(newest.brokers or self.settings.brokers), *(member.address for member in newest.members)}
+        addresses = {*(newest.brokers or self._configured()), *(member.address for member in newest.members)}
         return [process for process in self.brokers if process.address in addresses - {""}]
+
+    def _configured(self) -> tuple[str, ...]:
+        """A set without a list has that of its leader's configuration, in which administrators have written changes."""
+        leaders = [each for each in self.brokers if each.life and each.node.local.id == self.history.newest.leader]
+        return leaders[0].settings.brokers if leaders else self.settings.brokers
 
     def news(self, process: BrokerProcess) -> None:
         """A broker has another state or another promotion score."""
