@@ -252,13 +252,14 @@ def relocate(lab: Lab, undo: list[Undo]) -> str:
 def replace_member(lab: Lab, undo: list[Undo]) -> str:
     """A backup is removed from the cluster, loses its disk, and joins again as a new member."""
     primary, victims = lab.primary(), _backups(lab)
-    complete = all(broker.member for broker in lab.brokers)  # one at a time, as its manual says
+    complete = all(broker.member for broker in lab.brokers) and not lab.owed  # one at a time, as its manual says
     if primary is None or not victims or not complete or not lab.expendable(victims):
         return ""
     broker = victims[0]
     refusal = lab.request(primary, "ha.member", action="remove", address=broker.address)
     if refusal:
         lab.say(f"  member remove: {refusal}"[:200])
+        lab.owed.append(broker)  # without an answer it may still come
         return ""
     broker.held_down += 1
     broker.kill()
