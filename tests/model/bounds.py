@@ -18,6 +18,8 @@ class Bounds:
     mode: str = "quorum"
     listed: int = 0
     """How many of them are members at the beginning; 0: all."""
+    spare: bool = False
+    """The last one is started when a disk is lost, and not before."""
     prefix: tuple[str, ...] = ()
     """Steps that are made first, by their words: to look deeper with the same effort."""
     symmetric: bool = False
@@ -25,10 +27,11 @@ class Bounds:
 
     def begin(self) -> tuple[Cluster, World]:
         """A cluster whose primary is `a`, with all members ready and nothing under way; then the prefix."""
-        cluster = Cluster(self.brokers, self.mode, self.listed)
+        cluster = Cluster(self.brokers, self.mode, self.listed, self.spare)
         world = ready(cluster, self.left, self.listed or self.brokers)
         for words in self.prefix:
             world = _step(cluster, world, words)
+        assert not (self.left.disks and cluster.registry)
         if self.symmetric:
             assert self.left.claims <= 1 and not cluster.registry
             members = self.listed or self.brokers

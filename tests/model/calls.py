@@ -8,7 +8,7 @@ from typing import Any
 from ha.model.position import epoch_of
 from qpidd_py.errors import InvariantError
 from tests.model.host import Died, Host
-from tests.model.state import EMPTY, Broker, Left, Link, Saved, Seen, World, saved_code
+from tests.model.state import EMPTY, Broker, Left, Link, Saved, Seen, World, address_of, saved_code
 
 Label = tuple[str, ...]
 Step = tuple[Label, World]
@@ -25,14 +25,17 @@ class Broken(Exception):
 class Cluster:
     """The brokers `a`, `b`, ...; the first `listed` of them are in ha-brokers-url."""
 
-    def __init__(self, brokers: int, mode: str = "quorum", listed: int = 0) -> None:
-        """`mode`: quorum or registry."""
+    def __init__(self, brokers: int, mode: str = "quorum", listed: int = 0, spare: bool = False) -> None:
+        """`mode`: quorum or registry.  `spare`: the last one starts when a disk is lost, and not before."""
         self.names = "abcdefgh"[:brokers]
         self.registry = mode == "registry"
-        addresses = tuple(self.names[: listed or brokers].upper())
+        self.spare = self.names[-1] if spare else ""
+        self.addresses = tuple(dict.fromkeys(map(address_of, self.names)))
+        addresses = self.addresses[: listed or brokers]
         settings: dict[str, Any] = {"brokers": addresses, "registry": self.registry}
         settings["safety"] = "manager" if self.registry else mode
-        self.hosts = [Host(name, settings) for name in self.names]
+        namesakes = len(self.addresses) < brokers
+        self.hosts = [Host(name, settings, namesakes) for name in self.names]
         self.memory: dict[object, Any] = {}
         self.groups: tuple[str, ...] = ()
         """Brokers that are interchangeable (`symmetry.py`)."""
@@ -40,9 +43,11 @@ class Cluster:
     def fresh(self, left: Left) -> World:
         """No broker has ever run."""
         count = len(self.names)
-        broker = Broker(True, EMPTY, EMPTY, "joining", False, 0, 0)
+        brokers = (Broker(True, EMPTY, EMPTY, "joining", False, 0, 0),) * count
+        if self.spare:
+            brokers = (*brokers[:-1], absent("spare"))
         entries: tuple[Saved | None, ...] = (None,) * (count if self.registry else 0)
-        return World((broker,) * count, (), entries, Seen(), left)
+        return World(brokers, (), entries, Seen(), left)
 
     def run(
         self, i: int, broker: Broker, key: object, call: Callable[[Host], object], die_after: int = 0
@@ -83,6 +88,11 @@ def put(world: World, i: int, broker: Broker) -> World:
 def spend(world: World, **counts: int) -> World:
     left = world.left
     return world._replace(left=left._replace(**{name: getattr(left, name) - count for name, count in counts.items()}))
+
+
+def absent(state: str) -> Broker:
+    """`gone`: its disk is lost, and it never starts again; `spare`: it has not been started yet."""
+    return Broker(False, EMPTY, EMPTY, state, False, 0, 0)
 
 
 def dead(broker: Broker) -> Broker:

@@ -37,6 +37,7 @@ from tests.model.state import (
     Lead,
     Link,
     PeerState,
+    address_of,
     ha_state,
     in_sync,
     letters,
@@ -222,11 +223,13 @@ class ModelPromoter(Promoter):
 class Host:
     """One broker's real objects."""
 
-    def __init__(self, id: str, settings: dict[str, Any]) -> None:
+    def __init__(self, id: str, settings: dict[str, Any], namesakes: bool = False) -> None:
+        """`namesakes`: another broker may have had our address."""
         self.id = id
+        self.namesakes = namesakes
         self.env = ModelEnvironment()
         self.engine = ModelEngine()
-        self.settings = NodeSettings(id, id.upper(), username="ha", **settings)
+        self.settings = NodeSettings(id, address_of(id), username="ha", **settings)
         stubs: Any = self.engine, ModelConfiguration(), self.env
         node: Any = Node(LocalMember(self.settings, stubs[0], stubs[1], stubs[2], ha_state(id, EMPTY)))
         self.node: Node = node
@@ -247,6 +250,7 @@ class Host:
         node.local.state, node.local.whole = STATES[broker.state], broker.whole
         node.local.lineage, node.local.led, node.promoter = {}, set(), None
         node.local._heard = node.local._received = InSync()
+        node.local._fresh, node.local.lost = bool(broker.blank), "lost" * (broker.blank == "lost")
         engine.position = engine.sealed = broker.position
         engine.log, engine.safe = [], 0
         if broker.lead is None:
@@ -322,6 +326,8 @@ class Host:
         saved = saved_code(node.local.persisted)
         values: dict[str, Any] = {"disk": saved_code(self.env.disk), "saved": saved}
         values |= {"state": node.local.state.value, "whole": node.local.whole}
+        if self.namesakes:
+            values["blank"] = "lost" if node.local.lost else "fresh" * node.local._fresh
         if isinstance(node.role, Primary):
             values |= {"position": self.engine.position, "lead": self._save_lead(broker, node.role), "link": None}
         else:

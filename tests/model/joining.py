@@ -6,17 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from ha.backup.joining import Joining
+from ha.model.environment import Answer, Outcome
 from ha.model.operations import Membership
 from ha.model.position import epoch_of
 from ha.model.protocol import VERSION, Kind, encode_control
+from ha.model.view import View
 from tests.model.calls import Cluster, Step, put
 from tests.model.host import Host, ModelLink
+from tests.model.leading import view_of
 from tests.model.state import Broker, Link, World, in_sync
 
 
 def joining(cluster: Cluster, world: World, i: int, broker: Broker) -> Iterator[Step]:
     """It has no promotion under way."""
     name, link = cluster.names[i], broker.link
+    if broker.blank == "fresh":
+        yield from _hear_of_sets(cluster, world, i, broker)
     if link is None:
         for j, other in enumerate(world.brokers):
             if other.up and other.lead is not None and broker.attempt is None:
@@ -35,6 +40,20 @@ def joining(cluster: Cluster, world: World, i: int, broker: Broker) -> Iterator[
         entry = next((entry for entry in lead.log if entry[0] > link.applied), None)
         if entry is not None:
             yield ("applies", name, f"{entry[1]} {entry[2]}"), _apply(cluster, world, i, j, link, entry)
+
+
+def _hear_of_sets(cluster: Cluster, world: World, i: int, broker: Broker) -> Iterator[Step]:
+    """It asks another broker, and may learn that another identity had its address."""
+    for j, other in enumerate(world.brokers):
+        if other.up and j != i:
+            view = view_of(cluster, j, other)
+
+            def note(host: Host, view: View = view) -> None:
+                host.node.local._note({view.address: Answer(Outcome.ANSWERED, view.to_json())})
+
+            after, _, _ = cluster.run(i, broker, ("asks", view), note)
+            if after != broker:
+                yield ("has lost its identity", cluster.names[i], "says", cluster.names[j]), put(world, i, after)
 
 
 def _hello(cluster: Cluster, world: World, i: int, j: int) -> World:

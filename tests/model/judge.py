@@ -10,7 +10,7 @@ one      a ballot stands once, and its primary has voted for it
 from __future__ import annotations
 
 from ha.model.position import epoch_of
-from tests.model.state import Broker, Saved, Seen, World
+from tests.model.state import EMPTY, Broker, Seen, World
 
 
 def judge(old: World, new: World) -> tuple[Seen, str]:
@@ -25,7 +25,7 @@ def judge(old: World, new: World) -> tuple[Seen, str]:
 
 
 def _look(seen: Seen, new: World, id: str, before: Broker, after: Broker) -> tuple[Seen, str]:
-    if _back(before.disk, after.disk):
+    if _back(before, after):
         return seen, f"back: the disk of {id} goes from {before.disk} to {after.disk}"
     if before.up and not after.up and id in seen.survivors:
         seen = seen._replace(survivors=seen.survivors.replace(id, ""))
@@ -68,8 +68,10 @@ def _survivors(seen: Seen, new: World, in_force: tuple[int, str, int, str, str])
     return "".join(id for id in members if id in seen.survivors or id == leader or whole(id))
 
 
-def _back(before: Saved, after: Saved) -> bool:
-    return after[:2] < before[:2] or after[2][:3] < before[2][:3]
+def _back(before: Broker, after: Broker) -> bool:
+    """A disk that is lost goes with its process."""
+    lost = not after.up and after.disk == EMPTY
+    return not lost and (after.disk[:2] < before.disk[:2] or after.disk[2][:3] < before.disk[2][:3])
 
 
 def _lost(seen: Seen) -> str:

@@ -92,11 +92,11 @@ def view_of(cluster: Cluster, j: int, broker: Broker) -> View:
 
 def shown(broker: Broker) -> tuple[object, ...]:
     """All that a view depends on."""
-    return broker.up, broker.saved, broker.state, broker.whole, broker.position
+    return broker.up, broker.saved, broker.state, broker.whole, broker.position, broker.blank
 
 
 def _change_members(cluster: Cluster, world: World, i: int) -> Iterator[Step]:
-    for other in cluster.names.upper():
+    for other in cluster.addresses:
         for action in ("add", "remove"):
 
             def change(host: Host, action: str = action, other: str = other) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,11 @@ from ha.promotion import promotion
 from ha.promotion.claims import Claim, ClaimRequest, grant
 from ha.promotion.promoter import Promoter
 from ha.registry.recorder import Recorder
-from tests.model import leading, promoting
+from tests.model import calls, host, leading, promoting, state, steps
 from tests.model.bounds import Bounds
+from tests.model.calls import Cluster, dead, put
 from tests.model.spaces import LISTED
-from tests.model.state import Exchange, Left, World
+from tests.model.state import EMPTY, Exchange, Left, World, ha_state, in_sync, member, request_of
 from tests.simulator.mistakes_safety import (
     confirm_at_once,
     forget_removed,
@@ -31,6 +32,7 @@ from tests.simulator.mistakes_safety import (
     list_without_counting,
     patched,
 )
+from tests.simulator.mistakes_twins import lost_identity_votes
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,52 @@ def half_is_a_majority() -> AbstractContextManager[None]:
     return patched(Safety, majority=lambda self, in_sync: (len(self.voters(in_sync)) + 1) // 2)
 
 
+def votes_on() -> AbstractContextManager[None]:
+    """A broker whose disk is lost votes on under its old identity."""
+
+    def replaced(cluster: Cluster, world: World, i: int) -> World:
+        return put(world, i, dead(world.brokers[i]._replace(disk=EMPTY)))
+
+    return patched(steps, replaced=replaced)
+
+
+@contextmanager
+def at_the_old_address() -> Iterator[None]:
+    """A broker whose disk is lost comes back with another identity at the old address, which stays on the list: it is
+    not removed.  It abstains until a primary has listed it, and that is not enough (README, section 8)."""
+
+    def replaced(cluster: Cluster, world: World, i: int) -> World | None:
+        return old(cluster, world, i) if cluster.names[i] == "c" else None
+
+    old = steps.replaced
+    with _one_address("cd"), patched(steps, replaced=replaced):
+        yield
+
+
+@contextmanager
+def lost_votes() -> Iterator[None]:
+    """The same, and it votes at once.  (It was so once.)"""
+    with at_the_old_address(), lost_identity_votes():
+        yield
+
+
+@contextmanager
+def _one_address(ids: str) -> Iterator[None]:
+    """These two brokers have the address of the first."""
+
+    def one(id: str) -> str:
+        return ids[0].upper() if id in ids else id.upper()
+
+    known = member, in_sync, ha_state, request_of
+    with ExitStack() as stack:
+        for module in (state, calls, host, promoting):
+            stack.enter_context(patched(module, address_of=one))
+        for remembered in known:
+            remembered.cache_clear()
+            stack.callback(remembered.cache_clear)
+        yield
+
+
 SMALL = Left(publishes=1, claims=1)
 SHRINK = Left(publishes=1, claims=1, losses=1)
 TWO = Left(publishes=1, claims=2)
@@ -192,11 +240,14 @@ VOTED = (
     "connects to b a",
 )
 DROPPED = ("publish at a", "applies b message", "hears a b", "gives up a b", "the registry takes the entry of a")
+DROPPED_ONE = ("publish at a", "gives up a b")
+FORGOTTEN = ("claims epoch 2 b having heard c", "grants c b's claim", "ends its claim b", "loses its disk c")
 REMOVED = ("publish at a", "applies c message", "hears a c", "gives up a b")
 ENTERED = (*LISTED, "gives up a b", "applies d set", "applies d set")
 """`d` is a member and in sync, with all that there is; `b` and `c` have heard nothing of that."""
 AGAIN = Left(publishes=1, claims=1, members=2, losses=1)
 ALONE = Left(publishes=1, claims=1, members=1, losses=2)
+LOST = Left(publishes=1, claims=1, losses=2, disks=1)
 
 MISTAKES: Mapping[str, Mistake] = {
     "confirm-at-once": Mistake(confirm_at_once, Bounds(SMALL)),
@@ -215,5 +266,8 @@ MISTAKES: Mapping[str, Mistake] = {
     "refusal-is-death": Mistake(refusal_is_death, Bounds(CRASH, 2, "registry")),
     "read-before-write": Mistake(read_before_write, Bounds(SHRINK, 2, "registry")),
     "changes-unwaited": Mistake(changes_unwaited, Bounds(AGAIN, 4, listed=3, prefix=ENTERED)),
+    "votes-on": Mistake(votes_on, Bounds(LOST, 4, listed=3, spare=True, prefix=DROPPED_ONE)),
+    "at-the-old-address": Mistake(at_the_old_address, Bounds(LOST, 4, listed=3, spare=True, prefix=FORGOTTEN)),
+    "lost-votes": Mistake(lost_votes, Bounds(LOST, 4, listed=3, spare=True, prefix=DROPPED_ONE)),
     "half-is-a-majority": Mistake(half_is_a_majority, Bounds(ALONE, 4, listed=3, prefix=ENTERED)),
 }

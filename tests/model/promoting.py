@@ -19,6 +19,7 @@ from tests.model.state import (
     Exchange,
     Saved,
     World,
+    address_of,
     in_sync,
     letters,
     member,
@@ -47,7 +48,7 @@ def _decide(
 ) -> Iterator[Step]:
     """It asks the others, decides, votes for itself and sends its claim.  Any may be silent, and the host of any may
     refuse the connection though the broker lives."""
-    others = [j for j in range(len(cluster.names)) if j != i]
+    others = _asked(cluster, world, i)
     for ends in product((Outcome.ANSWERED, Outcome.SILENT, Outcome.REFUSED), repeat=len(others)):
         found = dict(zip(others, ends, strict=True))
         reached = [j for j in others if found[j] is Outcome.ANSWERED]
@@ -71,6 +72,13 @@ def _decide(
             yield label, spend(after._replace(claims=tuple(sorted({*world.claims, request}))), claims=1)
 
 
+def _asked(cluster: Cluster, world: World, i: int) -> list[int]:
+    """Of two brokers that had one address the one that has it now."""
+    started = [j for j, other in enumerate(world.brokers) if other.state != "spare"]
+    at = {address_of(cluster.names[j]): j for j in started}
+    return [j for where, j in at.items() if where != address_of(cluster.names[i])]
+
+
 def _would_learn(other: Broker, asking: Broker) -> bool:
     return other.up and other.lead is not None and other.saved[:2] < asking.saved[:2]
 
@@ -86,12 +94,12 @@ def _ask(
 ) -> tuple[Any, ...] | None:
     """None when it is refused."""
     host = cluster.hosts[i]
-    readings = {name.upper(): Answer(Outcome.SILENT) for name in cluster.names}
+    readings = {where: Answer(Outcome.SILENT) for where in cluster.addresses}
     for j in reached:
         view = view_of(cluster, j, world.brokers[j])
-        readings[cluster.names[j].upper()] = Answer(Outcome.ANSWERED, view.to_json())
+        readings[address_of(cluster.names[j])] = Answer(Outcome.ANSWERED, view.to_json())
     for j in refusing:
-        readings[cluster.names[j].upper()] = Answer(Outcome.REFUSED)
+        readings[address_of(cluster.names[j])] = Answer(Outcome.REFUSED)
     node = host.load(broker._replace(attempt=None, link=None))
     promoter = host.promoter(readings)
     if record is not None:
@@ -130,9 +138,9 @@ def _finish(
     assert attempt is not None and attempt.claim is not None
     answers = {address: Answer(Outcome.REFUSED) for address, _ in attempt.asked}
     for id in attempt.granted:
-        answers[id.upper()] = Answer(Outcome.ANSWERED, {"granted": True, "reason": "", "id": id})
+        answers[address_of(id)] = Answer(Outcome.ANSWERED, {"granted": True, "reason": "", "id": id})
     if denied:
-        answers[denied.upper()] = Answer(Outcome.ANSWERED, {"granted": False, "reason": "denied", "id": denied})
+        answers[address_of(denied)] = Answer(Outcome.ANSWERED, {"granted": False, "reason": "denied", "id": denied})
     exchanged = None
     if attempt.exchange is not None:
         exchanged = Exchanged(error="no answer") if lost else Exchanged(states_of(attempt.exchange.states))
@@ -154,7 +162,7 @@ def deliver(cluster: Cluster, world: World, code: tuple[Any, ...]) -> Iterator[S
     epoch, claimant = code[0], code[1]
     i = cluster.names.index(claimant)
     for j, other in enumerate(world.brokers):
-        if not other.up or cluster.names[j].upper() not in code[6]:
+        if not other.up or address_of(cluster.names[j]) not in code[6]:
             continue
         again = other.saved[:2] == (epoch, claimant)
         if not again or other.link is None:  # a second one only breaks the link to the claimant
@@ -167,7 +175,9 @@ def _grant(cluster: Cluster, world: World, i: int, j: int, code: tuple[Any, ...]
     after, attempt = put(world, j, granter), world.brokers[i].attempt
     waiting = attempt is not None and attempt.claim is not None and attempt.claim[0] == code[0]
     if not result["granted"]:
-        if waiting:
+        if result["abstains"]:  # as if it had not answered
+            yield ("abstains", name, what), after
+        elif waiting:
             yield from _finish(cluster, after, i, ("denies", name, what), name)
         return
     if attempt is not None and waiting and name not in attempt.granted:

@@ -113,6 +113,8 @@ class Broker(NamedTuple):
     link: Link | None = None
     attempt: Attempt | None = None
     lead: Lead | None = None
+    blank: str = ""
+    """`fresh` or `lost`: `LocalMember._fresh` and `lost`, where two brokers may have one address."""
 
 
 class Left(NamedTuple):
@@ -128,6 +130,8 @@ class Left(NamedTuple):
     demotes: int = 0
     looks: int = 0
     """Primaries that record that their set is in force (`Recorder.watch`)."""
+    disks: int = 0
+    """Disks of voters that are lost."""
 
 
 class Seen(NamedTuple):
@@ -159,9 +163,14 @@ class World(NamedTuple):
 STATES = {state.value: state for state in State}
 
 
+def address_of(id: str) -> str:
+    """Of the broker with this id.  A mistake gives one to two brokers."""
+    return id.upper()
+
+
 @lru_cache(None)
 def member(id: str) -> Member:
-    return Member(id, id, id.upper())
+    return Member(id, id, address_of(id))
 
 
 @lru_cache(None)

@@ -49,7 +49,7 @@ def _facts(world: World, id: str) -> tuple[Any, ...]:
     granted = [id in broker.attempt.granted for broker in world.brokers if broker.attempt is not None]
     sets = [(*saved[2][::2][:2], len(saved[2][3]), id in saved[2][3], saved[1] == id) for saved in (me.saved, me.disk)]
     return (
-        (me.up, me.state, me.whole, me.position, me.holds, me.saved[0], me.disk[0], sets),
+        (me.up, me.state, me.blank, me.whole, me.position, me.holds, me.saved[0], me.disk[0], sets),
         (me.link[1:] if me.link else (), me.attempt is not None, me.lead is not None),
         (peers, listed, expected, granted, id in seen.survivors, id in seen.in_force[3]),
         any(claim[1] == id for claim in world.claims),
