@@ -1,4 +1,4 @@
-# make demo | test | test-all | lint | docs | bench | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
+# make demo | test | test-all | lint | docs | bench | bench-gate | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
 #      docker | venv | build | clean
 # make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
@@ -28,7 +28,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test test-all lint unit bench bench-client bench-spark fuzz fuzz-guided fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
+.PHONY: demo test test-all lint unit bench bench-gate bench-client bench-spark fuzz fuzz-guided fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -69,6 +69,12 @@ docs: $(BUILT)
 
 bench: $(BUILT)
 	@$(PY) -m benchmarks $(BENCH_OPTIONS)
+
+# Instructions (or processor time) and allocations of a message in the core, next to those of another commit: by default
+# those of the last one that was accepted.  Fails above 2 %.
+BASE ?= $(shell cat benchmarks/accepted)
+bench-gate: $(BUILT)
+	@$(PY) -m benchmarks.gate $(BASE) $(BENCH_OPTIONS)
 
 # client_lib next to bare pika, and what its user sees of a fail-over.
 bench-client: $(BUILT)

@@ -1,8 +1,9 @@
 """Load by the client library, which does fail-over, re-sending and the dropping of duplicates itself."""
 
 import time
+from contextlib import suppress
 
-from client_lib import Connection, Empty, Message, Receiver, Session
+from client_lib import Connection, Message, Receiver, Session, Timeout
 from client_lib.errors import MessagingError
 from demo.plain import DRAIN_LIMIT, QUIET, Addresses, waiting
 from demo.progress import Slot
@@ -73,7 +74,7 @@ class Consumer(Client):
         while True:
             try:
                 message = receiver.fetch(timeout=0.1)
-            except Empty:
+            except Timeout:  # also without a broker for long
                 if self.stopping and not began:
                     began = time.monotonic()
                     session.events.fact("drain_begin", queue=self.queue)
@@ -85,7 +86,8 @@ class Consumer(Client):
             last = time.monotonic()
 
     def _drained(self, session: Session, began: float) -> bool:
-        session.sync(timeout=5.0)
+        with suppress(Timeout):
+            session.sync(timeout=5.0)
         left = waiting(self._addresses, self.queue, self.name)
         if left != 0 and time.monotonic() - began < DRAIN_LIMIT:
             return False
