@@ -37,6 +37,7 @@ from ha.shell.environment import ClusterEnvironment
 from ha.shell.events import EventLog
 from ha.shell.failover_updates import FailoverUpdates, advertised
 from ha.shell.queue_dump import dump, dump_on_request
+from ha.shell.recovering import Recovering
 from ha.shell.shutdown import is_last, may_stop
 from ha.shell.standalone import Standalone
 from ha.single_queue.link import QueueReplication
@@ -48,7 +49,7 @@ from qpidd_py.broker.pause import Pause
 from qpidd_py.config import Address, LinkSettings, NetworkSettings, SecuritySettings, Settings, is_loopback
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
-from qpidd_py.plugins import PluginHost
+from qpidd_py.plugins import PluginHost, Reading, Request
 from qpidd_py.store.service import Store as Journal
 
 if TYPE_CHECKING:
@@ -173,6 +174,14 @@ class HaPlugin:
             f"option ha-brokers-url: found {','.join(map(str, options.ha_brokers_url))}, expected an address with port "
             f"{settings[NetworkSettings].port}, where this broker listens, or ha-address"
         ]
+
+    def reading(self, host: Reading) -> Request:
+        """What answers while the journal is read."""
+        options: HaSettings = host.settings[HaSettings]
+        add_user(host, options)
+        brokers = ",".join(map(str, options.ha_brokers_url)) if options.ha_cluster else ""
+        public_url = "" if options.ha_public_url == "none" else options.ha_public_url
+        return Recovering(host.name, lambda: host.progress.step, options.ha_username, brokers, public_url).request
 
     def attach(self, host: PluginHost) -> StandaloneHooks | ClusterHooks:
         """Called before the first port is open; clients are refused from here on.  Raises ConfigError."""
@@ -319,7 +328,7 @@ def login_of(options: HaSettings) -> Login:
     return Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
 
 
-def add_user(host: PluginHost, options: HaSettings) -> None:
+def add_user(host: PluginHost | Reading, options: HaSettings) -> None:
     """The other brokers log in with `ha-username`: by password, or with EXTERNAL by certificate only."""
     if options.ha_username and (options.ha_password or options.ha_mechanism != "EXTERNAL"):
         host.add_user(options.ha_username, options.ha_password)

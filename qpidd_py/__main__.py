@@ -1,7 +1,8 @@
 """`qpidd`: reads the settings, finds the plug-ins, runs the broker.
 
 Exit codes
-    0   stopped cleanly (SIGTERM, SIGINT); --check: it runs; --quit: it has stopped; --check-config: nothing is wrong
+    0   stopped cleanly (SIGTERM, SIGINT); --daemon: it listens, or still reads its journal after --wait;
+        --check: it runs; --quit: it has stopped; --check-config: nothing is wrong
     1   could not start: settings, port, data directory, plug-in; --check: it does not run; --quit: it did not stop;
         --check-config: something is wrong
     3   a plug-in could not go on, such as HA told that this broker cannot be part of the cluster (its data directory is
@@ -109,6 +110,8 @@ def _serve(settings: Settings, plugins: Sequence[Plugin], readiness: Readiness, 
         collector.set_up()
         service.on_refused = partial(_tell, files)
         service.read_settings = read
+        if not service.read_journal(readiness.busy):
+            return EXIT_OK
         return run_watched(service.run(lambda: _ready(settings, service.port, readiness)))
     finally:
         for file in reversed(files):

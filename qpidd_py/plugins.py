@@ -1,9 +1,9 @@
 """Finds plug-ins by entry point (group `qpidd.plugins`); defines their interface.
 
 The broker never imports a plug-in by name.  An entry point is a function without arguments that returns a `Plugin`:
-its option groups are collected before the settings are read; `check` looks at these; `attach` is called once everything
-is built and before the first connection is accepted, `start` when the ports are open, `may_stop` when a signal asks for
-a clean stop, `stop` during a clean stop.
+its option groups are collected before the settings are read; `reading` is called before a journal is read; `attach`
+once everything is built and before the first connection is accepted, `start` when the ports are open, `may_stop` when a
+signal asks for a clean stop, `stop` during a clean stop.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from qpidd_py.errors import ConfigError
 from qpidd_py.options import Address, Settings
@@ -23,8 +23,11 @@ if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
     from qpidd_py.broker.hooks import HaHooks
     from qpidd_py.core import Engine, Reactor
     from qpidd_py.security.users import Users
+    from qpidd_py.store.progress import Progress
     from qpidd_py.store.service import Store
 
+Request = Callable[[str, dict[str, Any], Callable[[dict[str, Any]], None], str], bool]
+"""As `HaHooks.request`."""
 GROUP = "qpidd.plugins"
 
 
@@ -65,6 +68,17 @@ class PluginHost:
     are not sent again.  Cheap, and never raises."""
 
 
+@dataclass
+class Reading:
+    """What a plug-in gets while the journal is read (`doorman.py`)."""
+
+    settings: Settings
+    name: str
+    progress: "Progress"
+    add_user: Callable[[str, str], None]
+    """As in `PluginHost`."""
+
+
 class Plugin(Protocol):
     """`attach` may return hooks (`qpidd_py.broker.hooks.HaHooks`) that the broker calls from then on."""
 
@@ -73,6 +87,11 @@ class Plugin(Protocol):
 
     def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
         """Before anything is touched: returns what is suspicious.  Raises ConfigError for what is refused."""
+        ...
+
+    def reading(self, host: Reading) -> Request | None:
+        """A journal is going to be read: returns what answers requests until then, in another thread.  It may know of
+        nothing but `host`.  Raises ConfigError."""
         ...
 
     def attach(self, host: PluginHost) -> "HaHooks | None": ...

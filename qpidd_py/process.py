@@ -150,20 +150,30 @@ class Readiness:
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = descriptor
 
+    def busy(self, text: str) -> None:
+        """It lives, and is not ready yet: the starter need not wait longer than its time limit."""
+        self._write(f"{BUSY} {text}")
+
     def tell(self, line: str) -> None:
         """Once; later calls do nothing."""
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):  # the starter may have given up waiting
-                os.write(self._descriptor, line.encode() + b"\n")
+            self._write(line)
             os.close(self._descriptor)
             self._descriptor = None
 
+    def _write(self, line: str) -> None:
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # the starter may have given up waiting
+                os.write(self._descriptor, " ".join(line.split()).encode() + b"\n")
+
 
 READY: Final = "ready"
+BUSY: Final = "busy"
 
 
 def go_to_background(wait: float) -> Readiness:
-    """Returns in the daemon; the calling process ends here, with 0 as soon as the daemon is ready, otherwise with 1."""
+    """Returns in the daemon; the calling process ends here: with 0 as soon as the daemon is ready, or after `wait`
+    seconds if it is busy with its journal; otherwise with 1."""
     reading, writing = os.pipe()
     watched = os.environ.get("WATCHDOG_PID") == str(os.getpid())
     if os.fork():
@@ -182,8 +192,10 @@ def go_to_background(wait: float) -> Readiness:
 
 def _await_daemon(reading: int, wait: float) -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with _time_limit(wait), os.fdopen(reading) as pipe:
-        line = pipe.readline().rstrip("\n")
+    busy: list[str] = []
+    with _time_limit(wait, busy), os.fdopen(reading) as pipe:
+        while (line := pipe.readline().rstrip("\n")).startswith(f"{BUSY} "):
+            busy.append(line.partition(" ")[2])
     word, _, rest = line.partition(" ")
     if word == READY:
         if rest:
@@ -194,8 +206,11 @@ def _await_daemon(reading: int, wait: float) -> int:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float, busy: list[str]) -> Iterator[None]:
     def expired(number: int, frame: object) -> None:
+        if busy:
+            print(f"qpidd: the daemon runs, and is not ready yet: {busy[-1]}", flush=True)
+            os._exit(0)
         print(f"qpidd: the daemon was not ready within {seconds:g} s", file=sys.stderr, flush=True)
         os._exit(1)
 

@@ -30,11 +30,12 @@ from qpidd_py.config import (
 )
 from qpidd_py.core import Engine, Paging, Reactor
 from qpidd_py.core.memory import hold_reserve, reserve_uses
+from qpidd_py.doorman import Doorman, Ports
 from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, ReplyCode
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Amount
-from qpidd_py.plugins import Plugin, PluginHost
+from qpidd_py.plugins import Plugin, PluginHost, Reading, Request
 from qpidd_py.reload import Check, reload
 from qpidd_py.security.users import read_users
 from qpidd_py.security.verifier import Verifier
@@ -45,6 +46,7 @@ from qpidd_py.server.memory import available, resident
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
 from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
+from qpidd_py.store.progress import Interrupted
 from qpidd_py.store.service import NAME, Store
 
 log = logging.getLogger(__name__)
@@ -53,10 +55,11 @@ INSIST_TIME: Final = 10.0  # seconds in which a second signal stops a broker tha
 STOP_TIME: Final = 1.0  # seconds that clients have to answer our close, all in all
 BACKUP_STOP_TIME: Final = 0.2  # the same on a backup, whose clients were closed when it stepped down
 CORE_TICK: Final = 0.25  # seconds between two ticks of the core
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2)
 
 
 class Service:
-    """One broker process.  The ports are bound when the constructor returns, and served by `run`."""
+    """One broker process: the constructor binds the ports, `read_journal` reads the journal, `run` serves."""
 
     def __init__(
         self, settings: Settings, plugins: Sequence[Plugin], data_dir: Path | None, version: str, broken: int
@@ -71,6 +74,8 @@ class Service:
         self._core_tick_due = 0.0
         self._expiry: asyncio.TimerHandle | None = None
         self._insist_until = 0.0
+        self._environment = take_environment(os.environ)
+        self._reload_waits = False
         self.on_refused: Callable[[str], None] = lambda text: None
         """Called with the reason when a signal to stop was refused."""
         self.read_settings: Callable[[], Settings] = lambda: settings
@@ -106,6 +111,63 @@ class Service:
         elif data_dir is not None and (data_dir / NAME).exists():
             log.warning("there is a journal in %s, and it is not read: option journal is no", data_dir)
 
+    def read_journal(self, busy: Callable[[str], None]) -> bool:
+        """Call in the main thread, before `run`; `busy` hears how far it is, if it takes long.  False: a signal has
+        ended it, and nothing was changed.  Raises ConfigError."""
+        store = self._store
+        if store is None:
+            return True
+        doorman = self._doorman(store, busy)
+        before = self._catch_signals(store)
+        doorman.start()
+        try:
+            store.read()
+        except Interrupted:
+            log_notice(log, "stopping: the journal is not read to its end")
+        finally:
+            doorman.stop()
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
+        return not store.progress.stop
+
+    def _catch_signals(self, store: Store) -> dict[int, Any]:
+        """Until the loop does.  Returns the handlers before."""
+
+        def stop(number: int, frame: object) -> None:
+            store.progress.stop = True
+            signal.signal(number, signal.SIG_DFL)  # a disk may hang: the second one ends the process at once
+
+        def later(number: int, frame: object) -> None:
+            self._reload_waits = True
+
+        def tell(number: int, frame: object) -> None:
+            log_notice(log, "%s", store.progress.step)
+
+        wanted = {**dict.fromkeys(STOPS, stop), signal.SIGHUP: later, signal.SIGUSR1: tell}
+        return {number: signal.signal(number, handler) for number, handler in wanted.items()}
+
+    def _doorman(self, store: Store, busy: Callable[[str], None]) -> Doorman:
+        settings, address = self._settings, str(self._addresses[0])
+        reading = Reading(settings, self._broker.name, store.progress, self._add_user)
+        answers: list[Request] = list(filter(None, (plugin.reading(reading) for plugin in self._plugins)))
+        ports = Ports(
+            self._sockets,
+            self._tls_sockets,
+            self._tls_context,
+            settings[NetworkSettings],
+            settings[BrokerSettings],
+            self._users if settings[SecuritySettings].auth else None,
+            self._environment,
+        )
+        return Doorman(
+            lambda: _make_broker(settings, address, self._version),
+            ports,
+            store.progress,
+            lambda *request: any(answer(*request) for answer in answers),
+            self._guard,
+            busy,
+        )
+
     async def run(self, ready: Callable[[], None]) -> int:
         """Serves until a signal or a failure; returns the exit code of the process."""
         loop = asyncio.get_running_loop()
@@ -113,7 +175,7 @@ class Service:
         self._end = loop.create_future()
         self._turn_scheduled = False
         loop.set_exception_handler(self._loop_failed)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
+        for number in STOPS:
             loop.add_signal_handler(number, self._signalled, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, self._guard, self._reload)
         loop.add_signal_handler(signal.SIGUSR1, self._guard, self._dump)
@@ -124,7 +186,7 @@ class Service:
         if self._settings[SecuritySettings].auth:
             self._broker.authenticate = self._verifier
         self._collector = Collector(loop.time)
-        self._notifier = Notifier(loop, take_environment(os.environ))
+        self._notifier = Notifier(loop, self._environment)
         if self._pages is not None:
             self._pages.start(loop, self._guard)
         if self._store is not None:
@@ -137,6 +199,8 @@ class Service:
         ticker.start()
         ready()
         self._notifier.ready()
+        if self._reload_waits:
+            self._guard(self._reload)
         reason = await self._end
         self._notifier.stopping(reason)
         ticker.stop()

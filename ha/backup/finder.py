@@ -23,6 +23,7 @@ from typing import Final
 
 from ha.model.environment import Answer, Link, Outcome
 from ha.model.local_member import LocalMember
+from ha.model.status import RECOVERING_JOURNAL
 from ha.model.survey import Round
 from ha.model.view import Survey, View
 from qpidd_py.errors import LinkError
@@ -31,6 +32,9 @@ FIRST_DELAY: Final = 0.004
 """Seconds before a second attempt; a claimant becomes primary some milliseconds after our grant."""
 HINT_ATTEMPTS: Final = 6
 """After that many attempts a claimant that is not primary has failed: survey the brokers instead."""
+
+USUAL: Final = ("is a backup", RECOVERING_JOURNAL)
+"""In refusals that are worth no warning."""
 
 
 class Stage(Enum):
@@ -217,8 +221,8 @@ class Finder:
             if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
                 self.hint, self._delay = "", FIRST_DELAY
         if answer.error and self._is_news(answer.error):
-            # A refusal by another backup is normal.  Wrong credentials are not: log them once.
-            usual = answer.outcome is not Outcome.ANSWERED or "is a backup" in answer.error
+            # A refusal by a backup, or by a broker that has just started, is normal.  Wrong credentials are not.
+            usual = answer.outcome is not Outcome.ANSWERED or any(word in answer.error for word in USUAL)
             self._env.log("debug" if usual else "warning", f"not connected: {answer.error}")
         self._again()
 

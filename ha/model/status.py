@@ -13,14 +13,21 @@
            │                        └──not listed─────┘                        │                         │
            └───────────────────── a higher epoch was seen, or stepped down ────┴─────────────────────────┘
 
+Before joining, while its journal is read, a broker is `recovering-journal`: it answers that, and is no member yet
+(`shell/recovering.py`).
+
 A step that is not in the table raises `InvariantError`: a broker in an inconsistent state must not confirm.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from qpidd_py.errors import InvariantError
+
+RECOVERING_JOURNAL: Final = "recovering-journal"
+"""As in `qpidd_py.doorman`.  No `State`: nobody decides anything by it, so no view may have it."""
 
 
 class State(Enum):
@@ -64,9 +71,10 @@ def check_transition(old: State, new: State) -> str:
     return reason
 
 
-EXPECTATIONS: dict[str, frozenset[State]] = {
-    **{state.value: frozenset([state]) for state in State},
-    "primary": frozenset(state for state in State if state.is_primary),
-    "backup": frozenset(state for state in State if state.is_backup),
+EXPECTATIONS: dict[str, frozenset[str]] = {
+    **{state.value: frozenset([state.value]) for state in State},
+    RECOVERING_JOURNAL: frozenset([RECOVERING_JOURNAL]),
+    "primary": frozenset(state.value for state in State if state.is_primary),
+    "backup": frozenset(state.value for state in State if state.is_backup),
 }
-"""The words of `qpid-ha status --expect WORD`, and the states that satisfy each."""
+"""The words of `qpid-ha status --expect WORD`, and the words that satisfy each."""

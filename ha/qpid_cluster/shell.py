@@ -308,7 +308,8 @@ class ClusterShell:
         }  # fmt: skip
 
     def _node_status(self, node: ManagedBroker, now: float) -> dict[str, Any]:
-        report = node.report if node.process is Process.UP else None  # a silent broker's last answer may be outdated
+        answers = node.process is Process.UP or (node.process is Process.STARTING and not node.silent_since)
+        report = node.report if answers else None  # a silent broker's last answer may be outdated
         return {
             "name": node.name,
             "address": self.spec.node(node.name).address,

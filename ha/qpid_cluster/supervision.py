@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ha.model.status import RECOVERING_JOURNAL
 from ha.promotion.score import COPY
 
 BACKUP_STATES = ("joining", "catchup", "ready")
@@ -55,6 +56,11 @@ class Report:
     @property
     def is_primary(self) -> bool:
         return self.state in PRIMARY_STATES
+
+    @property
+    def starting(self) -> bool:
+        """It reads its journal: it lives, and is no candidate yet."""
+        return self.state == RECOVERING_JOURNAL
 
     @property
     def worth(self) -> int:

@@ -8,7 +8,7 @@ primary harmless.  Its only task is to promote *some* broker soon, and to restar
 
 A node's process is in one of five states:
 
-    DOWN ──Start──> STARTING ──first answer──> UP <──answers again── HUNG
+    DOWN ──Start──> STARTING ──first answer──> UP <──answers again── HUNG        (UP: when its journal is read)
       ^                 │                       │  ──no answer for hang_timeout──> ^
       └───── exit (seen at once through the process's pidfd), from any state ──────┘
 
@@ -207,7 +207,7 @@ class Supervisor(Electing):
         return effects
 
     def _alive(self, node: ManagedBroker, report: Report, now: float) -> list[Effect]:
-        was, node.process = node.process, Process.UP
+        was, node.process = node.process, Process.STARTING if report.starting else Process.UP
         if was is Process.HUNG:
             silent = now - (node.silent_since or now)
             text = f"{node.name} answers again after {silent:.2f} s; it is {report.state}"

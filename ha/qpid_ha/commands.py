@@ -1,6 +1,6 @@
 """The commands of `qpid-ha` that Apache Qpid's tool also has; each returns the exit code."""
 
-from ha.model.status import EXPECTATIONS
+from ha.model.status import EXPECTATIONS, RECOVERING_JOURNAL
 from ha.qpid_ha.ask import as_object, ask, ask_all
 from ha.qpid_ha.output import print_line, print_paged, print_query, print_status_table, print_troubles
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
@@ -53,13 +53,14 @@ def status(options: Options, target: Target, deadline: Deadline) -> int:
         print(word)
         if options.verbose:
             print_troubles(found)
-            print_paged(ask(target, deadline, "broker.info").get("paged"))
+            if word != RECOVERING_JOURNAL:
+                print_paged(ask(target, deadline, "broker.info").get("paged"))
     return 0
 
 
 def _fits(found: str, wanted: str) -> bool:
     """True if the state `found` satisfies `--expect`; an unknown word matches nothing, as in Apache Qpid."""
-    return found in {state.value for state in EXPECTATIONS.get(ALIASES.get(wanted, wanted), ())}
+    return found in EXPECTATIONS.get(ALIASES.get(wanted, wanted), ())
 
 
 def _status_all(options: Options, target: Target, deadline: Deadline) -> int:

@@ -88,10 +88,16 @@ class Listener:
 
     def close(self) -> None:
         """Accept nothing more; connections stay."""
-        for sock in self._sockets:
-            self._loop.remove_reader(sock.fileno())
+        for sock in self.leave():
             sock.close()
+
+    def leave(self) -> list[socket.socket]:
+        """The same, and the sockets stay open: who connects waits."""
+        left = list(self._sockets)
+        for sock in left:
+            self._loop.remove_reader(sock.fileno())
         self._sockets.clear()
+        return left
 
     def tick(self, now: float) -> None:
         """Ends handshakes that take too long."""

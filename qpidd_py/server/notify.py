@@ -7,6 +7,7 @@ READY=1, MAINPID   the ports are open; MAINPID because with --daemon it is not t
 WATCHDOG=1         a beat, at a quarter of WATCHDOG_USEC.  It comes from the event loop, so a loop that hangs is silent,
                    and so is a process that is stopped
 STOPPING=1         a clean end has begun; beats go on until it is over, so that a stop that hangs is seen, too
+EXTEND_TIMEOUT_…   the journal is being read and the reading goes on: the start may take EXTENSION longer, from now
 STATUS, X_QPID_…   what plug-ins tell (`PluginHost.tell`): at once when it changes; X_QPID_… again with every beat,
                    since a supervisor may have started to listen later
 
@@ -21,6 +22,9 @@ from typing import Final
 
 BEATS: Final = 4
 """Beats within the silence that is allowed; sd_watchdog_enabled(3) advises two."""
+
+EXTENSION: Final = 60.0
+"""Seconds, for a step of the reading that says nothing meanwhile."""
 
 REPEATED: Final = "X_"
 """Variables with this prefix are sent with every beat; STATUS is a text for people, and systemd keeps it."""
@@ -91,8 +95,16 @@ class Notifier:
     def ready(self) -> None:
         """The ports are open; the beats begin."""
         self._send(self._notices.ready())
+        self.begin()
+
+    def begin(self) -> None:
+        """The beats begin."""
         if self._interval:
             self._beat()
+
+    def extend(self) -> None:
+        """The start goes on."""
+        self._send(f"EXTEND_TIMEOUT_USEC={EXTENSION * 1e6:.0f}\n")
 
     def tell(self, values: Mapping[str, str]) -> None:
         """For plug-ins: cheap when nothing is new, and never raises."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.errors import EXIT_DISK, ConfigError, LinkError
+from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, LinkError
 from qpidd_py.logrules import log_notice
 from qpidd_py.options import Amount, SyncEvery
 from qpidd_py.store.allocator import freed_blocks_used_again
@@ -22,6 +22,7 @@ from qpidd_py.store.layout import FormatError
 from qpidd_py.store.mark import EVERY as MARKS
 from qpidd_py.store.mark import NAME as MARK
 from qpidd_py.store.mark import read_mark, write_mark
+from qpidd_py.store.progress import Progress
 from qpidd_py.store.recovery import Damaged, Found, Frame, frames, scan, settle
 from qpidd_py.store.replay import Replay, continue_alone
 from qpidd_py.store.space import SpaceWatch
@@ -33,14 +34,12 @@ log = logging.getLogger(__name__)
 NAME: Final = "journal"
 STOP_TIME: Final = 5.0
 """Seconds that the last commit may take at a clean stop."""
-REPORT: Final = 1.0
-"""Seconds between two lines on the progress of reading."""
 CAUSE: Final = "journal"
 SPACE: Final = "disk"
 
 
 class Store:
-    """The journal of a broker: `open`, then `begin`, or `begin_as_member` for a member of a cluster."""
+    """The journal of a broker: `read`, `open`, then `begin`, or `begin_as_member` for a member of a cluster."""
 
     def __init__(
         self,
@@ -51,8 +50,7 @@ class Store:
         sync: SyncEvery = SyncEvery(),  # noqa: B008 (immutable)
         applied: Callable[[], None] = lambda: None,
     ) -> None:
-        """Reads the journal into `broker`, which has no client yet; calls `applied` after each frame.
-        Raises ConfigError."""
+        """`applied` is called after each frame that is read."""
         self._broker = broker
         self._space = SpaceWatch(free_limit)
         self._sync = sync
@@ -60,6 +58,8 @@ class Store:
         self._segment_size = segment_size
         self._path = data_dir / NAME
         self._replay = Replay(broker.engine, broker.vhost.configuration, Found())
+        self._found: Found | None = None
+        self._thread: JournalThread | None = None
         self._begun = False
         self.damaged = ""
         """The damage of the journal that was set aside; empty if it was none."""
@@ -68,23 +68,29 @@ class Store:
         self.facts: dict[str, object] = {}
         """What was read; empty if there was no journal."""
         self._marker = data_dir / MARK
+        self.progress = Progress()
+        """Of `read`."""
+
+    def read(self) -> None:
+        """Read the journal into the broker, which has no client yet.  Raises ConfigError, and Interrupted."""
         began = time.monotonic()
         try:
             self._folder = Folder(self._path)
             with freed_blocks_used_again():
-                self._found = self._read()
-            self._note_facts(time.monotonic() - began)
+                found = self._read()
+            self._note_facts(found, time.monotonic() - began)
         except (FormatError, LinkError, OSError) as error:
             raise self._unusable(error) from error
         except Damaged as error:
-            self.damage, self._found = str(error), Found()
+            self.damage, found = str(error), Found()
+        self._found = found
 
-    def _note_facts(self, seconds: float) -> None:
-        if self._found.segments:
+    def _note_facts(self, found: Found, seconds: float) -> None:
+        if found.segments:
             queues = self._broker.engine.queues.values()
             self.facts = {"messages": sum(queue.ready for queue in queues), "queues": len(queues)}
-            self.facts |= {"frames": self._replay.frames, "octets": self._found.octets}
-            self.facts |= {"seconds": f"{seconds:.3f}", "torn": "yes" if self._found.torn else "no"}
+            self.facts |= {"frames": self._replay.frames, "octets": found.octets}
+            self.facts |= {"seconds": f"{seconds:.3f}", "torn": "yes" if found.torn else "no"}
 
     @property
     def mark(self) -> int:
@@ -131,6 +137,8 @@ class Store:
         fail: Callable[[str, int], None],
     ) -> None:
         """Begin to write.  `guard` runs a call that must not fail; `fail` ends the process with an exit code."""
+        if self._found is None:
+            raise InvariantError(f"the journal {self} would be written before it was read")
 
         def soon(call: Callable[[], None]) -> None:
             loop.call_soon(guard, call)
@@ -185,6 +193,8 @@ class Store:
 
     def stop(self) -> None:
         """Write what waits, and close the journal."""
+        if self._thread is None:
+            return
         complete = self.journal.complete
         self._broker.engine.flush()
         if not self._thread.stop(STOP_TIME):
@@ -223,19 +233,19 @@ class Store:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def _read(self) -> Found:
-        progress = Progress("check the journal")
+        self.progress.begin("check the journal", "segments")
         try:
             settle(self._folder)
-            found = scan(self._folder, progress.segment)
+            found = scan(self._folder, self.progress.at)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             raise Damaged(f"a part of it cannot be read: {error}") from error
         if found.torn:
             log.warning("the journal ends with a frame that was not written completely, and never acknowledged")
-        progress = Progress("read the journal")
+        self.progress.begin("read the journal", "frames")
         self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found)
-        self._replay.apply(self._applied(progress.frames(frames(self._folder, found), found.end.number)))
+        self._replay.apply(self._applied(self.progress.frames(frames(self._folder, found), found.end.number)))
         if found.segments:
             queues = self._broker.engine.queues.values()
             text = "the journal is read: %d messages in %d queues, %d frames, %d segments"
@@ -247,24 +257,3 @@ class Store:
         for frame in found:
             yield frame
             self._on_applied()
-
-
-class Progress:
-    """Says once a second how far a long reading is."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._began = self._said = time.monotonic()
-
-    def frames(self, found: Iterable[Frame], last: int) -> Iterator[Frame]:
-        for frame in found:
-            if frame.number % 1000 == 0:
-                self.segment(frame.number, last)
-            yield frame
-
-    def segment(self, done: int, of: int) -> None:
-        now = time.monotonic()
-        if now - self._said >= REPORT:
-            self._said = now
-            left = (now - self._began) / done * (of - done)
-            log_notice(log, "%s: %d of %d, %.0f s remain", self._what, done, of, left)

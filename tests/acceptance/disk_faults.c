@@ -4,7 +4,8 @@
    hang        a sync does not end          sync-eio    it fails
    slow        a sync takes 0.2 s           full        nothing is written, no space is given
    read-only   nothing is written or opened for writing (as after errors=remount-ro)
-   read-eio    nothing can be read                          hang-read   a read from the page file does not end */
+   read-eio    nothing can be read                          hang-read   a read from the page file does not end
+   hold-read   a read does not end                          slow-read   a read takes 0.1 s */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -108,6 +109,10 @@ ssize_t read(int fd, void *to, size_t size)
 {
     if (fails("read-eio", EIO, fd))
         return -1;
+    while (has("hold-read", fd))
+        usleep(10000);
+    if (has("slow-read", fd))
+        usleep(100000);
     return REAL(read)(fd, to, size);
 }
 

@@ -20,8 +20,9 @@ from qpidd_agent.parameters import DEFAULTS, Parameters
 from qpidd_agent.tool import ask_standing, request
 
 from ha.model.settings import HaSettings
-from ha.model.status import EXPECTATIONS, State
+from ha.model.status import EXPECTATIONS, RECOVERING_JOURNAL, State
 from ha.qpid_ha.parser import COMMANDS
+from qpidd_py import doorman
 from qpidd_py.amqp.client import Login
 from qpidd_py.amqp.management_client import ManagementClient
 from qpidd_py.config import GROUPS
@@ -39,10 +40,13 @@ DTD = Path("/usr/share/resource-agents/ra-api-1.dtd")
 
 
 def test_states() -> None:
-    assert set(score.CODES) == {state.value for state in State} == set(score.BY_STATE)
-    assert {state.value for state in EXPECTATIONS["primary"]} == score.PRIMARY
-    assert {state.value for state in EXPECTATIONS["backup"]} == score.BACKUP
+    words = {RECOVERING_JOURNAL, *(state.value for state in State)}
+    assert set(score.CODES) == words == set(score.BY_STATE)
+    assert EXPECTATIONS["primary"] == score.PRIMARY
+    assert EXPECTATIONS["backup"] == score.BACKUP
     assert State.STANDALONE.value == score.STANDALONE
+    assert score.RECOVERING_JOURNAL == RECOVERING_JOURNAL == doorman.RECOVERING_JOURNAL
+    assert score.score(RECOVERING_JOURNAL, "") == "", "it is not promoted, and may be as soon as it has a score"
 
 
 def test_the_agent_asks_as_the_tool_does(agent: Agent) -> None:

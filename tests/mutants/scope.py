@@ -61,6 +61,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "requests",
         "salvage/copies",
         "salvage/files",
+        "shell/recovering",
     ),
     "it is about when and whom, not about what is safe; its survivors are not reviewed yet": (
         "model/logins",

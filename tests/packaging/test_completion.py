@@ -50,7 +50,7 @@ def test_shipped_files_are_up_to_date() -> None:
         ("qpid-ha st", ["status"]),
         ("qpid-ha -b node1:5672 st", ["status"]),
         ("qpid-ha -b st", []),  # an address
-        ("qpid-ha status --expect re", ["ready", "recovering"]),
+        ("qpid-ha status --expect re", ["ready", "recovering", "recovering-journal"]),
         ("qpid-ha --expect active status --is", ["--is-primary"]),
         ("qpid-ha ping --is", []),
         ("qpid-ha promote --fo", ["--force"]),
@@ -138,7 +138,7 @@ class Terminal:
     ("typed", "completed"),
     [
         ("qpid-ha -b node1 stat", "qpid-ha -b node1 status "),
-        ("qpid-ha status --expect reco", "qpid-ha status --expect recovering "),
+        ("qpid-ha status --expect rea", "qpid-ha status --expect ready "),
         ("qpid-config add exch", "qpid-config add exchange "),
         ("qpidd --ha-brok", "qpidd --ha-brokers-url "),
         ("qpid-cluster kill --ho", "qpid-cluster kill --hold "),

@@ -9,6 +9,7 @@ from typing import Any
 from ha.backup.backup import Backup
 from ha.backup.joining import Joining, JoinStep
 from ha.model.content import Content
+from ha.model.environment import Reply
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import Kind as LinkKind
@@ -16,12 +17,22 @@ from ha.node import Node
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
+from ha.shell import recovering
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import Kind
 from qpidd_py.store.recovery import Damaged, Found, scan
 from tests.simulator import journal
 from tests.simulator.mistakes_safety import patched
 from tests.support.memory_disk import MemoryDisk
+
+
+def reading_grants() -> AbstractContextManager[None]:
+    """A broker that reads its journal grants each claim."""
+
+    def unanswered(arguments: dict[str, Any], user: str, reply: Reply) -> None:
+        reply({"ok": True, "result": {"granted": True, "reason": "", "id": "", "epoch": arguments["epoch"]}})
+
+    return patched(recovering, _unanswered=unanswered)
 
 
 def acknowledge_before_disk() -> AbstractContextManager[None]:

@@ -123,6 +123,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum", seed=6),
     "grant-unwritten": Mutant(votes.grant_unwritten, "quorum", ("forgotten-grant",)),
     "set-unwritten": Mutant(votes.set_unwritten, "quorum", ("forgotten-set",)),
+    "reading-grants": Mutant(journal.reading_grants, "quorum", ("blackout", "crash", "promote", "reads")),
     "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("unwritten",)),
     "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("unwritten",), seed=28),
     "removals-unwritten": Mutant(journal.removals_unwritten, "registry", ("blackout", "crash")),

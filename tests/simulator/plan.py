@@ -21,6 +21,7 @@ Options of a scenario:
     reactor     what a turn reads of the connections, and what their sockets take (`reactor.py`)
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     journal     brokers have journals: octets of a segment, seconds of a commit (`journal.py`)
+    reads       seconds that a started broker reads its journal, at most: it answers, and takes part in nothing
     once        clients declare what they need when they start, and not again when they connect again
     liveness    the faults that never end, and who has none (`liveness.py`)
 """
@@ -90,7 +91,7 @@ REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 RESTARTS = 0.35
 """Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters", "torn", "returns")
+APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters", "torn", "returns", "reads")
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -157,6 +158,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     actions += _pacemaker(seed, mode, names, options, faults)
     actions += _journals(seed, mode, names, options, [each["name"] for each in clients], faults)
     actions += _disks(seed, mode, names, options, faults)
+    if seconds := _reads(Random(f"reads {seed} {mode}"), options, faults):
+        options["reads"] = seconds
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
 
@@ -195,6 +198,13 @@ def _journals(
     blackouts = [_blackout(rng, names) for _ in range(rng.choice((1, 1, 2, 4)))]
     producers = [name for name in clients if name.startswith("p")]
     return blackouts + [_late(rng, producers, each.at) for each in blackouts for _ in range(rng.choice((0, 5, 10)))]
+
+
+def _reads(rng: Random, options: Fields, only: Sequence[str]) -> float:
+    """In some of those with journals it takes long to read them."""
+    if "journal" not in options or ("reads" not in only and (only or rng.random() > 0.3)):
+        return 0.0
+    return rng.choice((0.05, 0.3, 1.0))
 
 
 def _disks(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:

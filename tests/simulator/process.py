@@ -20,10 +20,13 @@ from ha.model.state_file import StateFile, StateFileError, newest
 from ha.model.twins import with_new_identity
 from ha.plugin import VHostConfiguration
 from ha.shell.cluster_hooks import ClusterHooks
+from ha.shell.recovering import Recovering
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine
+from qpidd_py.doorman import Hooks
 from qpidd_py.errors import ConfigError
+from qpidd_py.store.progress import Step
 from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
 from tests.simulator.environment import Ports
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 CHANGE = 0.1
 """How often the source of highest priority becomes the lowest, while what has waited is done."""
+STEP = Step("read the journal", "frames", 1, 2, 1.0)
 WALL = 1_800_000_000
 """Seconds since 1970 at the beginning of a simulation."""
 
@@ -186,7 +190,6 @@ class BrokerProcess(Ports):
         self.node.pairs = self.simulation.pairs
         self.node.candidacy.news = partial(self.simulation.news, self)
         self.passes = Passes(self)
-        self.broker.hooks = ClusterHooks(self.node, self.passes)
         self.engine.on_batch = self._batch
         self.engine.on_membership = self.node.membership
         self.engine.schedule = self._schedule
@@ -196,7 +199,17 @@ class BrokerProcess(Ports):
             self.journal.begin()
             self.content = None if self.outdated else self.node.local.member
         self.simulation.tap.started(self)
-        self.run("timer", self.node.start)
+        reads: float = self.simulation.scenario.option("reads", 0.0)
+        if reads and self.life > 1:
+            self.broker.hooks = Hooks(self.name, Recovering(self.name, lambda: STEP, self.settings.username).request)
+            self.after(self.rng.uniform(0.0, reads), self._begin)
+        else:
+            self.run("timer", self._begin)
+
+    def _begin(self) -> None:
+        """Its journal is read."""
+        self.broker.hooks = ClusterHooks(self.node, self.passes)
+        self.node.start()
         self.after(TICK, self._tick)
 
     @staticmethod

@@ -124,6 +124,24 @@ def test_a_fresh_cluster_does_not_wait_for_ever():
     assert list(lab.promotions) == ["b"]
 
 
+def test_a_broker_that_reads_its_journal_is_starting_and_no_candidate():
+    lab = Lab()
+    lab.connect("a", "b", "c")
+    lab.reports["a"] = report("recovering-journal")
+    lab.tick(4.8, live="abc")
+    assert lab.core.nodes["a"].process is Process.STARTING
+    assert any("waiting for a" in text for text in lab.texts("no_primary"))
+    lab.tick(30.0, live="abc")
+    assert not lab.texts("hung")
+    assert sorted(lab.promotions) == ["b", "c"], "both are tried, and it is not"
+    lab.accept("b")
+    lab.core.disconnected("a", lab.now)  # the doorman leaves
+    lab.reports["a"] = report("ready", 1, EPOCH)
+    lab.connect("a")
+    lab.tick(0.3, live="abc")
+    assert lab.core.nodes["a"].process is Process.UP
+
+
 def test_death_of_the_primary_promotes_the_newest_ready_backup_without_any_tick():
     lab = Lab().up()
     lab.do(lab.core.exited("a", "signal 9", lab.now))

@@ -1,6 +1,7 @@
 """What the broker tells its supervisor: texts, times, addresses; a real broker does so, in the background, too."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from qpidd_py.doorman import ReadingNotices
 from qpidd_py.process import running_pid
 from qpidd_py.server.notify import Notices, Notifier, beat_interval, socket_address, take_environment
+from qpidd_py.store.progress import Progress
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
 
@@ -136,6 +139,34 @@ def test_beats_come_from_the_loop(supervisor: tuple[Supervisor, str]) -> None:
         notifier.tell({"X_QPID_STATE": "late"})  # no process listens
 
     asyncio.run(run())
+
+
+def test_a_start_is_given_more_time_while_the_journal_is_read_further(supervisor: tuple[Supervisor, str]) -> None:
+    listener, name = supervisor
+
+    async def run() -> None:
+        loop, progress = asyncio.get_running_loop(), Progress()
+        notifier = Notifier(loop, {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "40000"})
+        notices = ReadingNotices(notifier, progress)
+        beat = await loop.run_in_executor(None, listener.until, "WATCHDOG", "1")
+        assert (beat["X_QPID_STATE"], beat["X_QPID_SCORE"]) == ("recovering-journal", "")
+        for now, done in enumerate((1, 2, 2, 2, 3)):
+            progress.at(done, 4)
+            notices.look(float(now))
+        notices.close()
+        assert extensions(listener) == 3, "none while it stands still"
+
+    asyncio.run(run())
+
+
+def extensions(listener: Supervisor) -> int:
+    """Messages of that kind which have come."""
+    found = 0
+    listener.socket.settimeout(0.1)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            found += "EXTEND_TIMEOUT_USEC" in listener.next()
+    return found
 
 
 def test_no_process_listens() -> None:

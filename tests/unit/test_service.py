@@ -12,7 +12,7 @@ import pytest
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.config import GROUPS, Settings, load
 from qpidd_py.errors import ConfigError, InvariantError
-from qpidd_py.plugins import PluginHost, load_plugins
+from qpidd_py.plugins import PluginHost, Reading, load_plugins
 from qpidd_py.service import Service
 
 BROKEN = 70
@@ -31,6 +31,9 @@ class Watcher:
 
     def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
         return []
+
+    def reading(self, host: Reading) -> None:
+        self.calls.append("reading")
 
     def attach(self, host: PluginHost) -> HaHooks | None:
         self.host = host

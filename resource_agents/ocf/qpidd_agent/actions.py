@@ -44,7 +44,8 @@ the promotion."""
 
 
 def start(parameters: Parameters, operation: Operation) -> int:
-    """Start the broker, always as backup.  Returns when it answers."""
+    """Start the broker, always as backup.  Returns when it serves; while it reads its journal at half of the timeout,
+    since only Pacemaker could wait longer: it runs, has no score, and its monitors succeed until it has one."""
     check(parameters)
     remove_markers(operation)
     forget_demote(operation)
@@ -61,7 +62,8 @@ def start(parameters: Parameters, operation: Operation) -> int:
 
 
 def _launch(parameters: Parameters, operation: Operation) -> None:
-    """Start `qpidd --daemon`, which returns when it listens, or with the reason why it does not."""
+    """Start `qpidd --daemon`, which returns when it listens or has said that it reads its journal, or with the reason
+    why it does not."""
     import subprocess
 
     user, group, home = account(parameters.user)
@@ -88,6 +90,8 @@ def _launch(parameters: Parameters, operation: Operation) -> None:
     if done.returncode:
         _check_settings(parameters)
         raise Failure(OCF_ERR_GENERIC, f"{parameters.binary} does not start: {said or done.returncode}")
+    if said:
+        log("notice", said)
 
 
 def _identity(parameters: Parameters) -> "dict[str, object]":
@@ -125,7 +129,7 @@ def _spare_from_oom() -> None:
 def command(parameters: Parameters, operation: Operation) -> "list[str]":
     result = [parameters.binary, "--daemon"]
     if operation.timeout:
-        result += ["--wait", f"{operation.timeout:g}"]
+        result += ["--wait", f"{operation.half:g}"]
     return result + _settings(parameters)
 
 

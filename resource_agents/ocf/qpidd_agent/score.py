@@ -13,15 +13,20 @@ if TYPE_CHECKING:
 PRIMARY = frozenset({"recovering", "active"})
 BACKUP = frozenset({"joining", "catchup", "ready"})
 STANDALONE = "standalone"
+RECOVERING_JOURNAL = "recovering-journal"
+"""It reads its journal: alive, and not to be promoted."""
 CODES = {
     **dict.fromkeys(PRIMARY, OCF_RUNNING_PROMOTED),
     **dict.fromkeys(BACKUP, OCF_SUCCESS),
     STANDALONE: OCF_SUCCESS,
+    RECOVERING_JOURNAL: OCF_SUCCESS,
 }
 """Words of `qpid-ha status` -> exit code of a monitor."""
 
 NEVER = "-INFINITY"
-BY_STATE = {"active": "100", "recovering": "100", "ready": "100", "joining": "5", "catchup": NEVER, STANDALONE: ""}
+BY_STATE = {"active": "100", "recovering": "100", "ready": "100", "joining": "5", "catchup": NEVER} | dict.fromkeys(
+    (STANDALONE, RECOVERING_JOURNAL), ""
+)
 """Scores for a broker that reports none.  A joining one decides itself, at the promotion, whether it is safe."""
 
 

@@ -39,9 +39,10 @@ def test_only_listed_transitions_are_legal(old: State, new: State) -> None:
 
 
 def test_expectations() -> None:
-    assert EXPECTATIONS["primary"] == {State.RECOVERING, State.ACTIVE}
-    assert EXPECTATIONS["backup"] == {State.JOINING, State.CATCHUP, State.READY}
-    assert EXPECTATIONS["ready"] == {State.READY}
+    assert EXPECTATIONS["primary"] == {"recovering", "active"}
+    assert EXPECTATIONS["backup"] == {"joining", "catchup", "ready"}
+    assert EXPECTATIONS["ready"] == {"ready"}
+    assert EXPECTATIONS["recovering-journal"] == {"recovering-journal"}
 
 
 @given(st.integers(0, position.LAST_EPOCH), st.integers(0, position.SEQUENCE_MASK))
