@@ -44,8 +44,9 @@ from ha.single_queue.link import QueueReplication
 from ha.single_queue.source import Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.hooks import Refusal
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.pause import Pause
+from qpidd_py.broker.ports import Refusal
 from qpidd_py.config import Address, LinkSettings, NetworkSettings, SecuritySettings, Settings, is_loopback
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
@@ -54,8 +55,6 @@ from qpidd_py.store.service import Store as Journal
 
 if TYPE_CHECKING:
     import ssl
-
-    from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger("ha")
 

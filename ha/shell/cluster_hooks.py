@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ha.model.environment import Json, Reply
 from ha.model.protocol import BACKUP, REPLICA
@@ -13,10 +13,8 @@ from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
 from ha.shell.failover_updates import FailoverUpdates
-from qpidd_py.broker.hooks import Refusal
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.ports import Refusal
 
 
 class Replication(Protocol):

@@ -4,8 +4,12 @@
 this channel aside: while a reply is outstanding only handlers run that declare or bind, and these reply with `hold`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -15,11 +19,10 @@ from qpidd_py.broker.access import check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.channel import Channel
+from qpidd_py.core.connection import Connection
 from qpidd_py.errors import ConnectionException, ReplyCode
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.client_connection import ClientConnection
 
 Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
@@ -34,10 +37,50 @@ class Emptying:
     dropped: int = 0
 
 
+class Timeouts(Protocol):
+    """See `ConsumerTimeouts`."""
+
+    def watch(self, channel: ClientChannel) -> None: ...
+
+
+class Host(Protocol):
+    """What a channel uses of the broker."""
+
+    @property
+    def vhost(self) -> VHost: ...
+
+    @property
+    def timeouts(self) -> Timeouts: ...
+
+    def token(self) -> str: ...
+
+
+class Owner(Protocol):
+    """The connection of a channel, which `ClientConnection` is."""
+
+    core: Connection
+    number: int
+
+    @property
+    def broker(self) -> Host: ...
+
+    @property
+    def channels(self) -> Mapping[int, ClientChannel]: ...
+
+    @property
+    def opened(self) -> bool: ...
+
+    def close(self, code: int, text: str) -> None: ...
+
+    def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None: ...
+
+    def failing_late(self) -> AbstractContextManager[None]: ...
+
+
 class ClientChannel:
     """The Python part of a channel; the rest is in `core`."""
 
-    def __init__(self, connection: "ClientConnection", core: Channel) -> None:
+    def __init__(self, connection: Owner, core: Channel) -> None:
         self.connection = connection
         self.vhost = connection.broker.vhost
         self.core = core

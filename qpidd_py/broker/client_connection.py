@@ -15,12 +15,14 @@ most a second or a quarter of the heartbeat, so that a broker that was stopped f
 clients when it resumes.
 """
 
+from __future__ import annotations
+
 import enum
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -28,20 +30,23 @@ from pamqp.base import Frame
 from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
 from qpidd_py.amqp.handshake import Handshake, HandshakeState
-from qpidd_py.amqp.sasl import EXTERNAL, Attempt, response
+from qpidd_py.amqp.sasl import EXTERNAL, Attempt, Authenticate, response
 from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
 from qpidd_py.broker.client_channel import ClientChannel
-from qpidd_py.broker.hooks import LinkHandler
+from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
+from qpidd_py.broker.limits import ConnectionCount
 from qpidd_py.broker.methods import handle
+from qpidd_py.broker.ports import LinkHandler, Refusal, SocketPort
+from qpidd_py.broker.silence import Clock
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.connection import Connection
+from qpidd_py.core.deadlines import Deadlines
+from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
-from qpidd_py.logrules import NOTICE
+from qpidd_py.logrules import NOTICE, Floods
 from qpidd_py.security.refusals import shown
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -57,20 +62,6 @@ _CLOSE = commands.Channel.Close.index
 _CLOSE_OK = commands.Channel.CloseOk.index
 
 
-class SocketPort(Protocol):
-    """The interface of the shell that holds a connection's socket."""
-
-    def disconnect(self) -> None:
-        """Close the socket once what was written has left; called once."""
-
-    def output_ready(self) -> None:
-        """`connection.take_output()` has something (only for connections that the reactor does not serve)."""
-
-    @property
-    def waiting(self) -> int:
-        """Octets that were taken with `take_output` and have not left the process."""
-
-
 class State(enum.Enum):
     """See the head of this module."""
 
@@ -81,10 +72,55 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
+class Admission(Protocol):
+    """HA admits connections, and may take them over."""
+
+    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
+        """At `connection.open`, after authentication.  `properties` are the client's properties."""
+
+    def opened(self, connection: ClientConnection) -> bool:
+        """`open-ok` was written.  True: the connection is a link now; `connection.link` was set and
+        `connection.core.switch_to_link()` was called."""
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        """An opened connection is gone; `connection.end_reason` says why.  (For links
+        `connection.link.closed` is called as well.)"""
+
+
+class Host(Protocol):
+    """What a connection uses of the broker, which `Broker` is."""
+
+    authenticate: Authenticate
+    clocks: Callable[[], tuple[int, int]]
+    coming_and_going: Floods
+    connection_count: ConnectionCount
+    connections: set[ClientConnection]
+    couriers: set[str]
+    engine: Engine
+    heartbeat: int
+    known_hosts: str
+    server_properties: dict[str, Any]
+    timeouts: ConsumerTimeouts
+    vhost: VHost
+    visits: Deadlines[ClientConnection]
+
+    @property
+    def blocked(self) -> str: ...
+
+    @property
+    def hooks(self) -> Admission | None: ...
+
+    def next_connection_number(self) -> int: ...
+
+    def token(self) -> str: ...
+
+    def watch(self, connection: ClientConnection) -> None: ...
+
+
 class ClientConnection:
     """The owner of one core connection."""
 
-    def __init__(self, broker: "Broker", peer: str, transport: SocketPort) -> None:
+    def __init__(self, broker: Host, peer: str, transport: SocketPort) -> None:
         self.broker = broker
         self.peer = peer
         self.transport = transport
@@ -104,7 +140,7 @@ class ClientConnection:
         self._told_blocked = False
         self._renewing = False  # a new secret is being verified
         self._late: list[int] | None = None
-        self._clock = _Clock()
+        self._clock = Clock()
         broker.connections.add(self)
         broker.watch(self)
 
@@ -470,7 +506,7 @@ class ClientConnection:
             return LIMIT_TICK
         return self.handshake.heartbeat / 8 if self.state is State.OPENED else 0.0
 
-    def _heartbeat(self, clock: "_Clock", elapsed: float) -> None:
+    def _heartbeat(self, clock: Clock, elapsed: float) -> None:
         interval, core = self.handshake.heartbeat, self.core
         # waiting output serves as a heartbeat; while we do not read, the peer does not count as silent
         if clock.quiet_out(core.sent, elapsed) >= interval / 2 and not core.backlog:
@@ -518,39 +554,6 @@ class ClientConnection:
             if self.broker.hooks is not None:
                 self.broker.hooks.connection_closed(self)
         self.transport.disconnect()
-
-
-class _Clock:
-    """Seconds of silence and of being in a state, counted by ticks."""
-
-    def __init__(self) -> None:
-        self._last: float | None = None
-        self._sent = self._received = -1
-        self._quiet_out = self._quiet_in = 0.0
-        self._state: State | None = None
-        self._in_state = 0.0
-
-    def advance(self, now: float, longest: float) -> float:
-        """Seconds since the last tick, at most `longest`."""
-        elapsed = 0.0 if self._last is None else min(max(0.0, now - self._last), longest)
-        self._last = now
-        return elapsed
-
-    def in_state(self, state: State, elapsed: float) -> float:
-        self._in_state = self._in_state + elapsed if state is self._state else 0.0
-        self._state = state
-        return self._in_state
-
-    def quiet_out(self, sent: int, elapsed: float) -> float:
-        self._quiet_out = self._quiet_out + elapsed if sent == self._sent else 0.0
-        self._sent = sent
-        return self._quiet_out
-
-    def quiet_in(self, received: int, elapsed: float, paused: bool) -> float:
-        """Counts from the end of a pause: octets that the peer sent meanwhile may not have been read yet."""
-        self._quiet_in = self._quiet_in + elapsed if received == self._received and not paused else 0.0
-        self._received = received
-        return self._quiet_in
 
 
 def _text(secret: str | bytes) -> str:

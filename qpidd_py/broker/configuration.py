@@ -55,6 +55,7 @@ class Configuration:
         self.queues_of: Counter[str] = Counter()  # user -> queues that this user has declared
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
+        self._incoming: dict[DeclaredQueue | Exchange, dict[BindingKey, Binding]] = {}
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
@@ -88,8 +89,8 @@ class Configuration:
 
     def drop_queue(self, queue: DeclaredQueue) -> None:
         """Deletes the queue with its messages and bindings."""
-        for binding in list(queue.incoming.values()):
-            binding.source.remove(binding)
+        for binding in self.incoming(queue):
+            self._remove(binding)
         del self.queues[queue.name]
         self.queues_of[queue.user] -= 1
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
@@ -115,10 +116,10 @@ class Configuration:
 
     def drop_exchange(self, exchange: Exchange) -> None:
         """Deletes the exchange with all bindings from it and to it."""
-        linked = exchange.onward or exchange.incoming
-        for binding in (*exchange.bindings.values(), *exchange.incoming.values()):
+        linked = exchange.onward or self.incoming(exchange)
+        for binding in (*exchange.bindings.values(), *self.incoming(exchange)):
             if binding.key in binding.source.bindings:
-                binding.source.remove(binding)
+                self._remove(binding)
         del self.exchanges[exchange.name]
         self._alternates[exchange.alternate or ""] -= 1
         if not self._alternates[exchange.alternate or ""]:
@@ -129,15 +130,27 @@ class Configuration:
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position, binding.payload = position, payload
         binding.source.add(binding)
+        self._incoming.setdefault(binding.destination, {})[binding.key] = binding
         self.links += isinstance(binding.destination, Exchange)
         to_queue = isinstance(binding.destination, DeclaredQueue)
         self._engine.forget_routes(binding.source.gains(binding) if to_queue else None)
 
     def drop_binding(self, binding: Binding) -> None:
-        binding.source.remove(binding)
+        self._remove(binding)
         self.links += isinstance(binding.destination, Exchange)
         left = binding.destination
         self._engine.forget_routes(left.core if isinstance(left, DeclaredQueue) else None)
+
+    def _remove(self, binding: Binding) -> None:
+        binding.source.remove(binding)
+        left = self._incoming[binding.destination]
+        del left[binding.key]
+        if not left:
+            del self._incoming[binding.destination]
+
+    def incoming(self, destination: DeclaredQueue | Exchange) -> list[Binding]:
+        """The bindings to a queue or an exchange."""
+        return list(self._incoming.get(destination, {}).values())
 
     def bindings(self) -> Iterable[Binding]:
         return (binding for exchange in self.exchanges.values() for binding in exchange.bindings.values())

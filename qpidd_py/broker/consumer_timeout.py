@@ -9,26 +9,18 @@ anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.queue import QUARTERS, quarters
 from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import ReplyCode
 
-if TYPE_CHECKING:
-    from qpidd_py.broker.client_channel import ClientChannel
-
-QUARTERS: Final = 4
-"""Per second."""
 LOOKS: Final = 1000
 """Of channels, at most, in one tick."""
 PAUSE: Final = 1.0
 """Seconds between two looks at one channel, at least: each looks at all that it holds."""
-
-
-def quarters(seconds: float) -> int:
-    """At least one; 0 = no limit.  What is longer than a year is a year."""
-    return min(-int(-seconds * QUARTERS // 1), 365 * 86400 * QUARTERS)
 
 
 class ConsumerTimeouts:

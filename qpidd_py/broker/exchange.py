@@ -73,7 +73,6 @@ class Exchange:
         self.internal = internal
         self.arguments = dict(arguments)
         self.bindings: dict[BindingKey, Binding] = {}  # from this exchange
-        self.incoming: dict[BindingKey, Binding] = {}  # to this exchange
         self.onward: dict[Exchange, int] = {}  # the exchanges that bindings lead to, and how many to each
         self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
@@ -109,14 +108,12 @@ class Exchange:
 
     def add(self, binding: Binding) -> None:
         self.bindings[binding.key] = binding
-        binding.destination.incoming[binding.key] = binding
         if isinstance(binding.destination, Exchange):
             self.onward[binding.destination] = self.onward.get(binding.destination, 0) + 1
         self._added(binding)
 
     def remove(self, binding: Binding) -> None:
         del self.bindings[binding.key]
-        del binding.destination.incoming[binding.key]
         if isinstance(binding.destination, Exchange):
             self.onward[binding.destination] -= 1
             if not self.onward[binding.destination]:

@@ -3,45 +3,14 @@
 The broker works without any of it (`Broker.hooks` is None).  Layering: HA imports the broker, never the other way.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.client_connection import Admission
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a connection is not admitted: reply code and text of `connection.close`."""
-
-    code: int
-    text: str
-
-
-class LinkHandler(Protocol):
-    """Takes over a connection that left AMQP for the replication protocol (`ClientConnection.link`)."""
-
-    def link_frame(self, kind: int, position: int, body: bytes) -> None: ...
-
-    def link_batches(self, position: int) -> None: ...
-
-    def closed(self, reason: str) -> None: ...
-
-
-class HaHooks(Protocol):
+class HaHooks(Admission, Protocol):
     """The hooks that HA implements."""
-
-    def admit(self, connection: "ClientConnection", properties: Mapping[str, Any]) -> Refusal | None:
-        """At `connection.open`, after authentication.  `properties` are the client's properties."""
-
-    def opened(self, connection: "ClientConnection") -> bool:
-        """`open-ok` was written.  True: the connection is a link now; `connection.link` was set and
-        `connection.core.switch_to_link()` was called."""
-
-    def connection_closed(self, connection: "ClientConnection") -> None:
-        """An opened connection is gone; `connection.end_reason` says why.  (For links
-        `connection.link.closed` is called as well.)"""
 
     def request(
         self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str

@@ -11,12 +11,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.client_connection import ClientConnection
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +34,19 @@ class Limits:
     queues_per_user: int = 0
 
 
+class Counted(Protocol):
+    """What counts of a connection."""
+
+    peer: str
+    scarce: bool
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def privileged(self) -> bool: ...
+
+
 class ConnectionCount:
     """The open connections of one broker."""
 
@@ -49,7 +59,7 @@ class ConnectionCount:
         self._by_host: Counter[str] = Counter()
         self._reached = False
 
-    def check(self, connection: ClientConnection) -> None:
+    def check(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
         limits, host = self.limits, host_of(connection.peer)
         if connection.privileged:
@@ -67,7 +77,7 @@ class ConnectionCount:
         if 0 < limits.connections_per_ip <= self._by_host[host]:
             raise _refused(f" from {host}", "max-connections-per-ip", limits.connections_per_ip)
 
-    def opened(self, connection: ClientConnection, step: int = 1) -> None:
+    def opened(self, connection: Counted, step: int = 1) -> None:
         if connection.privileged:
             self._privileged += step
             return
@@ -75,7 +85,7 @@ class ConnectionCount:
         _count(self._by_user, connection.user, step)
         _count(self._by_host, host_of(connection.peer), step)
 
-    def closed(self, connection: ClientConnection) -> None:
+    def closed(self, connection: Counted) -> None:
         self.opened(connection, -1)
         if self._reached and self._all < RELIEF * self.limits.connections:
             self._say("")

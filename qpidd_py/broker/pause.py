@@ -6,12 +6,10 @@ Publishers get `connection.blocked`; consumers get no more deliveries, so that t
 acknowledgements and answers with flow-ok.  The broker has then read everything that it sent before.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_channel import ClientChannel
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.broker import Broker
 
 FLOW: Final = "qpid.channel_flow"
 CAUSE: Final = "pause"
@@ -20,7 +18,7 @@ CAUSE: Final = "pause"
 class Pause:
     """Lasts from the constructor to `end`; channels that are opened meanwhile are not asked."""
 
-    def __init__(self, broker: "Broker", reason: str) -> None:
+    def __init__(self, broker: Broker, reason: str) -> None:
         self._broker = broker
         broker.block(reason, CAUSE)
         self._held: list[ClientChannel] = []

@@ -1,7 +1,7 @@
 """A queue without its messages, which are in the core."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from qpidd_py.broker.arguments import (
     ALTERNATE,
@@ -21,18 +21,21 @@ from qpidd_py.broker.arguments import (
     SINGLE_CONSUMER,
     compared,
 )
-from qpidd_py.broker.consumer_timeout import quarters
 from qpidd_py.core.queue import NO_LIMIT, Queue
 
-if TYPE_CHECKING:
-    from qpidd_py.broker.exchange import Binding, BindingKey
-
+QUARTERS: Final = 4
+"""Per second: `Engine.clock` counts quarters of a second."""
 LOCAL_NUMBERS: Final = 1 << 31
 """Numbers from here on belong to queues that are not replicated, so they never collide with a primary's numbers."""
 
 
 DELIVERIES: Final = 20
 """The delivery limit of a quorum queue that names none."""
+
+
+def quarters(seconds: float) -> int:
+    """At least one; 0 = no limit.  What is longer than a year is a year."""
+    return min(-int(-seconds * QUARTERS // 1), 365 * 86400 * QUARTERS)
 
 
 def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
@@ -69,7 +72,6 @@ class DeclaredQueue:
         self.auto_delete = auto_delete
         self.arguments = dict(arguments)
         self.owner: object | None = None
-        self.incoming: dict[BindingKey, Binding] = {}
         self.position = 0  # of its declaration, which is its unique id too; 0 if it is not replicated
         self.payload = b""
         self.user = ""  # who has declared it

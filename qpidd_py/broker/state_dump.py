@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from qpidd_py.broker.broker import Broker
-    from qpidd_py.broker.client_connection import ClientConnection
-    from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.queue import DeclaredQueue
 
 MOST: Final = 20
 """Connections and queues that are shown: those with most unread output, and with most messages."""
@@ -15,7 +14,7 @@ NAME: Final = 64
 """Characters of a name."""
 
 
-def state_dump(broker: "Broker") -> Iterator[str]:
+def state_dump(broker: Broker) -> Iterator[str]:
     engine, vhost = broker.engine, broker.vhost
     links = [each for each in broker.connections if each.link is not None]
     yield (
@@ -32,7 +31,7 @@ def state_dump(broker: "Broker") -> Iterator[str]:
         yield _queue(queue)
 
 
-def _connection(connection: "ClientConnection") -> str:
+def _connection(connection: ClientConnection) -> str:
     core = connection.core
     kind = "link" if connection.link is not None else "connection"
     return (
@@ -42,7 +41,7 @@ def _connection(connection: "ClientConnection") -> str:
     )
 
 
-def _queue(queue: "DeclaredQueue") -> str:
+def _queue(queue: DeclaredQueue) -> str:
     core = queue.core
     return (
         f"state: queue {queue.name[:NAME]!a} ready {core.ready} unacked {core.unacked} octets {core.bytes} "

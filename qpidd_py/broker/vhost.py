@@ -212,7 +212,7 @@ class VHost:
             self.engine.settle(queue.core)
         if queue.position:
             self._log({"op": "queue.delete", "name": queue.name, "number": queue.number})
-        sources = {binding.source for binding in queue.incoming.values()}
+        sources = {binding.source for binding in self.configuration.incoming(queue)}
         self.configuration.drop_queue(queue)
         self._collect(sources)
 
@@ -382,7 +382,7 @@ class VHost:
     def _remove_exchange(self, exchange: Exchange) -> None:
         if exchange.position:
             self._log({"op": "exchange.delete", "name": exchange.name})
-        sources = {binding.source for binding in exchange.incoming.values()} - {exchange}
+        sources = {binding.source for binding in self.configuration.incoming(exchange)} - {exchange}
         self.configuration.drop_exchange(exchange)
         self._collect(sources)
 

@@ -14,13 +14,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from qpidd_py.broker.client_channel import ClientChannel, Owner
 from qpidd_py.errors import ReplyCode
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.client_channel import ClientChannel
-    from qpidd_py.broker.client_connection import ClientConnection
 
 Slices = Iterator[bool | None]
 Defer = Callable[[float, Callable[[], None]], None]
@@ -54,11 +51,11 @@ class Turns:
         """`now` in seconds."""
         self._defer = defer
         self._now = now
-        self._served: OrderedDict[ClientConnection, deque[Job]] = OrderedDict()
-        self._waiting: OrderedDict[ClientConnection, deque[Job]] = OrderedDict()
-        self._unread: dict[ClientConnection, float] = {}
+        self._served: OrderedDict[Owner, deque[Job]] = OrderedDict()
+        self._waiting: OrderedDict[Owner, deque[Job]] = OrderedDict()
+        self._unread: dict[Owner, float] = {}
         """Connections of `_waiting` that do not read: when they have to, in seconds."""
-        self._asleep: dict[ClientConnection, float] = {}
+        self._asleep: dict[Owner, float] = {}
         """Connections of `_waiting` that wait for the page file: when they are looked at again, in seconds."""
         self._scheduled = False
 

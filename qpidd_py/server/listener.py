@@ -7,21 +7,20 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from qpidd_py.broker.client_connection import ClientConnection, SocketPort
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.limits import RESERVED
+from qpidd_py.broker.ports import SocketPort
 from qpidd_py.config import Address, BrokerSettings, NetworkSettings
+from qpidd_py.core import Reactor
 from qpidd_py.logrules import Floods
 from qpidd_py.security.logins import origin
 from qpidd_py.server.connection import PlainTransport
 from qpidd_py.server.descriptors import Descriptors
 from qpidd_py.server.newcomers import Newcomers
 from qpidd_py.server.tls import TlsConnection, TlsFailures
-
-if TYPE_CHECKING:
-    from qpidd_py.broker.broker import Broker
-    from qpidd_py.core import Reactor
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class Listener:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        broker: "Broker",
+        broker: Broker,
         reactor: "Reactor",
         network: NetworkSettings,
         limits: BrokerSettings,

@@ -13,7 +13,7 @@ from qpidd_py.amqp.codec import decode_properties, encode_content, encode_method
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.broker.hooks import Refusal
+from qpidd_py.broker.ports import Refusal
 from qpidd_py.management.amqp_door import install, read_arguments
 from qpidd_py.management.model import BROWSE_OCTETS
 from qpidd_py.management.shown import PEEK_BODY, to_json

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from qpidd_py.broker.hooks import Refusal
+from qpidd_py.broker.ports import Refusal
 from qpidd_py.cli import qpid_config
 from qpidd_py.cli.config_listing import (
     exchange_bindings,

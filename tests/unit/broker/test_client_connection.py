@@ -7,7 +7,7 @@ import pytest
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.amqp.sasl import Attempt
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.hooks import Refusal
+from qpidd_py.broker.ports import Refusal
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
 from qpidd_py.logrules import NOTICE
 from tests.support.logins import password_check

@@ -8,7 +8,7 @@ import pamqp.commands as commands
 import pytest
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.consumer_timeout import quarters
+from qpidd_py.broker.queue import quarters
 from tests.unit.broker.peer import Peer
 
 Basic, Channel, Queue, Tx = commands.Basic, commands.Channel, commands.Queue, commands.Tx
