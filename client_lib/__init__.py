@@ -23,9 +23,7 @@ from client_lib.errors import *  # noqa: F403
 from client_lib.failover import Failover, FailoverChannel, FailoverConnection
 from client_lib.message import Message
 from client_lib.options import Options
-from client_lib.receiver import Receiver
-from client_lib.sender import Sender
-from client_lib.session import Session
+from client_lib.session import Receiver, Sender, Session
 
 __all__ = [  # noqa: PLE0604
     "ACCEPTED",

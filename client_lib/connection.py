@@ -24,13 +24,12 @@ from typing import Any
 from client_lib.connecting import parameters
 from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
 from client_lib.connecting.transport import thread_loop
-from client_lib.core.handle import Handle
 from client_lib.core.states import State
 from client_lib.core.unheard import Unheard, doubtful, raise_first
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
 from client_lib.options import connection_settings
-from client_lib.session import Session
+from client_lib.session import Opener, Session
 from client_lib.urls.url import Given
 from client_lib.waiting import Waiting
 
@@ -42,7 +41,7 @@ LOOK = 0.1  # seconds
 _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
-class Connection(Handle[Session]):
+class Connection(Opener):
     """`urls`: see `client_lib.urls.url`; options: see `client_lib.options.Options`.
 
     Raises UrlError, TypeError (unknown option), ValueError."""

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from client_lib.core.subscription import Subscription
 from client_lib.errors import ConnectionClosed, Empty, LinkClosed, SessionClosed
 from client_lib.message import Message
 from client_lib.waiting import Waiting
 
-if TYPE_CHECKING:
-    from client_lib.session import Session
 
-
-class Receiver(Subscription):
+class Receiving(Subscription):
     """Made by Session.receiver.  `fetch` may be called from many threads."""
 
-    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+    def __init__(self, waiting: Waiting, *arguments: Any) -> None:
         super().__init__(waiting.worker, *arguments)
-        self.session = session
         self._waiting = waiting
 
     def fetch(self, timeout: float | None = None) -> Message:

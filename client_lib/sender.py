@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.window import Window
@@ -11,11 +11,8 @@ from client_lib.errors import ConnectionClosed, InDoubt, MessagingError, Session
 from client_lib.message import Message
 from client_lib.waiting import Waiting
 
-if TYPE_CHECKING:
-    from client_lib.session import Session
 
-
-class Sender(Window):
+class Sending(Window):
     """Made by Session.sender.  May be used from many threads; messages of one thread keep their order.
 
     A message is kept until the broker confirms it, over any number of fail-overs.  A message that the broker refuses
@@ -26,9 +23,8 @@ class Sender(Window):
     In a transactional session the commit is the confirm: `send` does not wait for one, and `commit` raises the
     failures."""
 
-    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+    def __init__(self, waiting: Waiting, *arguments: Any) -> None:
         super().__init__(waiting.worker, *arguments)
-        self.session = session
         self._waiting = waiting
 
     def send(self, message: Message | bytes | str, sync: bool = True, timeout: float | None = None) -> str:

@@ -16,29 +16,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from client_lib.core.handle import Handle
 from client_lib.core.ledger import Disposition
 from client_lib.core.receivers import Build
 from client_lib.core.unheard import giving_way
 from client_lib.core.window import SettledCallback
 from client_lib.message import Message
-from client_lib.receiver import Receiver
-from client_lib.sender import Sender
+from client_lib.receiver import Receiving
+from client_lib.sender import Sending
 from client_lib.waiting import Waiting
-
-if TYPE_CHECKING:
-    from client_lib.connection import Connection
 
 Arguments = dict[str, Any]
 
 # The rest is aio/session.py without async and await, copied by `python -m tools.threaded_session`
 
 
+class Sender(Sending):
+    __doc__ = Sending.__doc__
+
+    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+        super().__init__(waiting, *arguments)
+        self.session = session
+
+
+class Receiver(Receiving):
+    __doc__ = Receiving.__doc__
+
+    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+        super().__init__(waiting, *arguments)
+        self.session = session
+
+
+class Opener(Handle["Session"]):
+    """What sessions are made by: `Connection`."""
+
+    def session(self, name: str | None = None, transactional: bool = False) -> Session:
+        raise NotImplementedError
+
+    def close(self, timeout: float = 5.0) -> list[Message]:
+        raise NotImplementedError
+
+
 class Session:
     """Made by Connection.session."""
 
-    def __init__(self, connection: Connection, waiting: Waiting) -> None:
+    def __init__(self, connection: Opener, waiting: Waiting) -> None:
         self.connection = connection
         self.name = waiting.worker.name
         self.events = waiting.worker.events

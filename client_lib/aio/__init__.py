@@ -55,9 +55,7 @@ the latest when the interpreter exits.
 
 from client_lib import errors
 from client_lib.aio.connection import Connection
-from client_lib.aio.receiver import Receiver
-from client_lib.aio.sender import Sender
-from client_lib.aio.session import Session
+from client_lib.aio.session import Receiver, Sender, Session
 from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.ledger import ACCEPTED, REJECTED, RELEASED, Disposition
 from client_lib.core.subscription import UNLIMITED

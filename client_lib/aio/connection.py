@@ -29,11 +29,10 @@ from typing import Any
 from client_lib.aio.loop import GuardedLoop
 from client_lib.aio.monitor import LoopMonitor
 from client_lib.aio.sender import refuse_coroutine_function
-from client_lib.aio.session import Session
+from client_lib.aio.session import Opener, Session
 from client_lib.aio.waiting import Waiting
 from client_lib.connecting import parameters
 from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
-from client_lib.core.handle import Handle
 from client_lib.core.unheard import Unheard, doubtful, raise_first
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.message import Message
@@ -47,7 +46,7 @@ EXIT_CLOSE = 2.0
 _open_connections: set[Connection] = set()
 
 
-class Connection(Handle[Session]):
+class Connection(Opener):
     """`urls`: see `client_lib.urls.url`; options: see `client_lib.options.Options`.
 
         async with aio.Connection("node1,node2,node3", heartbeat=2) as connection:

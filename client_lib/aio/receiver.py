@@ -15,7 +15,7 @@ nevertheless.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from client_lib.aio.monitor import ALL, ends
 from client_lib.aio.waiting import Waiting
@@ -23,19 +23,15 @@ from client_lib.core.subscription import Subscription
 from client_lib.errors import ConnectionClosed, Empty, LinkClosed, SessionClosed
 from client_lib.message import Message
 
-if TYPE_CHECKING:
-    from client_lib.aio.session import Session
-
 BURST = 64
 """Messages that a tight loop may fetch before others run."""
 
 
-class Receiver(Subscription):
+class Receiving(Subscription):
     """Made by Session.receiver.  `fetch` may be called by many tasks."""
 
-    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+    def __init__(self, waiting: Waiting, *arguments: Any) -> None:
         super().__init__(waiting.worker, *arguments)
-        self.session = session
         self._waiting = waiting
         self._line = waiting.monitor.line(lambda: ALL if ends(self.check) else 0)
         self._burst = 0
@@ -80,7 +76,7 @@ class Receiver(Subscription):
             self._burst = 0
             await asyncio.sleep(0)
 
-    def __aiter__(self) -> Receiver:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Message:

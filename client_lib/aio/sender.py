@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from client_lib.aio.monitor import ALL, ends, expire
 from client_lib.aio.waiting import Waiting, leave
@@ -32,15 +32,12 @@ from client_lib.core.window import Window
 from client_lib.errors import InDoubt
 from client_lib.message import Message
 
-if TYPE_CHECKING:
-    from client_lib.aio.session import Session
-
 BURST = 64
 """Messages that a tight loop may send before others run: 0.5 ms; without a limit a window of 100 000 stops the loop for
 0.4 s.  Costs 10 % of the rate."""
 
 
-class Sender(Window):
+class Sending(Window):
     """Made by Session.sender.  May be used by many tasks.
 
     A message is kept until the broker confirms it, over any number of fail-overs.  A message that the broker refuses
@@ -52,9 +49,8 @@ class Sender(Window):
     In a transactional session the commit is the confirm: `send` does not wait for one, and `commit` raises the
     failures."""
 
-    def __init__(self, session: Session, waiting: Waiting, *arguments: Any) -> None:
+    def __init__(self, waiting: Waiting, *arguments: Any) -> None:
         super().__init__(waiting.worker, *arguments)
-        self.session = session
         self._waiting = waiting
         waiting.own_loop()
         refuse_coroutine_function("on_settled", self._on_settled)

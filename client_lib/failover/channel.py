@@ -7,7 +7,7 @@ consume or process_data_events of the connection; publishing and acknowledging m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pika
 import pika.exceptions
@@ -20,12 +20,9 @@ from client_lib.core.unheard import giving_way
 from client_lib.errors import MessagingError
 from client_lib.failover.consuming import Consuming, Delivered
 from client_lib.failover.content import Incoming
-from client_lib.failover.core import ChannelCore
+from client_lib.failover.core import ChannelCore, ConnectionOwner
 from client_lib.failover.publishing import ChannelPublishing
 from client_lib.failover.topology import Arguments, ChannelTopology, table
-
-if TYPE_CHECKING:
-    from client_lib.failover.connection import FailoverConnection
 
 OnMessage = Callable[[Any, Any, Any, bytes], Any]
 ReturnCallback = Callable[["FailoverChannel", Any, Any, bytes], Any]
@@ -35,7 +32,7 @@ NOTHING = (None, None, None)
 class FailoverChannel:
     """Made by FailoverConnection.channel."""
 
-    def __init__(self, connection: FailoverConnection, number: int) -> None:
+    def __init__(self, connection: ConnectionOwner, number: int) -> None:
         self.connection = connection
         self.channel_number = number
         self._core = ChannelCore(connection, number)

@@ -13,7 +13,7 @@ from client_lib.errors import MessagingError, TransactionError
 from client_lib.failover.content import Incoming
 from client_lib.failover.errors import translate
 from client_lib.message import Message
-from client_lib.receiver import Receiver
+from client_lib.session import Receiver
 
 Announce = Callable[[], None]
 

@@ -23,7 +23,7 @@ from client_lib.core.steps import Steps
 from client_lib.core.watcher import Watcher
 from client_lib.errors import MessagingError, ServerError, TransactionError
 from client_lib.failover.errors import translate
-from client_lib.failover.inbox import Inbox
+from client_lib.failover.inbox import Callback, Inbox
 from client_lib.session import Session
 
 CLOSE_TIME = 5.0  # seconds for what is unsettled
@@ -31,7 +31,7 @@ PRECONDITION_FAILED = 406
 
 
 class ConnectionOwner(Protocol):
-    """The part of a FailoverConnection that its channels use."""
+    """The part of a FailoverConnection that its channels use, and programs by `channel.connection`."""
 
     inbox: Inbox
     publish_window: int | None
@@ -42,7 +42,20 @@ class ConnectionOwner(Protocol):
 
     def dismiss(self, channel_number: int) -> None: ...
 
+    @property
+    def is_open(self) -> bool: ...
+
+    def close(self, reply_code: int = 200, reply_text: str = "Normal shutdown") -> None: ...
+
     def process_data_events(self, time_limit: float | None = 0) -> None: ...
+
+    def sleep(self, duration: float) -> None: ...
+
+    def call_later(self, delay: float, callback: Callback) -> int: ...
+
+    def remove_timeout(self, timeout_id: int) -> None: ...
+
+    def add_callback_threadsafe(self, callback: Callback) -> None: ...
 
 
 class ChannelCore:

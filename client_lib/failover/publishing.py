@@ -11,8 +11,7 @@ from client_lib.failover.content import Outgoing, publish_entry
 from client_lib.failover.core import ChannelCore
 from client_lib.failover.errors import Nacked, Unroutable
 from client_lib.message import Message
-from client_lib.sender import Sender
-from client_lib.session import Session
+from client_lib.session import Sender, Session
 
 Tell = Callable[[Outgoing, Returned], bool]
 SYNC_WINDOW = 1000  # threads that may wait for a confirm at a time

@@ -5,7 +5,7 @@ import graphlib
 import grimp
 import pytest
 
-PACKAGES = ("qpidd_py", "ha", "spark_jobs")
+PACKAGES = ("qpidd_py", "ha", "client_lib", "spark_jobs")
 
 
 def imports_of(package: str) -> dict[str, set[str]]:

@@ -26,12 +26,15 @@ def parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
 
 
+def names_of(kind: type) -> set[str]:
+    """Its own, and those of what it extends: the same in another module."""
+    return {name for each in kind.__mro__[:2] for name in vars(each) if not name.startswith("_")}
+
+
 @pytest.mark.parametrize(("threaded", "asynchronous"), PAIRS, ids=lambda kind: kind.__name__)
 def test_same_names_parameters_and_defaults(threaded: type, asynchronous: type) -> None:
     compared = 0
-    for name in sorted(vars(threaded)):
-        if name.startswith("_") or name in INNER:
-            continue
+    for name in sorted(names_of(threaded) - INNER):
         one, other = inspect.getattr_static(threaded, name), inspect.getattr_static(asynchronous, name, None)
         assert other is not None, f"aio.{threaded.__name__} has no {name}"
         assert isinstance(one, property) == isinstance(other, property), name
@@ -47,7 +50,7 @@ def test_same_names_parameters_and_defaults(threaded: type, asynchronous: type) 
 @pytest.mark.parametrize(("threaded", "asynchronous"), PAIRS, ids=lambda kind: kind.__name__)
 def test_nothing_that_only_asyncio_has(threaded: type, asynchronous: type) -> None:
     hooks = {"settled", "report", "arrived"}  # the library's
-    names = {name for name in vars(asynchronous) if not name.startswith("_")} - INNER - hooks
+    names = names_of(asynchronous) - INNER - hooks
     assert [name for name in sorted(names) if not hasattr(threaded, name)] == []
 
 
