@@ -12,8 +12,8 @@ _HEAD = (
 
 
 def render(spec: ClusterSpec) -> dict[str, str]:
-    files = pacemaker_files.render(spec)
-    del files["README.md"]  # here scripts take the steps
+    by_hand = {"README.md", "cluster.pcs.sh", "cluster.crmsh"}  # here scripts take the steps
+    files = {name: text for name, text in pacemaker_files.render(spec).items() if name not in by_hand}
     return {"cluster.env": _HEAD.format(spec.name) + _assignments(_variables(spec)), **files}
 
 

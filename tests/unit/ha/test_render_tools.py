@@ -146,7 +146,7 @@ def test_the_commands_for_pcs_say_the_same(directory, inside, empty):
 
 
 @needs("pcs")
-@each_cluster
+@pytest.mark.parametrize("directory", sorted((CONFIG / "pacemaker").iterdir()), ids=lambda path: path.name)
 def test_pcs_sets_corosync_up_as_rendered(directory, tmp_path):
     comment = (directory / "cluster.pcs.sh").read_text().split("pcs cluster setup ")[1].split("pcs cluster start")[0]
     words = comment.replace("\\\n#", " ").rstrip("#\n ").split()
