@@ -3,16 +3,25 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 
 def read(directory: Path) -> Iterator[dict[str, Any]]:
-    """All events below a directory, runs of messages taken apart; a torn last line is normal after a crash."""
-    for path in sorted([*directory.rglob("*.jsonl"), *directory.rglob("*.jsonl.open")]):
-        with path.open(encoding="utf-8", errors="replace") as file:
+    """All events below a directory, runs of messages taken apart; a torn last line is normal after a crash.  Files may
+    be closed, and renamed, meanwhile."""
+    still_open = [path.with_suffix("") for path in directory.rglob("*.jsonl.open")]
+    for path in sorted({*still_open, *directory.rglob("*.jsonl")}):
+        with _opened(path) as file:
             for line in file:
                 if line.endswith("}\n"):
                     yield from expand(json.loads(line))
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return Path(f"{path}.open").open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return path.open(encoding="utf-8", errors="replace")
 
 
 def expand(event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -75,3 +75,12 @@ def test_a_run_is_taken_apart_evenly():
     attrs = {"last": "a:b:9", "count": "3", "last_ts_mono": "200"}
     found = list(expand({"kind": "ack", "msg_id": "a:b:7", "ts_mono": 100, "attrs": attrs}))
     assert [(event["msg_id"], event["ts_mono"]) for event in found] == [("a:b:7", 100), ("a:b:8", 150), ("a:b:9", 200)]
+
+
+def test_a_file_that_is_closed_while_others_are_read(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl.open").write_text(f'{{"kind":"{name}"}}\n')
+    events = read(tmp_path)
+    assert next(events)["kind"] == "one"
+    (tmp_path / "two.jsonl.open").rename(tmp_path / "two.jsonl")
+    assert [event["kind"] for event in events] == ["two"]
