@@ -177,7 +177,7 @@ class HaPlugin:
     def reading(self, host: Reading) -> Request:
         """What answers while the journal is read."""
         options: HaSettings = host.settings[HaSettings]
-        add_user(host, options)
+        let_in(host, options)
         brokers = ",".join(map(str, options.ha_brokers_url)) if options.ha_cluster else ""
         public_url = "" if options.ha_public_url == "none" else options.ha_public_url
         return Recovering(host.name, lambda: host.progress.step, options.ha_username, brokers, public_url).request
@@ -187,8 +187,6 @@ class HaPlugin:
         options: HaSettings = host.settings[HaSettings]
         security = host.settings[SecuritySettings]
         dial = Dial(login_of(options), tls_of(options, security))
-        if host.tls is not None and options.ha_ssl_ca is not None:
-            trust(host.tls, options.ha_ssl_ca)
         host.on_reload.append(lambda fresh: renewal(dial, options, security, host.tls))
         if not options.ha_cluster:
             return self._attach_standalone(host, options, dial)
@@ -197,7 +195,7 @@ class HaPlugin:
         self._host, self._shutdown_rule = host, options.ha_promote_on_shutdown
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, dial, state_file)
-        add_user(host, options)
+        let_in(host, options)
         host.broker.vhost.default_replicate = options.ha_replicate
         host.broker.passive = True
         settings = node_settings(host.name, options, host.settings[LinkSettings])
@@ -254,7 +252,7 @@ class HaPlugin:
 
     def _attach_standalone(self, host: PluginHost, options: HaSettings, dial: Dial) -> StandaloneHooks:
         id = uuid.uuid4().hex
-        add_user(host, options)
+        let_in(host, options)
         if options.ha_queue_replication:
             # A journal continues in a new epoch with each start; without one all is in epoch 0.
             self._replication = QueueReplication(
@@ -327,8 +325,10 @@ def login_of(options: HaSettings) -> Login:
     return Login(options.ha_username or "guest", options.ha_password or "guest", options.ha_mechanism)
 
 
-def add_user(host: PluginHost | Reading, options: HaSettings) -> None:
+def let_in(host: PluginHost | Reading, options: HaSettings) -> None:
     """The other brokers log in with `ha-username`: by password, or with EXTERNAL by certificate only."""
+    if host.tls is not None and options.ha_ssl_ca is not None:
+        trust(host.tls, options.ha_ssl_ca)
     if options.ha_username and (options.ha_password or options.ha_mechanism != "EXTERNAL"):
         host.add_user(options.ha_username, options.ha_password)
 

@@ -76,6 +76,7 @@ class Reading:
     name: str
     progress: "Progress"
     add_user: Callable[[str, str], None]
+    tls: "ssl.SSLContext | None"
     """As in `PluginHost`."""
 
 

@@ -148,7 +148,7 @@ class Service:
 
     def _doorman(self, store: Store, busy: Callable[[str], None]) -> Doorman:
         settings, address = self._settings, str(self._addresses[0])
-        reading = Reading(settings, self._broker.name, store.progress, self._add_user)
+        reading = Reading(settings, self._broker.name, store.progress, self._add_user, self._tls_context)
         answers: list[Request] = list(filter(None, (plugin.reading(reading) for plugin in self._plugins)))
         ports = Ports(
             self._sockets,

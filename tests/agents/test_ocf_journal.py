@@ -7,6 +7,8 @@ from pathlib import Path
 import pika
 
 from tests.agents.ocf import ROOT, TIME, Agent, write_program
+from tests.support.certificates import Authority, needs_openssl
+from tests.support.process import HeldPort
 from tests.support.wait import wait_for
 
 SOURCE = ROOT / "tests" / "acceptance" / "disk_faults.c"
@@ -54,6 +56,28 @@ def test_a_broker_that_reads_its_journal_has_started(agent: Agent) -> None:
     assert agent.result(held).code == 0
     assert agent("promote").code == 0
     assert agent("stop").code == 0
+
+
+@needs_openssl
+def test_a_broker_that_reads_its_journal_knows_the_agents_certificate(tmp_path: Path) -> None:
+    """Its authority is that of the brokers, not that of the clients."""
+    authority, held = Authority(tmp_path / "authority"), HeldPort()
+    lines = ["require-encryption=yes", f"ssl-port={held.port}", f"ha-ssl-ca={authority.file}", "ha-username=qpid-ha"]
+    lines += [f"ssl-cert={authority.certificate('qpid-ha')}", "ha-cluster=yes", "ha-safety=manager", "ha-registry=none"]
+    lines += ["interface=127.0.0.1", f"ha-brokers-url=ssl:127.0.0.1:{held.port}", "log-to-stderr=no"]
+    lines += ["ha-mechanism=EXTERNAL", "journal=yes", "journal-segment-size=1M"]
+    config = tmp_path / "qpidd.conf"
+    config.write_text("\n".join(lines) + "\n")
+    with Agent(tmp_path / "agent", options="", config=str(config)) as agent:
+        hold = reading_slowly(agent)
+        assert agent("start").code == 0
+        assert agent("promote").code == 0
+        assert agent("stop").code == 0
+        hold.touch()
+        assert agent("start", timeout=8000).code == 0, agent.log
+        assert agent("monitor").code == 0
+        hold.unlink()
+        assert agent("stop").code == 0
 
 
 def test_a_broker_that_reads_its_journal_is_stopped(agent: Agent) -> None:
