@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from qpidd_py.broker.hooks import Refusal
+from qpidd_py.broker.ports import Refusal
 from qpidd_py.core import Reactor
 from qpidd_py.errors import ReplyCode
 from qpidd_py.management.amqp_door import AmqpDoor
