@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from ha.primary.primary import Primary
 from ha.promotion.claims import Claim, ClaimRequest
 from ha.promotion.promoter import Wish
 from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
+from tests.simulator.mistakes_safety import patched
 from tests.unit.ha.world import Host, World
 
 Call = tuple[Any, ...]
@@ -644,8 +646,17 @@ class TestWhatAnAdministratorReads:
         node.role = SimpleNamespace(trouble="trouble" * (only == "trouble"), survey=None)
         assert node.advice() == only
 
-    def test_else_what_the_survey_says(self) -> None:
+    @pytest.mark.parametrize("keeps", [True, False])
+    def test_else_what_the_survey_says(self, keeps: bool) -> None:
         host = alone()
         host.world.until(lambda: host.node.role.survey is not None)
-        host.world.run(3.0)
-        assert host.node.advice() != ""
+        host.node.local.keeps = keeps
+        given: list[Call] = []
+
+        def advise(*it: Any) -> str:
+            given.append(it)
+            return "advice"
+
+        with patched(sys.modules[Node.__module__], advise=advise):
+            assert host.node.advice() == "advice"
+        assert [call[1:] for call in given] == [(host.node.role.survey, keeps)]
