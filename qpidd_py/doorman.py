@@ -181,7 +181,7 @@ class Doorman:
         self._begun(str(self._progress.step))
         await self._end.wait()
         listener.leave()
-        await _see_off(broker, requests.served)
+        await _see_off(broker, reactor, requests.served)
         ticker.stop()
         notices.close()
         loop.remove_reader(reactor.fileno())
@@ -212,12 +212,16 @@ def _tick(broker: Broker, listener: Listener, verifier: Verifier | None, notices
     broker.engine.end_turn()
 
 
-async def _see_off(broker: Broker, served: set[ClientConnection]) -> None:
-    """Who has connected gets an answer, then the connection is closed."""
+async def _see_off(broker: Broker, reactor: Reactor, served: set[ClientConnection]) -> None:
+    """Who has connected gets an answer, then the connection is closed, whether its peer answers that or not."""
     await _until(lambda: all(each in served or each.finished for each in broker.connections), FAREWELL)
     broker.close_clients(ReplyCode.CONNECTION_FORCED, f"{broker.name} has read its journal; connect again")
     broker.engine.end_turn()
     await _until(lambda: not broker.connections, FAREWELL)
+    for connection in list(broker.connections):
+        reactor.remove(connection.core)
+        connection.transport.disconnect()
+    await asyncio.sleep(0)
 
 
 async def _until(done: Callable[[], bool], seconds: float) -> None:
