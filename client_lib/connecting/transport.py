@@ -59,7 +59,6 @@ ChannelClosed = pika.exceptions.ChannelClosedByBroker
 GET, GET_EMPTY = pika.spec.Basic.Get, pika.spec.Basic.GetEmpty
 decode_frame: Callable[[bytes], tuple[int, Any]] = pika.frame.decode_frame
 
-LOGGER = logging.getLogger("client_lib")
 FRAME_OVERHEAD = 8
 FRAME_END = b"\xce"
 FRAME_HEAD = struct.Struct(">BHI")

@@ -68,10 +68,6 @@ class Outbox:
         return next(iter(self._in_flight.values()), None)
 
     @property
-    def in_flight(self) -> int:
-        return len(self._in_flight)
-
-    @property
     def resent(self) -> int:
         """The number of unsettled entries that had been on the wire before."""
         return sum(entry.resent for entry in self.entries())

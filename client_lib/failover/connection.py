@@ -11,7 +11,6 @@ program that calls start_consuming, consume or process_data_events.
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -29,8 +28,6 @@ from client_lib.failover.inbox import Callback, Inbox
 from client_lib.failover.parameters import PUBLISH_TIMEOUT, Where, read_parameters
 from client_lib.failover.publishing import not_taken
 from client_lib.session import Session
-
-LOGGER = logging.getLogger("client_lib")
 
 
 @dataclass(frozen=True)

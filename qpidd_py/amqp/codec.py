@@ -16,7 +16,6 @@ from pamqp.base import Frame
 from qpidd_py.amqp.constants import BASIC_CLASS, FRAME_METHOD
 from qpidd_py.amqp.fields import (
     FieldError,
-    FieldTable,
     decode_table,
     encode_longstr,
     encode_shortstr,
@@ -247,12 +246,6 @@ def join_properties(properties: Mapping[str, bytes], body_size: int) -> bytes:
             flags |= mask
             parts.append(properties[name])
     return _HEADER_HEAD.pack(BASIC_CLASS, 0, body_size, flags) + b"".join(parts)
-
-
-def decode_headers(header: bytes) -> FieldTable:
-    """The `headers` property of a content header payload; empty if there is none."""
-    headers: FieldTable = decode_properties(header).get("headers", {})
-    return headers
 
 
 def encode_properties(properties: dict[str, Any], body_size: int) -> bytes:

@@ -21,7 +21,6 @@ PARSERS: Final = ("broker_json", "client_json", "broker_text", "pacemaker", "cor
 
 _MONTH: Final = rb"[A-Z](?:[a-z]|\xc3\xa4){2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
 _ISO: Final = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
-_FULL: Final = rb"\w{2,4}\.? \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \S+"
 _CONTENT: Final = tuple(
     (parser, re.compile(pattern))
     for parser, pattern in (

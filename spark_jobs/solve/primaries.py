@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Span:
-    """`ends`: every line that says it had ended, the first one first; `last_sign`: the last line it wrote before."""
+    """`ends`: every line that says it had ended, the first one first."""
 
     promotion: Promotion
     to_lo: int | None
@@ -47,7 +47,6 @@ class Span:
     to_est: int | None
     end: Event | None
     ends: tuple[Event, ...]
-    last_sign: Event | None
     confirms: tuple[tuple[int, int, Event], ...] = field(default=(), repr=False)
 
     @property
@@ -105,13 +104,12 @@ def _span(facts: Facts, number: int) -> Span:
     confirms = tuple(_confirms(rows, promotion))
     if not ends:
         signs = _signs(rows, promotion.node, None)
-        return Span(promotion, _lived(promotion, signs), None, None, None, (), signs[-1] if signs else None, confirms)
+        return Span(promotion, _lived(promotion, signs), None, None, None, (), confirms)
     end = ends[0]
     signs = _signs(rows, promotion.node, end)
     exact = end.get("node") == promotion.node and end["kind"] in ("demote", "stop", "log_end", "state")
     to_lo = end["ts_lo"] if exact and end.get("source") in OWN else min(_lived(promotion, signs), end["ts_hi"])
-    last = signs[-1] if signs else None
-    return Span(promotion, to_lo, end["ts_hi"], end["ts_est"], end, tuple(ends), last, confirms)
+    return Span(promotion, to_lo, end["ts_hi"], end["ts_est"], end, tuple(ends), confirms)
 
 
 def _floor(promotion: Promotion) -> int:

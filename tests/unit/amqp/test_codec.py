@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from qpidd_py.amqp.codec import (
-    decode_headers,
     decode_method,
     decode_properties,
     encode_content,
@@ -116,9 +115,8 @@ def test_properties():
         "correlation_id": "c",
         "message_id": "m",
     }
-    assert decode_headers(header) == {"x": 1}
     assert decode_properties(encode_properties(found, 9)) == found
-    assert decode_headers(encode_properties({}, 0)) == {}
+    assert decode_properties(encode_properties({}, 0)) == {}
 
 
 @given(st.binary(max_size=60))

@@ -9,7 +9,7 @@ from typing import Any
 import pamqp.commands as commands
 import pytest
 
-from qpidd_py.amqp.codec import decode_headers
+from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
 from tests.unit.broker.peer import Peer, Replicated
 
@@ -48,7 +48,9 @@ def bodies(broker, name):
 
 
 def letters(broker, name):
-    return [decode_headers(message[4]) for message in broker.vhost.queues[name].core.peek(1 << 20)]
+    return [
+        decode_properties(message[4]).get("headers", {}) for message in broker.vhost.queues[name].core.peek(1 << 20)
+    ]
 
 
 def expire(broker, milliseconds):
