@@ -13,7 +13,7 @@ from ha.archive.restoring import CLOSED, MARKER, RestoreDoor, Restoring, check_c
 from ha.model.environment import Json
 from qpidd_py.amqp.codec import encode_properties
 from qpidd_py.errors import LinkError, ReplyCode
-from qpidd_py.store.archive import ArchiveError, Message, encode_message, encode_object
+from qpidd_py.store.archive import DECLARE_QUEUE, ArchiveError, Message, encode_message, encode_object
 from tests.simulator.mistakes_safety import patched
 from tests.unit.ha.test_archive_round_trip import Site, copied, filled
 
@@ -72,6 +72,19 @@ class TestLinesThatCannotBeRestored:
         broker: Any = SimpleNamespace(vhost=Site().broker.vhost, engine=engine)
         with pytest.raises(ArchiveError, match="queue 'main' has refused a message: it is full"):
             Restoring(broker).take("".join([*objects, *messages]))
+
+    def test_an_object_that_lacks_a_field(self) -> None:
+        queue = {"op": DECLARE_QUEUE, "name": "q", "durable": True, "arguments": {}}
+        with pytest.raises(ArchiveError, match=rf"an object of the archive \({DECLARE_QUEUE}\) lacks 'auto_delete'"):
+            Restoring(Site().broker)._restore(queue)
+
+    def test_a_message_that_would_break_consumers(self) -> None:
+        source = one_queue()
+        objects, _ = lines(source)
+        (message,) = copied(source).messages()
+        site, id = begun()
+        wrong = encode_message(message._replace(body=b"longer"))
+        assert "its header does not fit a body of 6 octets" in refused(site, id, "".join(objects) + wrong.decode())
 
     def test_a_part_of_a_line_is_missing_at_the_end(self) -> None:
         site, id = begun()
@@ -178,6 +191,31 @@ class TestTheDoorOfRestores:
         assert site.restore("abandon") == {"again": False}
         with pytest.raises(LinkError, match="begin again"):
             site.restore("lines", id=id, text="")
+
+    def test_none_has_begun(self) -> None:
+        with pytest.raises(LinkError, match="no restore 0 is under way here"):
+            Site().restore("lines", id=0, text="")
+
+    def test_what_people_read(self) -> None:
+        site, said = Site(), list[tuple[str, str]]()
+        door = site.restores = RestoreDoor(site.broker, lambda: "", lambda *line: said.append(line))
+        site.restore("begin")
+        mark = site.broker.vhost.queues[MARKER]
+        assert (mark.durable, mark.exclusive, mark.auto_delete) == (True, False, False)
+        assert door.closed == CLOSED
+        site.restore("abandon")
+        id = site.restore("begin")["id"]
+        site.restore("end", id=id, objects=0, messages=0)
+        begins = "a restore has begun: no client is admitted until it has ended"
+        assert [text.partition(":")[0] for _, text in said] == [
+            begins.partition(":")[0],
+            "an interrupted restore was abandoned",
+            begins.partition(":")[0],
+            "restored",
+        ]
+        assert said[0] == ("notice", begins)
+        assert said[-1] == ("notice", "restored: 0 messages, 0 objects; clients are admitted")
+        assert {level for level, _ in said} == {"notice"}
 
     def test_only_the_last_one_goes_on(self) -> None:
         site, first = begun()
