@@ -20,7 +20,11 @@ def spark_session() -> Iterator[Any]:
     rows (half of the processor time of a whole pipeline)."""
     if reason := standalone.no_java():
         pytest.skip(reason)
-    options = {"spark.sql.codegen.wholeStage": "false", "spark.driver.extraJavaOptions": standalone.QUICK}
+    options = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.driver.extraJavaOptions": standalone.QUICK,
+    }
     found = session("local[2]", shuffle=4, memory="2g", options=options)
     yield found
     found.stop()
