@@ -192,6 +192,34 @@ class TestTheDoorOfRestores:
         with pytest.raises(LinkError, match="begin again"):
             site.restore("lines", id=id, text="")
 
+    def test_the_mark_goes_last_and_nothing_is_moved_to_another_queue(self) -> None:
+        site, _ = begun()
+        vhost, removed = site.broker.vhost, list[tuple[str, int]]()
+        site.publish(site.queue("main"), b"m1")
+        for name in ("e1", "e2"):
+            vhost.declare_exchange(name, "topic", True, False, False, {})
+        vhost.bind("e1", vhost.exchanges["e2"], b"k", {})
+        old = vhost.remove_queue
+
+        def remove_queue(queue: Any) -> None:
+            removed.append((queue.name, queue.core.ready))
+            old(queue)
+
+        with patched(vhost, remove_queue=remove_queue):
+            assert site.restore("begin")["again"]
+        assert removed == [("main", 0)]
+        assert (list(vhost.queues), "e1" in vhost.exchanges, "e2" in vhost.exchanges) == ([MARKER], False, False)
+
+    def test_queues_of_one_connection_are_nothing_that_is_there(self) -> None:
+        site = Site()
+        site.queue("main")
+        queue: Any = site.broker.vhost.queues["main"]
+        broker: Any = SimpleNamespace(vhost=SimpleNamespace(queues={"main": queue}, exchanges={}))
+        door = RestoreDoor(broker, lambda: "", lambda *line: None)
+        assert door._found() == "queue 'main'"
+        broker.vhost.queues = {"main": SimpleNamespace(name="main", exclusive=True)}
+        assert door._found() == ""
+
     def test_none_has_begun(self) -> None:
         with pytest.raises(LinkError, match="no restore 0 is under way here"):
             Site().restore("lines", id=0, text="")
