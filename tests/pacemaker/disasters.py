@@ -65,8 +65,10 @@ def fail_during_catchup(cluster: Cluster, trial: Trial) -> None:
 
 
 def hang_disk(cluster: Cluster, trial: Trial) -> None:
-    """A sync of the primary's journal does not end; needs a cluster with `disk_faults` on its nodes."""
+    """A sync of the primary's journal does not end; needs a cluster with `disk_faults` on its nodes.  When its role has
+    moved, the others can do without it, and it ends."""
     primary = cluster.primary()
+    trial.wanted_lines.append((primary, "the disk of its journal has written nothing"))
     node, folder = cluster.node(primary), f"{DATA_DIR}/faults"
     node.run("mkdir", "-p", folder, check=True)
     hang = ("touch", f"{folder}/hang")

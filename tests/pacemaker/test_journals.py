@@ -17,7 +17,7 @@ SETUPS = {
     "two": Setup(nodes=2, fencing=True, safety="manager", registry="pacemaker", options=JOURNAL),
 }
 PATIENT = Setup(fencing=True, options={**JOURNAL, "ha-slow-backup-timeout": "4"})
-"""A primary whose disk hangs would end by itself after twice that time."""
+"""A primary whose disk hangs gives way after that time, and would end by itself after twice that time."""
 LIBRARY = "/usr/local/lib/disk-faults.so"
 
 
