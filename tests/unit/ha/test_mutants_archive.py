@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from ha.archive import copying
-from ha.archive.copying import COPIES, IDLE, MOST, PAUSE, PIECE, REST, CopyDoor, Copying
+from ha.archive.copying import COPIES, IDLE, MOST, PAUSE, PIECE, REST, SLICE, CopyDoor, Copying
 from ha.archive.restoring import CLOSED, MARKER, RestoreDoor, Restoring, check_content
 from ha.model.environment import Json
 from qpidd_py.amqp.codec import encode_properties
 from qpidd_py.errors import LinkError, ReplyCode
 from qpidd_py.store.archive import DECLARE_QUEUE, ArchiveError, Message, encode_message, encode_object
+from qpidd_py.store.content import messages
 from tests.simulator.mistakes_safety import patched
 from tests.unit.ha.test_archive_round_trip import Site, copied, filled
 
@@ -346,6 +347,72 @@ class TestTheDoorOfCopies:
         ]
         assert (len(first["messages"]), first["left"]) == (MOST, octets - sizes[0])
         assert (len(second["messages"]), second["left"]) == (3, octets - sum(sizes))
+
+    def test_what_comes_after_its_cut_is_of_the_next_pass(self) -> None:
+        site = Site()
+        queue = site.queue("main")
+        site.publish(queue, b"m")
+        copy = Copying(site.broker, True, 0.0)
+        for number in range(MOST + 2):
+            site.publish(queue, b"n%d" % number)
+        answers = [copy.next() for _ in range(5)]
+        assert [len(answer["messages"]) for answer in answers] == [1, 0, MOST, 2, 0]
+        assert [answer["left"] for answer in answers[1:]] == [0] * 4
+        assert ["position" in answer for answer in answers] == [False, False, False, False, True]
+
+    def test_a_rest_that_is_not_in_memory_is_not_the_end(self) -> None:
+        site = Site()
+        queue = site.queue("main")
+        copy = Copying(site.broker, True, 0.0)
+        for number in range(MOST):
+            site.publish(queue, b"n%d" % number)
+        last = list(messages(queue))[-1].id
+        with patched(copying, soon=lambda queue, after, come: after != last):
+            answer = copy.next()
+        assert ("position" in answer, copy.waits) == (False, True)
+
+    def test_a_queue_that_is_deleted_meanwhile_is_not_waited_for(self) -> None:
+        site = Site()
+        queue = site.queue("main")
+        for number in range(MOST + 1):
+            site.publish(queue, b"n%d" % number)
+        copy = Copying(site.broker, True, 0.0)
+        assert len(copy.next()["messages"]) == MOST
+        site.broker.vhost.delete_queue(None, "main", False, False)
+        with patched(copying, soon=lambda queue, after, come: False):
+            copy.next()
+        assert not copy.waits
+
+    def test_its_end_ends_it(self) -> None:
+        site = Site()
+        id = site.backup("begin")["id"]
+        assert [sorted(site.backup("next", id=id)) for _ in range(2)] == [["left", "messages", "position"], ["end"]]
+        with pytest.raises(LinkError, match="no backup 1 is being made here"):
+            site.backup("next", id=id)
+
+    def test_without_messages_unless_they_are_asked_for(self) -> None:
+        site = filled(3)
+        id = site.backup("begin")["id"]
+        first = site.backup("next", id=id)
+        assert (first["messages"], first["left"], "position" in first) == ([], 0, True)
+        queue = SimpleNamespace(ready=3, unacked=2, bytes=10)
+        with patched(copying, kept_queues=lambda configuration: [queue]):
+            assert site.backup("begin")["messages"] == 5
+
+    def test_a_slice_ends_at_its_size(self) -> None:
+        half: Any = SimpleNamespace(header=b"h" * (SLICE // 4), body=b"b" * (SLICE // 4))
+        items = iter([(7, half)] * 3)
+        assert (len(copying._take(items)[0]), len(copying._take(items)[0])) == (2, 1)
+
+    def test_keys_of_any_octets(self) -> None:
+        (message,) = copied(one_queue()).messages()
+        shown = copying._shown(7, message._replace(exchange=b"\xff", routing_key=b"k"))
+        assert shown[4:6] == ["\udcff", "k"]
+
+    def test_a_piece_one_octet_below_the_limit_takes_another(self) -> None:
+        size = PIECE // 2 - 64
+        sizes = dict(enumerate([size, size - 1, size] * 2))
+        assert list(copying._pieces(sizes, lambda item: sizes[item])) == [[0, 1, 2], [3, 4, 5]]
 
     def test_ids_and_objects_come_in_pieces(self) -> None:
         held = [("q", 7, 3, b"i" * (PIECE + 1)), ("empty", 8, 0, b"")]
