@@ -1,7 +1,7 @@
 """Answers at the ports while the broker reads its journal.                                                    Shell.
 
 Theory.  The main thread reads, as fast as it can, into the broker that will serve.  The doorman is another broker, in a
-thread and a loop of its own: without queues, passive, and gone before the first one serves.  So nobody can see or
+thread and a loop of its own: without queues, passive, and gone before the first one serves.  So no client can see or
 change what is half read, and reading is the same code with a doorman or without.
 
     admin connections    admitted; `ha.*` is answered by plug-ins (`plugins.Reading`), all else is refused
@@ -157,7 +157,7 @@ class Doorman:
         try:
             asyncio.run(self._serve())
         except Exception:
-            log.exception("nobody answers while the journal is read")
+            log.exception("no answers while the journal is read")
 
     async def _serve(self) -> None:
         loop = self._loop = asyncio.get_running_loop()

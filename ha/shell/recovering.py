@@ -1,6 +1,6 @@
 """The requests that a broker answers while it reads its journal.  In the doorman's thread (`qpidd_py.doorman`).
 
-It lives, and takes part in nothing: it does not know yet what it holds.  So that nobody concludes more from that:
+It lives, and takes part in nothing: it does not know yet what it holds.  So that no other broker concludes more:
 
     ha.ask      its answer is no view, so a survey takes it for silent: it may hold more, it is no candidate, and it is
                 not dead (`view.Survey`).  A claim that must hear it fails, as if it had not answered at all.

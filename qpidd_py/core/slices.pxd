@@ -5,6 +5,7 @@ cdef enum:
 
 cdef class Slice:
     cdef public uint64_t most               # looks of a slice, for tests and the simulator; 0: no limit
+    cdef public int look                    # LOOK, or less in the simulator
     cdef readonly uint64_t looks            # of this slice
     cdef int units                          # of work until the next look
     cdef bint endless, ended

@@ -1,3 +1,4 @@
 class Slice:
+    look: int
     most: int
     looks: int

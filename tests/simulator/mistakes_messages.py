@@ -10,6 +10,8 @@ from typing import Any
 from ha.model.protocol import Kind
 from ha.primary.primary import Primary
 from ha.shell.core_link import CoreLink, IncomingLink
+from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, OPERATIONS, records
 from tests.simulator import amqp
@@ -26,6 +28,16 @@ LATE = 0.02
 def inherited_at_once() -> AbstractContextManager[None]:
     """A new primary hands out at once what it has taken over of transactions.  (It was so once.)"""
     return patched(Primary, _hold_inherited=lambda self: None)
+
+
+def purge_answered_early() -> AbstractContextManager[None]:
+    """A purge that takes several slices is answered after the first one, and the others are forgotten."""
+
+    def emptied(self: ClientChannel, queue: DeclaredQueue | None, reason: str) -> int:
+        engine = self.vhost.engine
+        return engine.purge_some(queue.core, engine.sequence, reason)[0] if queue is not None else 0
+
+    return patched(ClientChannel, emptied=emptied)
 
 
 @contextmanager

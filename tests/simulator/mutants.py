@@ -100,6 +100,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "uncounted-by-backups": Mutant(messages.uncounted_by_backups, "quorum", ("crash", "returns"), seed=3),
     "uncounted-by-who-joins": Mutant(messages.uncounted_by_who_joins, "quorum", ("crash", "returns"), seed=3),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=83),
+    "purge-answered-early": Mutant(messages.purge_answered_early, "quorum", ("crash",), 600, seed=344),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=46, run=4),
     "read-publishers-on": Mutant(slow.read_publishers_on, "", ("narrow",)),
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",), seed=3, run=6),

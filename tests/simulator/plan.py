@@ -139,6 +139,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["registry file"] = True
     if found := _segments(Random(f"segments {seed}")):
         options["segments"] = found
+    if units := Random(f"looks {seed}").choice((0, 0, 0, 4, 9)):
+        options["looks"] = units
     paged = Random(f"pages {seed}")
     if paged.random() < PAGED:
         options["pages"] = paged.choice((0.0, 0.0003, 0.05))

@@ -174,6 +174,8 @@ class BrokerProcess(Ports):
         self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
         self.simulation.history.loaded(self.state)
         self.engine = self._engine(**self.simulation.scenario.option("segments", {}))
+        if units := self.simulation.scenario.option("looks", 0):
+            self.engine.slice.look, self.engine.slice.most = units, 1
         read = self.simulation.scenario.option("pages", None)
         self.pages = SimulatedPages(self, read) if read is not None else None
         self.engine.now = self.wall_clock()
