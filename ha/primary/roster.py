@@ -119,15 +119,16 @@ class Roster:
     def in_force(self, change: Change, in_sync: InSync) -> None:
         """The set is on record and stored: log it, count by it, then see what is safe and what our state is."""
         self._begun = self._begun or isinstance(change, First)
-        if isinstance(change, Enlist):
-            self._place(change.peer)  # before anything is confirmed by the larger set
+        listed = change.peer if isinstance(change, Enlist) and not self._is_back(change.peer) else None
+        if listed is not None:
+            self._place(listed)  # before anything is confirmed by the larger set
         self.may_confirm = self._begun and self._local.safety.may_confirm(in_sync)
         position = self._log(in_sync, change)
         match change:
             case First():
                 self.steady = position
-            case Enlist(peer):
-                self._listed(peer, in_sync)
+            case Enlist():
+                self._listed(listed, in_sync)
             case Drop():
                 self._removed(position, in_sync)
             case Rename():
@@ -188,7 +189,14 @@ class Roster:
             self.counting = [other for other in self.counting if other.id != peer.id or other.removal]
             self.counting.append(peer)
 
-    def _listed(self, peer: Peer, in_sync: InSync) -> None:
+    def _is_back(self, peer: Peer) -> bool:
+        """It was lost while it was listed, and has come back with its place: that link counts, and not the lost one."""
+        there = self.find(peer.id)
+        return peer.link is None and there is not None and there is not peer and there.link is not None
+
+    def _listed(self, peer: Peer | None, in_sync: InSync) -> None:
+        if peer is None:
+            return
         self._local.env.log("notice", f"backup {peer.member} is ready")
         attrs = {"version": in_sync.version}
         self._local.env.event("membership", peer=str(peer.member), result="ready", attrs=attrs)

@@ -18,6 +18,9 @@ The core is what the promise of a mode needs:
     availability        a majority, a whole member, and if that was restarted a broker that knows the newest set, which
                         need not list it: the manager promotes it only then (`rules.py`)
 
+With `quorum` and a registry, too, a restarted member whose disk has an older set than the newest may have an old disk:
+then every other member of the newest set is in the core, which shows what it lacks (`ha/README.md`, section 8).
+
 In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary or cannot store
 a vote, and promotes none of them, as is its duty (`rules.py`); without a registry one that answers no claims, too.
 Without a registry and without quorum nothing is promised if the broker that knows whether another one has gone on has
@@ -206,10 +209,11 @@ class Liveness:
         restarted = bool(whole.node.local.before)
         if mode == "availability" and restarted:
             return [each for each in members if each.state.in_sync.key >= newest.key][:1] or None
-        if mode != "manager":
-            return []
-        ids = {newest.leader, *(each.state.leader for each in members)}  # `promotion.py`, R4's doubt
-        if whole.node.role.stood or restarted:
+        ids: set[str] = set()
+        if mode == "manager":
+            ids = {newest.leader, *(each.state.leader for each in members)}  # `promotion.py`, R4's doubt
+        older = restarted and whole.state.in_sync.key < newest.key
+        if older or (mode == "manager" and (whole.node.role.stood or restarted)):
             ids |= newest.ids
         found = [each for each in members if each.state.id in ids]
         return found if ids - {""} <= {each.state.id for each in found} else None

@@ -94,6 +94,11 @@ def wait_behind_another_set() -> AbstractContextManager[None]:
     return patched(Roster, _kept_meanwhile=lambda self, peer: False)
 
 
+def lost_link_counts() -> AbstractContextManager[None]:
+    """A backup that was lost while it was listed counts by that link, although it is back.  (It was so once.)"""
+    return patched(Roster, _is_back=lambda self, peer: False)
+
+
 def only_what_one_says() -> AbstractContextManager[None]:
     """Two that hear a third one do not make three, unless the third one says so.  (It was so once.)"""
 

@@ -128,9 +128,9 @@ class Simulation:
         return [process for process in self.brokers if process.address in addresses - {""}]
 
     def _configured(self) -> tuple[str, ...]:
-        """A set without a list has that of its leader's configuration, in which administrators have written changes."""
+        """A set without a list has that of the configuration with which its leader was started."""
         leaders = [each for each in self.brokers if each.life and each.node.local.id == self.history.newest.leader]
-        return leaders[0].settings.brokers if leaders else self.settings.brokers
+        return leaders[0].node.local.settings.brokers if leaders else self.settings.brokers
 
     def news(self, process: BrokerProcess) -> None:
         """A broker has another state or another promotion score."""

@@ -305,6 +305,26 @@ def test_one_that_takes_the_place_of_its_former_life_counts_once() -> None:
     assert world.roster.counting == [going, other, peer] and former not in world.roster.counting
 
 
+def test_one_that_was_lost_while_it_was_listed_counts_by_the_link_on_which_it_is_back() -> None:
+    """A registry that is slow: the answer comes when the backup has lost its link and has come back with its place."""
+    world = World(B, C, members=(A, B, C)).begun()
+    old = world.roster.counting[0]
+    old.link, old.phase = LINK, Phase.COMPLETE
+    world.roster.enlist(old)
+    change = world.record.wanted.pop()
+    in_sync = world.roster.next_set(change, world.in_sync)
+    assert in_sync is not None
+    old.link, old.phase = None, Phase.AWAY
+    new = world.peer(B, Phase.COPYING)
+    world.roster.keep_place(new, old)
+    world.roster.in_force(change, in_sync)
+    assert world.roster.counting[0] is new and len(world.counting) == 2
+    assert world.primary.calls == SETTLED and "id-b" in world.roster.expected
+    new.link = None
+    world.roster.in_force(change, in_sync)
+    assert world.roster.counting[-1] is old and "listed b" in world.primary.calls
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"link": None}, {"phase": Phase.CLOSING}, {"link": None, "phase": Phase.AWAY}, {"acked": 4, "removal": 5}],
