@@ -33,6 +33,9 @@ def test_all_brokers_answer_alike(ports: dict[str, int]) -> None:
         prefix = f"{next(numbers)}."
         theirs, *ours = (Conversation(line, prefix).hold(steps) for line in lines)
         for transcript in ours:
+            if first_difference(steps, theirs, transcript) is not None:
+                # A queue of RabbitMQ may count before it takes what its channel has just handed over.  We do not.
+                theirs = Conversation(lines[0], prefix).hold(steps)
             place = first_difference(steps, theirs, transcript)
             assert place is None, report(steps, theirs, transcript, place)
 
