@@ -119,16 +119,14 @@ class Roster:
     def in_force(self, change: Change, in_sync: InSync) -> None:
         """The set is on record and stored: log it, count by it, then see what is safe and what our state is."""
         self._begun = self._begun or isinstance(change, First)
-        listed = change.peer if isinstance(change, Enlist) and not self._is_back(change.peer) else None
-        if listed is not None:
-            self._place(listed)  # before anything is confirmed by the larger set
+        placed = isinstance(change, Enlist) and self._place(change.peer)  # before the larger set confirms anything
         self.may_confirm = self._begun and self._local.safety.may_confirm(in_sync)
         position = self._log(in_sync, change)
         match change:
             case First():
                 self.steady = position
-            case Enlist():
-                self._listed(listed, in_sync)
+            case Enlist(peer) if placed:
+                self._listed(peer, in_sync)
             case Drop():
                 self._removed(position, in_sync)
             case Rename():
@@ -183,20 +181,21 @@ class Roster:
         # The place that it has kept needs no write: on a slow disk its link would be lost again meanwhile, for ever.
         return in_sync if in_sync.shows(peer.member) else in_sync.grow(peer.member)
 
-    def _place(self, peer: Peer) -> None:
+    def _place(self, peer: Peer) -> bool:
+        """False: it was lost while it was listed, and is back with its place; that link counts, not the lost one."""
+        if self._is_back(peer):
+            return False
         peer.removal = 0
         if not any(other is peer for other in self.counting):
             self.counting = [other for other in self.counting if other.id != peer.id or other.removal]
             self.counting.append(peer)
+        return True
 
     def _is_back(self, peer: Peer) -> bool:
-        """It was lost while it was listed, and has come back with its place: that link counts, and not the lost one."""
         there = self.find(peer.id)
-        return peer.link is None and there is not None and there is not peer and there.link is not None
+        return peer.link is None and there is not None and there.link is not None
 
-    def _listed(self, peer: Peer | None, in_sync: InSync) -> None:
-        if peer is None:
-            return
+    def _listed(self, peer: Peer, in_sync: InSync) -> None:
         self._local.env.log("notice", f"backup {peer.member} is ready")
         attrs = {"version": in_sync.version}
         self._local.env.event("membership", peer=str(peer.member), result="ready", attrs=attrs)
