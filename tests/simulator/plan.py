@@ -131,24 +131,8 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
-    if turn := Random(f"turn {seed}").choice((0.0, 0.0, 0.002, 0.01)):
-        options["turn"] = turn
-    if mode in FORGIVING and Random(f"asker {seed} {mode}").random() < 0.5:
-        options["asker"] = True
-    if mode == "registry" and Random(f"file {seed}").random() < 0.5:
-        options["registry file"] = True
-    if found := _segments(Random(f"segments {seed}")):
-        options["segments"] = found
-    if units := Random(f"looks {seed}").choice((0, 0, 0, 4, 9)):
-        options["looks"] = units
-    paged = Random(f"pages {seed}")
-    if paged.random() < PAGED:
-        options["pages"] = paged.choice((0.0, 0.0003, 0.05))
-    if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
-        options["reactor"] = found
+    options |= _knobs(seed, mode, faults)
     actions += _apart(seed, mode, names, options, clients, faults)
-    if Random(f"once {seed} {mode}").random() < ONCE:
-        options["once"] = True
     followed = Random(f"follower {seed} {mode}")
     if not faults and followed.random() < FOLLOWED:
         clients.append({"name": "f1", "kind": "follower", "follows": followed.choice(("main", "work", "fan1", "out1"))})
@@ -164,6 +148,29 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["reads"] = seconds
     actions.sort(key=lambda action: action.at)
     return Scenario(str(seed), mode, size, DURATION, options, tuple(clients), tuple(actions))
+
+
+def _knobs(seed: int, mode: str, faults: Sequence[str]) -> Fields:
+    """Which of `knobs.py` are turned; each is drawn by itself, so that the others of a seed stay what they are."""
+    options: Fields = {}
+    if turn := Random(f"turn {seed}").choice((0.0, 0.0, 0.002, 0.01)):
+        options["turn"] = turn
+    if mode in FORGIVING and Random(f"asker {seed} {mode}").random() < 0.5:
+        options["asker"] = True
+    if mode == "registry" and Random(f"file {seed}").random() < 0.5:
+        options["registry file"] = True
+    if found := _segments(Random(f"segments {seed}")):
+        options["segments"] = found
+    if units := Random(f"looks {seed}").choice((0, 0, 0, 4, 9)):
+        options["looks"] = units
+    paged = Random(f"pages {seed}")
+    if paged.random() < PAGED:
+        options["pages"] = paged.choice((0.0, 0.0003, 0.05))
+    if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
+        options["reactor"] = found
+    if Random(f"once {seed} {mode}").random() < ONCE:
+        options["once"] = True
+    return options
 
 
 def _search(rng: Random, mode: str) -> Fields:
