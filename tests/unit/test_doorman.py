@@ -4,6 +4,7 @@ import gc
 import select
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,10 +33,19 @@ def ended(client: socket.socket) -> bool:
     return True
 
 
+@pytest.fixture
+def uncollected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No garbage is collected, as while a broker reads."""
+    with monkeypatch.context() as patched:
+        patched.setattr(gc, "collect", lambda: 0)
+        gc.disable()
+        yield
+        gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
 def test_it_leaves_nobody_behind_and_the_ports_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorman, "GRACE", 0.0)
-    monkeypatch.setattr(gc, "collect", lambda: 0)
-    gc.disable()  # as a broker does
     settings = load(GROUPS, ["--no-data-dir", "yes"], {}, "/none")
     (listening,) = listening_sockets(("127.0.0.1",), 0, 10)
     place = listening.getsockname()
