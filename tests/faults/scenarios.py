@@ -50,8 +50,9 @@ def cut(scene: Scene, load: Load) -> None:
         proxy.cut(reset)
         load.run_on(30)
     for _ in range(10):
+        before = proxy.accepted  # of before the cut: all may be back when it returns
         proxy.cut()
-        _beyond(lambda: proxy.accepted, proxy.accepted, "connections")
+        _beyond(lambda: proxy.accepted, before, "connections")
     load.run_on(30)
 
 
