@@ -82,18 +82,30 @@ class Safety:
         """True if the set is large enough to confirm.  A new primary may start with a smaller one."""
         return self.mode != "quorum" or self.votes(in_sync) >= self.majority(in_sync)
 
-    def patience(self, survey: Survey, others: Iterable[Member]) -> float:
-        """Seconds to wait before a shrink after this survey.
+    def patience(self, survey: Survey, lost: Collection[Member], in_sync: InSync) -> float:
+        """Seconds to wait before `lost` is removed from our set after this survey.
 
         A broker that answers, or whose host refuses the connection, is accounted for.  A primary that cannot account
         for a majority (of two: for the other one) is probably cut off itself.  A host that refuses cannot report a
-        promotion, so while one broker is silent another one must have answered.
+        promotion, so while one broker is silent another one must have answered.  A broker that need not acknowledge
+        the smaller set, and knows of none without the silent ones, accounts for nothing: it answers the other side,
+        too, and would agree to a promotion there.
         """
         if self.mode == "availability":
             return 0.0
-        outcomes = list(survey.outcomes.values()) or [survey.outcome(member) for member in others]
-        silent = outcomes.count(Outcome.SILENT)
-        accounted = 1 + len(outcomes) - silent
+        outcomes = survey.outcomes or {member.address: survey.outcome(member) for member in lost}
+        silent = {address for address, outcome in outcomes.items() if outcome is Outcome.SILENT}
+        heard = {address for address, outcome in outcomes.items() if outcome is Outcome.ANSWERED}
+        others = survey.ids.items() if silent else ()
+        remaining = in_sync.ids - {member.id for member in lost}
+        unaware = {at for at, id in others if id not in remaining and _unaware(survey, id, in_sync, silent)}
+        accounted = 1 + len(outcomes) - len(silent | unaware)
         majority = accounted > (1 + len(outcomes)) // 2
-        isolated = silent > 0 and not (majority and Outcome.ANSWERED in outcomes)
+        isolated = bool(silent) and not (majority and heard > unaware)
         return self.isolation_wait if isolated else 0.0
+
+
+def _unaware(survey: Survey, id: str, in_sync: InSync, silent: Collection[str]) -> bool:
+    """True if this broker knows of no set without the brokers at `silent`."""
+    known = [view.in_sync for view in survey.views if view.id == id]
+    return any(found.key < in_sync.key or any(each.address in silent for each in found.members) for found in known)

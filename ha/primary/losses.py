@@ -136,7 +136,7 @@ class Losses:
         lost = [peer for peer in self._lost.values() if self._needed[peer.id] <= self._judged]
         if not lost or survey is None:
             return
-        patience = safety.patience(survey, [peer.member for peer in lost])
+        patience = safety.patience(survey, [peer.member for peer in lost], self._local.persisted.in_sync)
         gone = [peer for peer in lost if self._is_gone(peer, survey, patience)]
         if gone and safety.may_shrink(self._local.persisted.in_sync, [peer.id for peer in gone]):
             for peer in gone:
@@ -156,5 +156,6 @@ class Losses:
         view = survey.of_member(peer.member)
         if view is not None:
             # It lives: give it time to reconnect, unless its memory is empty or it was dropped.
-            return peer.dropped or not view.whole or away > self._local.settings.dead_after
+            late = peer.dropped or not view.whole or away > self._local.settings.dead_after
+            return late and away >= patience
         return away >= patience

@@ -418,6 +418,8 @@ class Ports:
             self.simulation.history.counts["dropped as slow"] += 1
         if kind == "backup_late":
             self.simulation.history.counts[f"late: {fields['result']}"] += 1
+        if kind == "backup_connected":
+            self.simulation.history.let_in(self.process, str(fields["peer"]))
         if kind == "promoted":
             self.simulation.history.promoted(self.process)
             self.simulation.rules.promoted(self.process)

@@ -38,6 +38,7 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          unless the rest would be too few; for one that is kept out because it is late no publisher waits
     I23  while the rest of the set is enough (a majority, and one backup) and quick, no member delays the confirms of
          all for long; one that is kept out for that is a member again as soon as it is needed (`lateness.py`)
+    I25  a living broker with a link keeps its place when another one with its identity comes (`identities.py`)
     I20  the copy of a queue that a broker outside follows has, after each pass, what the queue had when the pass began,
          less what was taken out of it meanwhile; in the end it is equal (`follower.py`)
 
@@ -50,7 +51,7 @@ disk that was not lost) is excused: promise 1 holds while one in-sync replica su
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,7 @@ from tests.simulator.checks import (
     name_of,
     objects,
 )
+from tests.simulator.identities import Place
 from tests.simulator.judge import Judge
 from tests.simulator.ledger import Ledger, Log
 from tests.simulator.records import Ballot, Copy, Declared, Handed, Job, Promotion, Scrap, Stream
@@ -113,6 +115,8 @@ class History:
         self.newest = InSync()
         """The newest in-sync set that anybody has stored; with `availability` that of the primary that was promoted
         last, which need not have the highest ballot: the manager alone sees to it that there is one."""
+        self._places: defaultdict[tuple[Ballot, str], Place] = defaultdict(Place)
+        """By primary and identity."""
         self._sets: dict[Ballot, InSync] = {}
         """The newest one of each primary."""
 
@@ -296,6 +300,11 @@ class History:
         found = held_ids(process)
         if found != wanted:
             raise Violation(f"I3: {process.name} at {process.engine.position:#x}: {differ(process, wanted, found)}")
+
+    def let_in(self, primary: BrokerProcess, name: str) -> None:
+        """A primary has let this backup in.  I25."""
+        backup = self.simulation.by_name[name]
+        self._places[primary.node.local.persisted.ballot, backup.state.id].taken(backup, primary)
 
     def promoted(self, process: BrokerProcess) -> None:
         """I1, I4, I6, I7, I12, I13 on the new primary, before it does anything."""

@@ -72,13 +72,17 @@ class Judge:
     def _relied_upon(self, process: BrokerProcess, safe: int) -> list[BrokerProcess]:
         """Who may be promoted after this one, for all that the members of its set know."""
         in_sync = process.node.local.persisted.in_sync
-        ids = set(in_sync.ids)
         living = [other for other in self.simulation.brokers if other.alive and not usurped(other, in_sync)]
+        known = [in_sync]
         if process.node.local.safety.probes and epoch_of(safe) == in_sync.epoch:
-            for other in living:
-                if other.node.local.id in in_sync and other.node.local.persisted.in_sync.key < in_sync.key:
-                    ids |= other.node.local.persisted.in_sync.ids
-        return [other for other in living if other is not process and other.node.local.id in ids]
+            members = [other.node.local for other in living if other.node.local.id in in_sync]
+            known += [local.persisted.in_sync for local in members if local.persisted.in_sync.key < in_sync.key]
+
+        def relied_upon(other: BrokerProcess) -> bool:
+            """Each set means one of a broker and its running copy."""
+            return any(other.node.local.id in each and not usurped(other, each) for each in known)
+
+        return [other for other in living if other is not process and relied_upon(other)]
 
     def _check_rivals(self, process: BrokerProcess, safe: int, above: list[Promotion]) -> None:
         own = self.history.ledger.log_of(process.node.local.persisted.ballot)

@@ -8,7 +8,9 @@ Faults that heal hide a livelock: what disturbs the core over and over ends befo
 The core is what the promise of a mode needs:
 
     quorum              a majority of the members, one of them a whole member of the newest in-sync set; any manager.
-                        The manager sees an outside broker as healthy as it says it is, and may promote it
+                        The manager sees an outside broker as healthy as it says it is, and may promote it.  A removal
+                        that only its primary stored before it died may have been in force, for all that the rest
+                        know: if the newest set that the core knows does not list the whole one, its members, too
     registry            the same core; it reaches the registry, and no other broker does. With Pacemaker that takes a
                         majority of the nodes: the host of a removed broker is still one
     manager             the same core, and in it the leader of the newest set and each broker that has claimed an epoch:
@@ -57,6 +59,7 @@ from tests.simulator.scenario import Fields
 from tests.simulator.scheduler import Violation
 
 if TYPE_CHECKING:
+    from ha.model.membership import InSync
     from tests.simulator.process import BrokerProcess
     from tests.simulator.simulation import Simulation
 
@@ -174,6 +177,7 @@ class Liveness:
         size = max(needs + bool(self._option["more"]), len(set(needed)), self._nodes)
         core = list(dict.fromkeys([*needed, *members]))[:size]
         core += self._who_know_no_change(core)
+        core += self._who_know_no_removal(core, survivors[0])
         if len(core) < max(needs, self._nodes) or self._lacks(core) > 0:
             simulation.history.counts["no core"] += 1
             return False
@@ -185,6 +189,16 @@ class Liveness:
         listed = [each for each in self.simulation.brokers if each.life and each.original is None]
         listed = [each for each in listed if each not in core and each.address in _list(core)]
         return listed[: max(0, self._lacks(core))]
+
+    def _who_know_no_removal(self, core: Sequence[BrokerProcess], whole: BrokerProcess) -> list[BrokerProcess]:
+        """Members of the newest set that the core knows: if one is out of reach, it may be the only one that has what
+        was confirmed since."""
+        newest = _newest(core)
+        if self.simulation.scenario.mode != "quorum" or whole.state.id in newest:
+            return []
+        self.simulation.history.counts["removed by a set of the core"] += 1
+        listed = [each for each in self.simulation.brokers if each.life and each.original is None]
+        return [each for each in listed if each not in core and each.state.id in newest]
 
     def _lacks(self, core: Sequence[BrokerProcess]) -> int:
         """So many are missing for a majority of the members that the core knows."""
@@ -367,5 +381,9 @@ def pairs(sources: Iterable[str], targets: Sequence[str]) -> Pairs:
 
 def _list(core: Sequence[BrokerProcess]) -> tuple[str, ...]:
     """Addresses of the members, by the newest list that one of these has stored; at first that of the configuration."""
-    newest = max((process.state.in_sync for process in core), key=lambda in_sync: in_sync.key)
-    return newest.brokers or core[0].settings.brokers
+    return _newest(core).brokers or core[0].settings.brokers
+
+
+def _newest(core: Sequence[BrokerProcess]) -> InSync:
+    """In-sync set that one of these has stored."""
+    return max((process.state.in_sync for process in core), key=lambda in_sync: in_sync.key)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ha.backup.backup import Backup
 from ha.backup.joining import Joining
+from ha.model import safety
 from ha.model.environment import Answer
 from ha.model.membership import Member
 from ha.model.operations import Membership
@@ -111,7 +112,12 @@ def confirm_below_majority() -> AbstractContextManager[None]:
 
 def impatient_alone() -> AbstractContextManager[None]:
     """A primary that hears no other broker goes on at once."""
-    return patched(Safety, patience=lambda self, survey, others: 0.0)
+    return patched(Safety, patience=lambda self, survey, lost, in_sync: 0.0)
+
+
+def unaware_accounts() -> AbstractContextManager[None]:
+    """A broker that answers is accounted for, whatever it has heard of.  (It was so once.)"""
+    return patched(safety, _unaware=lambda survey, id, in_sync, silent: False)
 
 
 # ---- a higher ballot ---------------------------------------------------------------------------------------------

@@ -38,9 +38,10 @@ class World:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.removed: list[list[str]] = []
         self.deposed, self.may_shrink, self.unfrozen = False, True, 0
+        self.patience = PATIENCE
         safety = SimpleNamespace(
             probes=probes,
-            patience=lambda survey, members: PATIENCE,
+            patience=lambda survey, members, in_sync: self.patience,
             may_shrink=lambda in_sync, ids: self.may_shrink,
         )
         env = SimpleNamespace(now=lambda: self.time, after=lambda delay, call: self.timers.append((delay, call)))
@@ -171,15 +172,26 @@ def test_a_silent_one_is_removed_when_the_patience_is_over(away: float, gone: bo
 @pytest.mark.parametrize(("away", "gone"), [(DEAD_AFTER, False), (DEAD_AFTER + 0.1, True)])
 def test_one_that_lives_has_time_to_come_back(away: float, gone: bool) -> None:
     world = World()
+    world.patience = 0.0
     world.losses.lost(world.peer())
     world.time += away
     world.answer(0, b=alive())
     assert world.removed == ([["id-b"]] if gone else [])
 
 
+@pytest.mark.parametrize(("away", "gone"), [(PATIENCE - 0.1, False), (PATIENCE, True)])
+def test_one_that_lives_and_tells_both_sides_the_same_is_waited_for(away: float, gone: bool) -> None:
+    world = World()
+    world.losses.lost(world.peer())
+    world.time += away
+    world.answer(0, b=alive(whole=False))
+    assert world.removed == ([["id-b"]] if gone else [])
+
+
 @pytest.mark.parametrize(("dropped", "whole"), [(True, True), (False, False)])
 def test_one_that_lives_and_was_dropped_or_is_empty_is_removed_at_once(dropped: bool, whole: bool) -> None:
     world = World()
+    world.patience = 0.0
     world.losses.lost(world.peer(dropped=dropped))
     world.answer(0, b=alive(whole=whole))
     assert world.removed == [["id-b"]]

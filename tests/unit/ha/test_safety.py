@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ha.model.environment import Outcome
 from ha.model.membership import InSync, Member
 from ha.model.safety import Safety
-from ha.model.view import Survey
+from ha.model.status import State
+from ha.model.view import Survey, View
 
 ANSWERED, REFUSED, SILENT = Outcome.ANSWERED, Outcome.REFUSED, Outcome.SILENT
 
@@ -29,17 +32,37 @@ ANSWERED, REFUSED, SILENT = Outcome.ANSWERED, Outcome.REFUSED, Outcome.SILENT
 def test_a_primary_that_may_be_the_one_cut_off_waits(others: tuple[Outcome, ...], waits: bool) -> None:
     survey = Survey((), {f"host{i}:5672": outcome for i, outcome in enumerate(others)})
     members = [Member("lost", "lost", "host0:5672")]
-    assert Safety("manager", (), 2.0).patience(survey, members) == (2.0 if waits else 0.0)
-    assert Safety("availability", (), 2.0).patience(survey, members) == 0.0
+    assert Safety("manager", (), 2.0).patience(survey, members, InSync()) == (2.0 if waits else 0.0)
+    assert Safety("availability", (), 2.0).patience(survey, members, InSync()) == 0.0
 
 
 def test_a_lost_broker_that_could_not_even_be_asked_is_waited_for() -> None:
-    assert Safety("manager", (), 2.0).patience(Survey((), {}), [Member("lost")]) == 2.0
+    assert Safety("manager", (), 2.0).patience(Survey((), {}), [Member("lost")], InSync()) == 2.0
 
 
 def in_sync(names: str, brokers: str = "") -> InSync:
     members = tuple(Member(f"id-{name}", name, f"{name}:1") for name in names)
     return InSync(1, "id-a", 1, members, tuple(f"{name}:1" for name in brokers))
+
+
+@pytest.mark.parametrize(
+    ("lost", "known", "waits"),
+    [
+        ("c", "abc", False),  # b has to acknowledge the smaller set, before anything is confirmed without c
+        ("bc", "abc", True),  # it restarted, answers both sides, and would agree to the promotion of c
+        ("bc", "ab", False),  # it has heard of the set without c
+        ("bc", "older", True),
+    ],
+)
+def test_a_broker_that_knows_of_no_set_without_the_silent_one_accounts_for_nothing(
+    lost: str, known: str, waits: bool
+) -> None:
+    ours = in_sync("abc")
+    theirs = replace(ours, version=0, members=()) if known == "older" else in_sync(known)
+    b = View("id-b", "b", "b:1", State.JOINING, 1, "id-a", 7, False, theirs)
+    survey = Survey((b,), {"b:1": ANSWERED, "c:1": SILENT}, {"b:1": "id-b"})
+    members = [member for member in ours.members if member.name in lost]
+    assert Safety("manager", (), 2.0).patience(survey, members, ours) == (2.0 if waits else 0.0)
 
 
 @pytest.mark.parametrize(
