@@ -33,13 +33,15 @@ def test_line(rabbit: RabbitScene, name: str) -> None:
 
 
 def test_kill(rabbit: RabbitScene) -> None:
+    """What the dead node had sent to the others is in their sockets: a busy one may read it behind what clients have
+    sent again, so that neither order nor marks of copies can be kept."""
     rabbit.whole()
     with loaded(rabbit, "kill", addresses(rabbit)) as load:
         load.run_on(50)
         EVERYWHERE["kill"](rabbit, load)
         rabbit.whole()
         load.run_on(20)
-        load.verdict()
+        load.verdict(forgiven=("order", "unmarked"))
 
 
 def test_stall(rabbit: RabbitScene) -> None:
