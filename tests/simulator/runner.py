@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sys
 import time
@@ -101,6 +102,7 @@ def run_chunk(seeds: Sequence[int], work: Work) -> Report:
 
 
 def _run_chunk(job: tuple[Sequence[int], Work]) -> Report:
+    gc.set_threshold(20_000, 50, 100)  # much lives until the end of its run: looking at it took a tenth of the time
     return run_chunk(*job)
 
 
