@@ -49,7 +49,7 @@ def test_a_broker_that_reads_its_journal_has_started(agent: Agent) -> None:
     assert agent("start").code == 0
     wait_logged(agent, "runs already")
 
-    held = agent.held()
+    held = agent.held(timeout=20_000)
     hold.unlink()
     wait_for(lambda: agent.tool("status") == "joining", TIME, "the journal is read")
     wait_for(lambda: agent.calls[-1].isdigit(), TIME, lambda: f"a score: {agent.calls}")

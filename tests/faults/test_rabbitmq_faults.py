@@ -22,7 +22,7 @@ def loaded(rabbit: RabbitScene, name: str, where: str) -> Load:
     return load
 
 
-@pytest.mark.parametrize("name", mostly_slow(LINES, 3))
+@pytest.mark.parametrize("name", mostly_slow(LINES, 1))
 def test_line(rabbit: RabbitScene, name: str) -> None:
     rabbit.whole()
     with loaded(rabbit, name, rabbit.proxies["rabbit0"].address) as load:

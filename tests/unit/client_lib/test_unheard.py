@@ -14,6 +14,8 @@ from tests.unit.client_lib.scripted_broker import ScriptedBroker
 from tests.unit.client_lib.styles import STYLES, Open, PikaStyle, opened
 
 COUNT = 5
+SHORT = 0.3
+"""Seconds."""
 
 
 @pytest.fixture
@@ -25,6 +27,16 @@ def lab() -> Iterator[tuple[ScriptedBroker, Open]]:
 @pytest.fixture(params=STYLES)
 def style(request: pytest.FixtureRequest, lab: tuple[ScriptedBroker, Open]) -> Any:
     return lab[1](request.param, **({"publish_window": 100} if request.param is PikaStyle else {}))
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is unsettled is not waited for as long as by default."""
+    for module in ("client_lib.connection", "client_lib.aio.connection", "client_lib.failover.core"):
+        monkeypatch.setattr(f"{module}.CLOSE_TIME", SHORT)
+    monkeypatch.setattr("client_lib.failover.connection.CLOSE_TIME", SHORT)
+    for method in ("connection.Connection._end", "session.Session.close", "aio.session.Session.close"):
+        monkeypatch.setattr(f"client_lib.{method}.__defaults__", (SHORT,))
 
 
 def refused(style: Any, broker: ScriptedBroker, how: str) -> None:
@@ -81,6 +93,7 @@ def test_each_refusal_is_logged_once(
     assert len(set(lines)) == len(lines) == COUNT
 
 
+@pytest.mark.usefixtures("hurried")
 def test_the_connection_returns_what_was_refused_and_what_is_in_doubt(
     style: Any, lab: tuple[ScriptedBroker, Open]
 ) -> None:
@@ -96,16 +109,11 @@ def test_the_connection_returns_what_was_refused_and_what_is_in_doubt(
     assert style.close() == []
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("end", ["session.close", "with"])
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_doubt_is_raised(
-    gone: bool, end: str, style: Any, lab: tuple[ScriptedBroker, Open], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_doubt_is_raised(gone: bool, end: str, style: Any, lab: tuple[ScriptedBroker, Open]) -> None:
     """`gone`: there is no broker any more."""
-    for module in ("client_lib.connection", "client_lib.aio.connection", "client_lib.failover.core"):
-        monkeypatch.setattr(f"{module}.CLOSE_TIME", 0.3)
-    monkeypatch.setattr("client_lib.failover.connection.CLOSE_TIME", 0.3)
-    monkeypatch.setattr("client_lib.connection.Connection._end.__defaults__", (0.3,))
     broker, _ = lab
     style.session(0)
     broker.confirm = "hold"
