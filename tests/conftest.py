@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import guard, parallel, programs
 from tests.support.process import BrokerProcess
+from tests.support.rabbit import rabbit_cluster
 from tests.support.slow import few
 
 # Two cores shared by everything: a slow example is no failure, and one machine's luck is not another's.
@@ -51,6 +52,13 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> parallel.GroupsOfFiles | None:
     return parallel.GroupsOfFiles(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture(scope="session")
+def rabbit_port() -> Iterator[int]:
+    """Of one RabbitMQ, for tests that use queues of their own; their files share a worker (`support/parallel.py`)."""
+    with rabbit_cluster() as rabbit:
+        yield rabbit.ports[0]
 
 
 @pytest.fixture

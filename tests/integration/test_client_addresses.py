@@ -27,7 +27,6 @@ from demo.cluster import Cluster
 from ha.qpid_cluster.main import settled
 from tests.support.fault_proxy import FaultProxy
 from tests.support.process import BrokerProcess
-from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 
@@ -43,8 +42,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with BrokerProcess(tmp_path_factory.mktemp("addresses")) as process:
             yield Broker(process.address, True)
         return
-    with rabbit_cluster() as rabbit:
-        yield Broker(rabbit.addresses()[0], False)
+    yield Broker(f"127.0.0.1:{request.getfixturevalue('rabbit_port')}", False)
 
 
 @pytest.fixture

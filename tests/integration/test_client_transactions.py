@@ -14,7 +14,6 @@ from demo.cluster import Cluster
 from tests.integration.test_client_lib import cluster, promoted, whole
 from tests.support.fault_proxy import FaultProxy, Way
 from tests.support.process import BrokerProcess
-from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 __all__ = ["cluster"]  # a fixture
@@ -29,8 +28,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         with BrokerProcess(tmp_path_factory.mktemp("transactions")) as process:
             yield process.port
         return
-    with rabbit_cluster() as rabbit:
-        yield rabbit.ports[0]
+    yield request.getfixturevalue("rabbit_port")
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from demo.cluster import Cluster
 from ha.qpid_cluster.main import settled
 from tests.support.pika_programs import PROGRAMS
 from tests.support.process import BrokerProcess
-from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 
@@ -29,8 +28,7 @@ def port(request):
     if request.param == "qpidd":
         yield request.getfixturevalue("broker").port
         return
-    with rabbit_cluster() as rabbit:
-        yield rabbit.ports[0]
+    yield request.getfixturevalue("rabbit_port")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.__name__ for program in PROGRAMS])

@@ -17,7 +17,6 @@ from ha.qpid_cluster.main import settled
 from testkit.library_events import LibraryHistory
 from tests.support import programs
 from tests.support.process import BrokerProcess
-from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 QUICK = "{heartbeat:1,connect-timeout:1}"
@@ -156,22 +155,20 @@ def test_transactions(start) -> None:
     assert receiver.wait() == 0 and receiver.report()["received"] == 4
 
 
-def test_against_rabbitmq(tmp_path: Path) -> None:
-    with rabbit_cluster() as rabbit:
+def test_against_rabbitmq(rabbit_port: int, tmp_path: Path) -> None:
+    def run(name: str, *words: str) -> Tool:
+        tool = Tool(name, f"127.0.0.1:{rabbit_port}", "-a", "q; {create: always}", *words, directory=tmp_path)
+        assert tool.wait() == 0, tool.complaints
+        return tool
 
-        def run(name: str, *words: str) -> Tool:
-            tool = Tool(name, rabbit.addresses()[0], "-a", "q; {create: always}", *words, directory=tmp_path)
-            assert tool.wait() == 0, tool.complaints
-            return tool
-
-        run("send", "-m", "50", "--content-string", "x", "--durable", "-P", "half=0.5")
-        run("send", "-m", "9", "--content-string", "x", "--tx", "2", "--rollback-frequency", "2")
-        run("receive", "--ack-frequency", "0")
-        checks = ("--verify-sequence", "--check-redelivered", "--ignore-duplicates")
-        shown = run("receive", "-m", "50", *checks, "--print-headers", "yes").printed
-        assert shown.count("x") == shown.count("Redelivered: true") == 50 and any("half:0.5" in line for line in shown)
-        assert run("receive", "--tx", "3").printed == ["x"] * 5
-        assert run("receive").printed == []
+    run("send", "-m", "50", "--content-string", "x", "--durable", "-P", "half=0.5")
+    run("send", "-m", "9", "--content-string", "x", "--tx", "2", "--rollback-frequency", "2")
+    run("receive", "--ack-frequency", "0")
+    checks = ("--verify-sequence", "--check-redelivered", "--ignore-duplicates")
+    shown = run("receive", "-m", "50", *checks, "--print-headers", "yes").printed
+    assert shown.count("x") == shown.count("Redelivered: true") == 50 and any("half:0.5" in line for line in shown)
+    assert run("receive", "--tx", "3").printed == ["x"] * 5
+    assert run("receive").printed == []
 
 
 @pytest.mark.parametrize("name", ["send", "receive"])

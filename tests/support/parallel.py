@@ -21,9 +21,10 @@ from tests.support import slow
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SPARK: Final = "spark session"
+RABBIT: Final = "rabbit"
 TOGETHER: Final = ("docker", "faults", "packaging", "pacemaker")
 """Folders whose tests share fixtures of the package or session; and one cluster of Pacemaker at a time is enough."""
-FIRST: Final = (SPARK, "faults", "pacemaker", "rgmanager", "packaging", "agents", "acceptance", "integration")
+FIRST: Final = (SPARK, "faults", "pacemaker", RABBIT, "rgmanager", "packaging", "agents", "acceptance", "integration")
 """Groups and folders that take long.  Tests with the Spark session are busy, most of the others wait."""
 LAST: Final = "simulator"
 """The folder of tests that keep one processor busy for up to half a minute and share nothing."""
@@ -41,6 +42,8 @@ def group(file: str) -> str:
     folder = _folder(file)
     if folder == "spark" and _WANTS_SPARK[slow.ALL in os.environ].search((ROOT / file).read_text()):
         return SPARK
+    if folder == "integration" and "rabbit_port" in (ROOT / file).read_text():
+        return RABBIT
     return folder if folder in TOGETHER else file
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.parallel import FIRST, LAST, ROOT, SPARK, TOGETHER, GroupsOfFiles, group, rank
+from tests.support.parallel import FIRST, LAST, RABBIT, ROOT, SPARK, TOGETHER, GroupsOfFiles, group, rank
 from tests.support.slow import ALL, few, mostly_slow
 
 
@@ -18,6 +18,7 @@ from tests.support.slow import ALL, few, mostly_slow
         ("tests/spark/test_groups.py::test_no_logs_at_all[duck]", SPARK),
         ("tests/spark/test_engine_both.py::test_x", SPARK),
         ("tests/simulator/test_found.py::test_it[a::b]", "tests/simulator/test_found.py::test_it[a::b]"),
+        ("tests/integration/test_qpid_send_receive.py::test_replies", RABBIT),
         ("tests/spark/test_order.py::test_circles_are_cut_and_told", "tests/spark/test_order.py"),
     ],
 )
@@ -26,7 +27,7 @@ def test_a_file_or_a_group_stays_together(nodeid: str, scope: str) -> None:
 
 
 def test_the_folders_are_there() -> None:
-    assert all((ROOT / "tests" / folder).is_dir() for folder in {*FIRST, *TOGETHER, LAST} - {SPARK})
+    assert all((ROOT / "tests" / folder).is_dir() for folder in {*FIRST, *TOGETHER, LAST} - {SPARK, RABBIT})
 
 
 def test_what_takes_long_comes_first_and_what_can_be_anywhere_last() -> None:
