@@ -150,6 +150,8 @@ def ends(store: Store, timeouts: list[float], release: Slow | None = None) -> li
 
         for number, timeout in enumerate(timeouts):
             worker.exchange(state(A, number), timeout, done)
+            if release is not None:  # the loop stands still: its time does not run out before the thread has begun it
+                wait_for(lambda: release.calls, what="the first exchange is under way")
         assert found == [], "never before the call has returned"
         async with asyncio.timeout(10.0):
             await over.wait()
