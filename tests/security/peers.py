@@ -52,6 +52,10 @@ class Raw:
     def log_in(self, user: str = "guest", password: str = "guest") -> None:
         """Until the connection is open."""
         self.begin()
+        self.finish(user, password)
+
+    def finish(self, user: str, password: str) -> None:
+        """A login that has begun."""
         self.send(start_ok(user, password))
         tune = self.frame()
         assert isinstance(tune, commands.Connection.Tune), tune
@@ -71,12 +75,15 @@ class Raw:
 
 @contextlib.contextmanager
 def guessing(port: int, connections: int, user: Callable[[int], str]) -> Iterator[list[Raw]]:
-    """As many logins with wrong passwords, all at once; no client waits for their answers."""
+    """As many logins with wrong passwords, all at once; no client waits for their answers.
+
+    All have begun before the first sends its password: time that a starved test takes to connect is none to verify."""
     peers = []
     try:
-        for number in range(connections):
+        for _ in range(connections):
             peers.append(peer := Raw(port))
             peer.begin()
+        for number, peer in enumerate(peers):
             peer.send(start_ok(user(number), f"guess {number}"))
         yield peers
     finally:
