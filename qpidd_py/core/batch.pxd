@@ -2,6 +2,9 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from qpidd_py.core.wire cimport le16
 
+cdef enum:
+    DEFAULT_SEGMENT = (2 << 20) + (64 << 10)    # octets; two messages of 1 MiB fit in, with what belongs to them
+
 cdef enum:                      # header of a frame on a replication link; a batch is one such frame
     LINK_HEADER = 32
     LINK_MAGIC = 0x31445051     # "QPD1"

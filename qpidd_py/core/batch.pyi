@@ -3,7 +3,6 @@ from typing import Any
 from typing_extensions import Buffer
 
 HEADER_SIZE: int
-DEFAULT_SEGMENT: int
 OPERATIONS: dict[int, str]
 
 class Pool:

@@ -9,7 +9,8 @@ Rules.  A record never crosses segments.  Everything between two calls of `seal`
 at all; while `whole` is set nothing is sealed, and an open batch that outgrows its segment moves to a larger one
 (transactions, dead letters).  A segment lives while a queue entry,
 a batch or the writer refers to it; its memory is then recycled, because touching fresh memory costs as much as all
-other user-space work.  One that only queue entries refer to may leave memory meanwhile (see `paging`); its octets never
+other user-space work.  A record of which only one would fit into a segment gets one of its own size, which is not recycled.
+A segment that only queue entries refer to may leave memory meanwhile (see `paging`); its octets never
 change once the writer has gone on to the next.
 
 Layout (little endian).  Batch: magic u32, length u32, last position u64, generation u32, records u32, crc u32, kind u8,
@@ -50,8 +51,8 @@ cdef extern from "<sys/mman.h>" nogil:
 
 crc32c_init()
 
-DEFAULT_SEGMENT = 2 << 20
 cdef size_t HUGE = 2 << 20
+cdef size_t MAPPED = 1 << 20            # octets; smaller blocks are the allocator's
 cdef size_t POOLED = 64 << 20           # octets of free segments kept for reuse
 cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
 
@@ -74,7 +75,7 @@ def crc32c(bytes data, uint32_t crc=0):
 cdef class Pool:
     """Memory of segments, recycled."""
 
-    def __cinit__(self, size_t segment_size=2 << 20):
+    def __cinit__(self, size_t segment_size=DEFAULT_SEGMENT):
         self.free = []
         self.vacant = []
         self.keep = POOLED
@@ -170,14 +171,17 @@ cdef class Pool:
 
 
 cdef void* fresh(size_t size) noexcept:
-    """Memory that goes back to the system when it is given back: large blocks are mapped, on the border of a huge page."""
+    """Memory that goes back to the system when it is given back: large blocks are mapped, on the border of a huge page
+    if one fits in."""
     cdef uint8_t* p
-    cdef size_t before, mapped = size + HUGE
-    if size < HUGE:
+    cdef size_t before, mapped = size + (HUGE if size >= HUGE else 0)
+    if size < MAPPED:
         return malloc(size)
     p = <uint8_t*>mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     if <void*>p == MAP_FAILED:
         return NULL
+    if size < HUGE:
+        return p
     size = (size + 4095) & ~<size_t>4095
     before = (HUGE - (<size_t>p & (HUGE - 1))) & (HUGE - 1)
     if before:
@@ -188,7 +192,7 @@ cdef void* fresh(size_t size) noexcept:
 
 
 cdef void give_back(void* p, size_t size) noexcept:
-    if size < HUGE:
+    if size < MAPPED:
         free(p)
     else:
         munmap(p, size)
@@ -320,7 +324,7 @@ cdef class LogWriter:
             if self.whole and self.records:
                 return self.move_open(need)
             self.seal()
-            self.segment = Segment(self.pool, need if need > self.pool.segment_size else self.pool.segment_size)
+            self.segment = Segment(self.pool, need if 2 * need > self.pool.segment_size else self.pool.segment_size)
             self.start = 0
         return 0
 

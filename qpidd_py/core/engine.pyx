@@ -31,8 +31,8 @@ from libc.string cimport memcpy
 from qpidd_py.core.aside cimport release_channel
 from qpidd_py.core.applying cimport apply_records, drop_ids, find_queue
 from qpidd_py.core.batch cimport (
-    FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_ENQUEUE, OP_MARK, OP_MEMBERSHIP,
-    RECORD_HEADER, check_link_frame)
+    DEFAULT_SEGMENT, FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_ENQUEUE, OP_MARK,
+    OP_MEMBERSHIP, RECORD_HEADER, check_link_frame)
 from qpidd_py.core.channel cimport Channel, Consumer
 from qpidd_py.core.compaction cimport compact
 from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
@@ -59,7 +59,7 @@ cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 cdef class Engine:
     """One broker's log, queues and connections.  No clock, no socket: the reactor (or a test) drives it."""
 
-    def __cinit__(self, on_config=None, size_t segment_size=2 << 20):
+    def __cinit__(self, on_config=None, size_t segment_size=DEFAULT_SEGMENT):
         self.pool = Pool(segment_size)
         self.log = LogWriter(self.pool, True)
         self.local = LogWriter(self.pool, False)

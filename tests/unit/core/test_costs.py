@@ -146,7 +146,7 @@ def test_dead_letters_leave_in_slices_and_others_have_their_turn_between() -> No
 
 
 def test_memory_of_drained_queues_goes_back() -> None:
-    """Octets that segments have, or that are kept for them; those of 2 MiB and more are mapped."""
+    """Octets that segments have, or that are kept for them; those of 1 MiB and more are mapped."""
     engine = Engine()
     queue = engine.create_queue(1, "a", False)
     client = MemoryClient(engine, a=queue)
@@ -158,3 +158,28 @@ def test_memory_of_drained_queues_goes_back() -> None:
         for _ in range(30):
             engine.tick()
         assert engine.pool.held() <= 4 * engine.pool.segment_size
+
+
+@pytest.mark.parametrize(
+    ("size", "most"), [(1 << 20, 1.05), (600_000, 1.25), (800_000, 1.4), (1_100_000, 1.01), (3 << 20, 1.01)]
+)
+def test_large_messages_take_memory_for_what_they_are(size: int, most: float) -> None:
+    engine = Engine()
+    queue = engine.create_queue(1, "a", False)
+    client = MemoryClient(engine, a=queue)
+    before = engine.pool.allocated
+    for _ in range(40):
+        client.connection.feed(publish_octets(b"x" * size, "a"))
+        client.turn()
+    assert queue.ready == 40
+    assert engine.pool.allocated - before <= most * 40 * size
+
+
+def test_small_messages_between_large_ones_take_no_segment_each() -> None:
+    engine = Engine()
+    client = MemoryClient(engine, a=engine.create_queue(1, "a", False))
+    before = engine.pool.allocated
+    for _ in range(40):
+        client.connection.feed(publish_octets(b"x" * 1_500_000, "a") + publish_octets(b"y" * 100, "a"))
+        client.turn()
+    assert engine.pool.allocated - before <= 1.5 * 40 * 1_500_000

@@ -39,6 +39,8 @@ class World:
         self.removed: list[list[str]] = []
         self.deposed, self.may_shrink, self.unfrozen = False, True, 0
         self.patience = PATIENCE
+        self.signs: list[tuple[str, float]] = []
+        """Of life: address and moment."""
         safety = SimpleNamespace(
             probes=probes,
             patience=lambda survey, members, in_sync: self.patience,
@@ -50,7 +52,7 @@ class World:
             safety=safety,
             settings=SimpleNamespace(heartbeat=INTERVAL, dead_after=DEAD_AFTER),
             persisted=SimpleNamespace(in_sync=InSync()),
-            refusals=SimpleNamespace(alive=lambda address, at: None),
+            refusals=SimpleNamespace(alive=lambda address, at: self.signs.append((address, at))),
             ask_all=self._ask,
             survey=lambda answers: Survey.of("id-a", answers, "mine"),
         )
@@ -157,6 +159,12 @@ def test_a_loss_that_is_no_silence_needs_a_survey_of_its_own() -> None:
     world.answer(0, b=REFUSED)
     world.losses.lost(world.peer(heard=90.0))
     assert (len(world.rounds), world.removed) == (2, [])
+
+
+def test_what_was_heard_last_is_a_sign_of_life() -> None:
+    world = World()
+    world.losses.lost(world.peer(heard=90.0))
+    assert world.signs == [("b:1", 90.0)]
 
 
 @pytest.mark.parametrize(("away", "gone"), [(PATIENCE - 0.1, False), (PATIENCE, True)])

@@ -45,6 +45,10 @@ def in_sync(names: str, brokers: str = "") -> InSync:
     return InSync(1, "id-a", 1, members, tuple(f"{name}:1" for name in brokers))
 
 
+def heard(known: InSync, name: str = "b", instance: str = "") -> View:
+    return View(f"id-{name}", name, f"{name}:1", State.JOINING, 1, "id-a", 7, False, known, instance=instance)
+
+
 @pytest.mark.parametrize(
     ("lost", "known", "waits"),
     [
@@ -59,10 +63,24 @@ def test_a_broker_that_knows_of_no_set_without_the_silent_one_accounts_for_nothi
 ) -> None:
     ours = in_sync("abc")
     theirs = replace(ours, version=0, members=()) if known == "older" else in_sync(known)
-    b = View("id-b", "b", "b:1", State.JOINING, 1, "id-a", 7, False, theirs)
-    survey = Survey((b,), {"b:1": ANSWERED, "c:1": SILENT}, {"b:1": "id-b"})
+    survey = Survey((heard(theirs),), {"b:1": ANSWERED, "c:1": SILENT}, {"b:1": "id-b"})
     members = [member for member in ours.members if member.name in lost]
     assert Safety("manager", (), 2.0).patience(survey, members, ours) == (2.0 if waits else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("others", "waits"),
+    [
+        ((heard(InSync(), "d"),), False),  # another one's knowledge is not b's
+        ((heard(in_sync("abcd"), "b", "copy"),), True),  # of two with one identity that answers the other side, too
+    ],
+)
+def test_what_each_of_several_brokers_knows(others: tuple[View, ...], waits: bool) -> None:
+    ours = in_sync("abcd")
+    answers = {"b:1": ANSWERED, "c:1": SILENT, "d:1": ANSWERED}
+    survey = Survey((heard(in_sync("abd")), *others), answers, {"b:1": "id-b", "d:1": "id-d"})
+    lost = [member for member in ours.members if member.name in "bc"]
+    assert Safety("manager", (), 2.0).patience(survey, lost, ours) == (2.0 if waits else 0.0)
 
 
 @pytest.mark.parametrize(
