@@ -28,8 +28,10 @@ VARIABLE: Final = "STARVE"
 FOLDERS: Final = ("tests", "testkit", "demo")
 OWN, OTHERS, POLLING = 0.15, 0.05, 0.005
 """How probable a stall is before a line's first run: in the file of the test, in other files, in `wait_for`."""
-SHORTEST, LONGEST, IN_ONE_TEST = 0.05, 0.6, 4.0
+SHORTEST, LONGEST = 0.05, 0.6
 """Seconds.  Half of the stalls take less than twice the shortest."""
+IN_FIXTURES, IN_TEST = 1.0, 3.0
+"""Seconds in one test, so that what prepares it does not use up all."""
 
 
 class Starving:
@@ -43,7 +45,7 @@ class Starving:
         self._on = False
 
     def _begin(self, test: str, file: str) -> None:
-        self._test, self._file, self._left = test, file, IN_ONE_TEST
+        self._test, self._file, self._left = test, file, IN_FIXTURES
         self._runs: Counter[tuple[CodeType, int]] = Counter()
         self._chances: dict[str, random.Random] = {}
         self._probable.clear()
@@ -60,6 +62,9 @@ class Starving:
         threading.settrace(None)
         self._on = False
 
+    def pytest_runtest_call(self) -> None:
+        self._left += IN_TEST
+
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         if call.excinfo is not None:
@@ -68,7 +73,7 @@ class Starving:
 
     def _called(self, frame: FrameType, event: str, _argument: Any) -> Any:
         """Python asks for each function that is called, whether its lines are traced."""
-        if not self._on or self._left <= 0:
+        if not self._on:
             return None
         probable = self._probable.get(frame.f_code)
         if probable is None:
