@@ -7,6 +7,7 @@ told by the kernel's list of sockets.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -38,6 +39,10 @@ class Wire(FaultProxy):
 
     def divide(self) -> None:
         """What is under way and refused is lost from now on; no reset tells so."""
+        self._do(self._divide())
+
+    async def _divide(self) -> None:
+        await asyncio.gather(*self._connecting)  # they were let in before the cut
         for pair in list(self._pairs):
             if self._refused(*self._ends(pair)):
                 for stream in pair.streams.values():

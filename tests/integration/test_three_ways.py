@@ -142,10 +142,10 @@ def test_a_message_that_comes_back_after_its_time_dies_at_once(site: Site, clien
     dead = f"{queue}.dead"
     client.declare(dead)
     client.declare(queue, arguments=dying(dead))
-    client.send(publish_octets(b"x", queue, expiration="30"), method(1, Basic.Get(queue=queue)))
+    client.send(publish_octets(b"x", queue, expiration="1000"), method(1, Basic.Get(queue=queue)))
     answer = client.expect(Basic.GetOk)
     client.content()
-    time.sleep(0.05)  # its time runs out while it is with us
+    time.sleep(1.05)  # its time runs out while it is with us, and not before on a busy machine
     client.send(method(1, Basic.Nack(answer.delivery_tag, requeue=True)))
     assert reasons(client, dead) == ["expired"]
     client = site.middle()
