@@ -199,20 +199,21 @@ def test_a_generator_inside_a_callback(broker, connection) -> None:
     channel, other = connection.channel(), connection.channel()
     channel.queue_declare("q")
     other.queue_declare("answers")
-    seen: list[bytes | None] = []
+    seen: list[bytes] = []
 
     def ask(ch, method, _properties, body) -> None:
         ch.basic_publish("", "answers", b"answer to " + body)
         for _method, _properties, answer in other.consume("answers", inactivity_timeout=0.2, auto_ack=True):
-            seen.append(answer)
-            if answer is None:
+            if answer is not None:
+                seen.append(answer)
+            elif seen:  # else a busy broker has not answered yet
                 break
         ch.stop_consuming()
 
     channel.basic_consume("q", ask)
     channel.basic_publish("", "q", b"it")
     channel.start_consuming()
-    assert seen == [b"answer to it", None]
+    assert seen == [b"answer to it"]
 
 
 @pytest.mark.parametrize("end", ["cancel", "close"])
