@@ -84,6 +84,12 @@ class BrokerSettings:
 
     broker_name: str = option(text, "", "name in logs, events and refusals; default HOST:PORT")
     max_message_size: int = option(size, 128 * 1024**2, "largest message body that is taken", live=True)
+    max_transaction: int = option(
+        integer, 16384, "most publishes and settlements in one transaction; 0 = no limit", live=True
+    )
+    max_transaction_size: int = option(
+        size, 64 * 1024**2, "most octets of several publishes in one transaction; 0 = no limit", live=True
+    )
     channel_max: int = option(integer, 2047, "highest channel number offered to clients; 0 = 65535", live=True)
     frame_max: int = option(size, 131072, "largest frame offered to clients", live=True)
     memory_limit: Amount = option(

@@ -387,7 +387,7 @@ class Service:
         """Limits and offers, for clients that come from now on."""
         limits, network = self._settings[BrokerSettings], self._settings[NetworkSettings]
         self._broker.retune(_limits(self._settings), limits.heartbeat)
-        self._broker.engine.max_message_size = limits.max_message_size
+        _limit_messages(self._broker.engine, limits)
         self._broker.time_consumers(limits.consumer_timeout)
         self._broker.known_hosts = network.known_hosts_url
         self._listener.retune(network, limits)
@@ -446,7 +446,7 @@ def _bind(network: NetworkSettings, port: int) -> list[Any]:
 def _make_broker(settings: Settings, address: str, version: str) -> Broker:
     limits = settings[BrokerSettings]
     engine = Engine()
-    engine.max_message_size = limits.max_message_size
+    _limit_messages(engine, limits)
     broker = Broker(
         name=limits.broker_name or address,
         heartbeat=limits.heartbeat,
@@ -457,6 +457,12 @@ def _make_broker(settings: Settings, address: str, version: str) -> Broker:
     )
     broker.time_consumers(limits.consumer_timeout)
     return broker
+
+
+def _limit_messages(engine: Engine, limits: BrokerSettings) -> None:
+    engine.max_message_size = limits.max_message_size
+    engine.max_transaction = limits.max_transaction
+    engine.max_transaction_size = limits.max_transaction_size
 
 
 def _limits(settings: Settings) -> Limits:

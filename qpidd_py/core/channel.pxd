@@ -72,6 +72,8 @@ cdef class Channel(Sender):
     cdef bint committing                    # the transaction is being applied
     cdef list publishes
     cdef list acks
+    cdef size_t gathered        # octets of the publishes
+    cdef bint gathers(self, size_t octets, int method) except -1
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
                      size_t body_size, bint asks) except -1
     cdef void mark_consumers(self)

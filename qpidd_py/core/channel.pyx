@@ -313,6 +313,8 @@ cdef class Channel:
             if found is None:
                 return 0
         if self.transactional and not self.committing:
+            if not self.gathers(p.length + header_size + body_size, 40):
+                return 0
             self.publishes.append((p, PyBytes_FromStringAndSize(<const char*>header, header_size),
                                    PyBytes_FromStringAndSize(<const char*>body, body_size)))
             return 0
@@ -506,6 +508,24 @@ cdef class Channel:
             self.slot(tag).pending = 0
         self.publishes = []
         self.acks = []
+        self.gathered = 0
+
+    cdef bint gathers(self, size_t octets, int method) except -1:
+        """Whether the transaction takes a publish of so many octets, or a settlement (0); if not the channel has failed.
+        A commit is one batch, which nobody's turn interrupts, so it is bounded."""
+        cdef Engine engine = self.connection.engine
+        cdef size_t count = len(self.publishes) + len(self.acks)
+        text = ""
+        if engine.max_transaction and count >= engine.max_transaction:
+            text = f"more than {engine.max_transaction} publishes and settlements (max-transaction)"
+        elif octets and engine.max_transaction_size and self.publishes \
+                and self.gathered + octets > engine.max_transaction_size:
+            text = f"more than {engine.max_transaction_size} octets (max-transaction-size)"
+        if text:
+            self.connection.fail(self.number, 406, f"PRECONDITION_FAILED - found a transaction of {text}", 60, method)
+            return False
+        self.gathered += octets
+        return True
 
     # ---------------------------------------------------------------- replies that wait
 

@@ -18,6 +18,8 @@ class Engine:
     published: int
     delivered: int
     max_message_size: int
+    max_transaction: int
+    max_transaction_size: int
     now: int
     clock: int
     expiries: Deadlines[Queue]

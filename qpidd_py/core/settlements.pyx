@@ -33,6 +33,8 @@ cdef int settle(Channel channel, uint64_t tag, bint multiple, int action, uint16
         if not outstanding_slot(channel.slot(t)):
             continue
         if channel.transactional:
+            if not channel.gathers(0, method):
+                return 0
             channel.slot(t).pending = IN_TRANSACTION
             channel.acks.append((t, action))
         else:

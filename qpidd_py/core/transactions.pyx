@@ -39,6 +39,7 @@ cdef uint64_t commit(Channel channel) except? 0:
     take_memory(channel, publishes, acks, counts)
     channel.publishes = []
     channel.acks = []
+    channel.gathered = 0
     channel.committing = engine.log.whole = True
     if queues:
         engine.hold_outputs(queues)

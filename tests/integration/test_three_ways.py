@@ -83,6 +83,21 @@ def test_what_a_full_queue_refuses_refuses_the_whole_transaction(site: Site, cli
     assert (client.bodies(queue), client.bodies(other)) == ([b"b"], [b"a"])
 
 
+def test_a_transaction_that_is_too_large_costs_its_channel_and_does_nothing(
+    site: Site, client: Client, queue: str
+) -> None:
+    client.declare(queue)
+    client.call(1, Tx.Select(), Tx.SelectOk)
+    client.send(publish_octets(b"x", queue) * 16385)
+    assert "more than 16384 publishes and settlements (max-transaction)" in client.expect_channel_close(406, 60, 40)
+    client = site.middle()
+    assert client.count(queue) == 0
+    client.call(1, Tx.Select(), Tx.SelectOk)
+    client.send(publish_octets(b"x", queue) * 16384)
+    client.call(1, Tx.Commit(), Tx.CommitOk)
+    assert client.count(queue) == 16384
+
+
 # ---------------------------------------------------------------- the end of a connection
 
 CLOSE = method(0, Connection.Close(200, "bye", 0, 0))

@@ -286,6 +286,39 @@ class TestTransactions:
         assert [d[1] for d in deliveries(client.turn())] == [b"new"]
         assert (queue.ready, queue.unacked) == (0, 1)
 
+    @pytest.mark.parametrize("limit", ["max_transaction", "max_transaction_size"])
+    @pytest.mark.parametrize("end", ["tx_commit", "tx_rollback"])
+    def test_one_that_is_too_large_fails_the_channel(
+        self, client: MemoryClient, queue: Queue, limit: str, end: str
+    ) -> None:
+        """Each begins anew, and one message may be larger."""
+        setattr(client.connection.engine, limit, 3 if limit == "max_transaction" else 300)
+        client.channel.tx_select()
+        for body in (b"x" * 400, b"y" * 80):
+            for _ in range(1 if len(body) > 300 else 3):
+                client.publish(body, "a")
+            getattr(client.channel, end)()
+        assert not client.owner.failures
+        for _ in range(4):
+            client.publish(b"z" * 80, "a")
+        ((_, code, text, *_),) = client.owner.failures
+        assert code == 406 and limit.replace("_", "-") in text
+        assert queue.ready == (4 if end == "tx_commit" else 0)
+
+    def test_settlements_count(self, client: MemoryClient, queue: Queue) -> None:
+        for _ in range(5):
+            client.publish(b"x", "a")
+        client.channel.consume(queue, "c", False, 0)
+        client.turn()
+        client.connection.engine.max_transaction = 3
+        client.channel.tx_select()
+        client.send(Basic.Ack(2, True))
+        client.publish(b"x", "a")
+        assert not client.owner.failures
+        client.send(Basic.Ack(5, True))
+        ((_, code, text, *_),) = client.owner.failures
+        assert (code, "more than 3 publishes and settlements" in text) == (406, True)
+
     def test_rollback_leaves_everything(self, client: MemoryClient, queue: Queue) -> None:
         client.publish(b"old", "a")
         client.channel.consume(queue, "c", False, 0)
